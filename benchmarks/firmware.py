@@ -18,11 +18,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import show
 
 from contract.chains import BinaryChains
+from contract.envelope import encode_envelope, key_name, sign
+from contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
 from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.windows import Window
-from firmware_sim.build import Burnt, build
+from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.documents import with_compiled
 
 READINGS = 20_000
 ROUNDS = 5
@@ -32,7 +35,7 @@ import gc, sys, time
 sys.path.insert(0, {folder!r})
 import image
 from sanitiser.start import accepted
-policy = accepted(image)
+policy = accepted(image, lambda: None)[2][0]
 from sanitiser.entropy import system_entropy
 from sanitiser.stream import Stream
 stream = Stream(policy, system_entropy("unix"))
@@ -49,24 +52,26 @@ sys.path.insert(0, {folder!r})
 import os
 os.chdir({folder!r})
 import image
-from sanitiser.start import accepted
-policy = accepted(image)
 import asyncio
-from sanitiser.board import Board
-board = Board(image, policy, lambda: 70)
+from sanitiser.start import board
+made = board(image, lambda: 70)
 async def main():
-    task = asyncio.create_task(board.run())
-    while board.outbox.newest < 2:
+    task = asyncio.create_task(made.run())
+    while made.lines[0].outbox.newest < 2:
         await asyncio.sleep_ms(1)
+    {then}
     task.cancel()
 asyncio.run(main())
 """
+_JUDGE = """with open("later", "rb") as file:
+        made.following._judge("policy", file.read())
+    assert made.following.version == 2, made.following._detail"""
 _VERIFY = """
 import sys, time
 sys.path.insert(0, {folder!r})
 from sanitiser.ed25519 import verify
 begin = time.ticks_us()
-assert verify({key!r}, {message!r}, {signature!r})
+assert verify({key!r}, ({message!r},), {signature!r}, lambda: None)
 print(time.ticks_diff(time.ticks_us(), begin) / 1000)
 """
 
@@ -83,23 +88,29 @@ def main() -> int:
 
 def _figures(folder: Path) -> dict[str, float | str]:
     image = build(_policy(frame_ticks=60, period_us=1_000_000), folder / "stream", Burnt())
-    fast = build(_policy(frame_ticks=1, period_us=10_000), folder / "start", Burnt())
+    fast, keys = _policy(frame_ticks=1, period_us=10_000), [Ed25519PrivateKey.generate() for _ in range(3)]
+    start = build(fast, folder / "start", enrolled(Burnt(), _enrolment(keys), fast))
+    (start.folder / "later").write_bytes(_later(fast, keys[1]))
     stream = _STREAM.format(folder=str(image.folder), readings=READINGS)
     key = Ed25519PrivateKey.generate()
-    signed = {"key": key.public_key().public_bytes_raw(), "signature": key.sign(image.compiled)}
-    verify = _VERIFY.format(folder=str(image.folder), message=image.compiled, **signed)
+    signed = {"key": key.public_key().public_bytes_raw(), "signature": key.sign(image.compiled[0])}
+    verify = _VERIFY.format(folder=str(image.folder), message=image.compiled[0], **signed)
     starts = []
     for _ in range(ROUNDS):
         begin = time.monotonic()
-        _run(folder, _START.format(folder=str(fast.folder)), 128)
+        _run(folder, _START.format(folder=str(start.folder), then="pass"), 160)
         starts.append(time.monotonic() - begin)
     return {
         "image, bytes": image.size,
         "sanitiser's bytecode, bytes": sum(size for name, size in image.sizes.items() if name.endswith(".mpy")),
-        "compiled policy, bytes": len(image.compiled),
+        "compiled policy, bytes": len(image.compiled[0]),
+        "signed document for one stream, bytes": (start.folder / "later").stat().st_size,
         "least heap of a stream with two windows and its code, kB": _least(folder, stream, 16, 96),
         "least heap of the whole board with its code, kB": _least(
-            folder, _START.format(folder=str(fast.folder)), 40, 160
+            folder, _START.format(folder=str(start.folder), then="pass"), 40, 160
+        ),
+        "least heap of the whole board that judges a policy, kB": _least(
+            folder, _START.format(folder=str(start.folder), then=_JUDGE), 40, 240
         ),
         "microseconds a reading, two windows": statistics.median(
             float(_run(folder, stream, 64).split()[0]) for _ in range(ROUNDS)
@@ -131,9 +142,29 @@ def _policy(frame_ticks: int, period_us: int) -> Policy:
     )
 
 
+def _enrolment(keys: list[Ed25519PrivateKey]) -> Enrolment:
+    """Of a fleet with a key for each role."""
+    public = [key.public_key().public_bytes_raw() for key in keys]
+    names = [key_name(one).hex() for one in public]
+    root, policy, gateway = (Role(keys=(name,), threshold=1) for name in names)
+    known = {name: one.hex() for name, one in zip(names, public, strict=True)}
+    document = RootDocument(fleet="home", version=1, keys=known, root=root, policy=policy, gateway=gateway)
+    envelope = encode_envelope(sign("root", write_document(document), keys[:1]))
+    return Enrolment(fleet="home", device="watch", ceiling=4.0, root=envelope.hex(), key="11" * 32)
+
+
+def _later(policy: Policy, key: Ed25519PrivateKey) -> bytes:
+    """A signed document with the second version of a policy."""
+    body = policy.model_dump(mode="json", exclude={"fleet", "device", "version"})
+    document = PolicyDocument(fleet="home", version=2, to=Address(device="watch"), policies=(body,))
+    return encode_envelope(sign("policy", write_document(with_compiled(document, {})), [key]))
+
+
 def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(code)
+    for kept in folder.glob("*/trust"):
+        kept.unlink()
     command = [*_MICROPYTHON, "-X", f"heapsize={heap}k", str(script)]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": ".frozen"})
 

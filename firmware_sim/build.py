@@ -1,6 +1,6 @@
 """The image of a board: the sanitiser as bytecode, and what is burnt into it.
 
-The policy that an image is built with is also what is pinned: whatever policy comes later has to be about the same
+The policies that an image is built with are also what is pinned: whatever policy comes later has to be about the same
 discretiser, clock and class of chains, and keep to the ceiling.
 """
 
@@ -16,21 +16,22 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509 import load_pem_x509_certificates
 
 from contract.envelope import decode_envelope
 from contract.errors import GuaranteeError
-from contract.fleet_documents import Enrolment, RootDocument, read_document
+from contract.fleet_documents import Enrolment
 from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from firmware_sim.board_code import check_on_board, modules
 from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
 
-__all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled", "signed"]
+__all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
 
 Board = Literal["esp32", "rp2350", "rp2040", "unix"]
-_DOMAIN = b"fugu-edge/2/compiled\0"
+MOST_STREAMS = 8
 _MAIN = """from driver import read
 from sanitiser.start import run
 
@@ -52,11 +53,13 @@ class Burnt:
         ceiling: largest epsilon that it accepts; the policy's own if there is none.
         key: by which it knows the gateway's watermarks; empty if its frames are forgotten once the broker has them.
         host, port: of the broker.
-        signers: public keys of those who may sign later policies, so many of whom have to; without any there is none.
         secret: of at least 32 random bytes, for boards without a generator of cryptographic grade; not in the image,
             which has a seed that is derived from it.
+        root: the fleet's root document, whose keys may sign later policies and stops; without one there are none.
+        groups: of the fleet that the device is in.
+        fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
         not_before_us: a moment that has passed, in microseconds of Unix time: a clock that says less is wrong.
-        ca: the certificate authority's certificate, PEM; with one, TLS is on.
+        ca: the certificate authority's certificates, PEM; with one, TLS is on.
     """
 
     board: Board = "unix"
@@ -67,9 +70,10 @@ class Burnt:
     username: str = ""
     password: str = ""
     ca: bytes = b""
-    signers: tuple[bytes, ...] = ()
-    threshold: int = 1
     secret: bytes = b""
+    root: bytes = b""
+    groups: tuple[str, ...] = ()
+    fresh_seconds: int | None = None
     not_before_us: int = field(default_factory=lambda: time.time_ns() // 1000)
 
 
@@ -78,13 +82,14 @@ class Image(NamedTuple):
 
     Attributes:
         sizes: bytes of each file.
-        ratio: what the board derives the stream to lose, as a likelihood ratio.
+        compiled: the policies.
+        ratio: what the board derives a stream to lose, as a likelihood ratio; the largest of all streams.
         randomness: what the guarantee rests on.
     """
 
     folder: Path
     sizes: Mapping[str, int]
-    compiled: bytes
+    compiled: tuple[bytes, ...]
     ratio: Fraction
     randomness: str
 
@@ -94,23 +99,33 @@ class Image(NamedTuple):
         return sum(self.sizes.values())
 
 
-def build(policy: AnyPolicy, folder: Path, burnt: Burnt, unit: Fraction = Fraction(1)) -> Image:
+def build(
+    policy: AnyPolicy | Sequence[AnyPolicy],
+    folder: Path,
+    burnt: Burnt,
+    unit: Fraction | Mapping[str, Fraction] = Fraction(1),
+) -> Image:
     """Write an image; it is ready to be copied to the root of a board.
 
     Args:
+        policy: of its stream, or of each of its streams.
         folder: made if it is not there.
-        unit: what a reading of 1 stands for, as a number of the policy's.
+        unit: what a reading of 1 stands for, as a number of the policy's; of each stream, if they are not the same.
 
     Raises:
-        FirmwareError: the firmware does not do what the policy says, the board is not fit, or there is no compiler.
-        GuaranteeError: the policy's guarantee is false, or above the ceiling.
+        FirmwareError: the firmware does not do what a policy says, the board is not fit, or there is no compiler.
+        GuaranteeError: a policy's guarantee is false, or above the ceiling.
     """
     _check_generator(burnt)
-    compiled = compile_policy(policy, unit)
-    assert isinstance(policy, Policy)
-    ceiling = policy.guarantee.epsilon if burnt.ceiling is None else burnt.ceiling
-    policy.verify(ceiling)
-    ratio = _checked(compiled, ratio_below(ceiling))
+    policies = list(policy) if isinstance(policy, Sequence) else [policy]
+    _fit_together(policies)
+    compiled = tuple(compile_policy(one, unit_of(one.stream, unit)) for one in policies)
+    worst = max(one.guarantee.epsilon for one in policies if isinstance(one, Policy))
+    ceiling = worst if burnt.ceiling is None else burnt.ceiling
+    for one in policies:
+        assert isinstance(one, Policy)
+        one.verify(ceiling)
+    ratios = [_checked(data, ratio_below(ceiling)) for data in compiled]
     library = folder / "sanitiser"
     library.mkdir(parents=True, exist_ok=True)
     files = [library / f"{source.stem}.mpy" for source in modules()]
@@ -118,20 +133,57 @@ def build(policy: AnyPolicy, folder: Path, burnt: Burnt, unit: Fraction = Fracti
         compile_module(source, file)
     files += [folder / "main.py", folder / "image.py"]
     files[-2].write_text(_MAIN)
-    files[-1].write_text(_burnt(burnt, ratio_below(ceiling), compiled))
+    files[-1].write_text(_burnt(burnt, policies[0], ratio_below(ceiling), compiled))
     if burnt.secret:
         files.append(folder / "generator.seed")
-        files[-1].write_bytes(_seed(burnt.secret, policy))
+        files[-1].write_bytes(_seed(burnt.secret, policies[0]))
     sizes = {str(file.relative_to(folder)): file.stat().st_size for file in files}
-    return Image(folder, sizes, compiled, Fraction(ratio, 1 << FRACTION_BITS), _randomness(burnt))
+    return Image(folder, sizes, compiled, Fraction(max(ratios), 1 << FRACTION_BITS), _randomness(burnt))
 
 
-def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy) -> Burnt:
+def unit_of(stream: str, unit: Fraction | Mapping[str, Fraction]) -> Fraction:
+    """What a reading of 1 stands for in a stream; 1 if nothing is said."""
+    return unit.get(stream, Fraction(1)) if isinstance(unit, Mapping) else unit
+
+
+def _fit_together(policies: Sequence[AnyPolicy]) -> None:
+    """Refuse policies that cannot be of one image."""
+    if not 1 <= len(policies) <= MOST_STREAMS:
+        raise FirmwareError(f"{len(policies)} policies; an image has 1 to {MOST_STREAMS}")
+    if len({(one.fleet, one.device, one.version) for one in policies}) > 1:
+        raise FirmwareError("the policies of an image are of one fleet, one device and one version")
+    if len({one.stream for one in policies}) < len(policies):
+        raise FirmwareError("two policies of an image are for one stream")
+
+
+def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[AnyPolicy]) -> Burnt:
     """What is burnt in, with what an enrolment says: its key, and its ceiling if there is no lower one.
 
     Raises:
-        FirmwareError: the enrolment is of another device, or its owner's pins do not allow the policy.
+        FirmwareError: the enrolment is of another device, or its owner's pins do not allow a policy.
     """
+    policies = list(policy) if isinstance(policy, Sequence) else [policy]
+    ceilings = [enrolment.ceiling, *([] if burnt.ceiling is None else [burnt.ceiling])]
+    if enrolment.total_ceiling is not None:
+        if len(policies) > 1:
+            raise FirmwareError(
+                "the owner limits what all streams tell together, and a board cannot derive that: use the agent"
+            )
+        ceilings.append(enrolment.total_ceiling)
+    for one in policies:
+        _allowed(enrolment, one)
+    return replace(
+        burnt,
+        key=bytes.fromhex(enrolment.key or ""),
+        ceiling=min(ceilings),
+        root=decode_envelope(bytes.fromhex(enrolment.root)).payload,
+        groups=enrolment.groups,
+        fresh_seconds=enrolment.fresh_seconds,
+    )
+
+
+def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
+    """Refuse a policy that the device's owner does."""
     if (enrolment.fleet, enrolment.device) != (policy.fleet, policy.device):
         raise FirmwareError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
     pins = enrolment.pins.get(policy.stream)
@@ -139,21 +191,12 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy) -> Burnt:
         raise FirmwareError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
     if pins is not None and (found := violations(policy, pins)):
         raise FirmwareError(f"stream {policy.stream}: {found[0]}")
-    ceiling = enrolment.ceiling if burnt.ceiling is None else min(burnt.ceiling, enrolment.ceiling)
-    root = read_document(RootDocument, decode_envelope(bytes.fromhex(enrolment.root)).payload)
-    signers = tuple(bytes.fromhex(root.keys[name]) for name in root.policy.keys)
-    key = bytes.fromhex(enrolment.key or "")
-    return replace(burnt, key=key, ceiling=ceiling, signers=signers, threshold=root.policy.threshold)
-
-
-def signed(compiled: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
-    """A compiled policy for boards that are out already: their file `policy.signed`.
-
-    Args:
-        keys: of those who may sign policies, as many as the fleet's root wants.
-    """
-    made = [key.public_key().public_bytes_raw() + key.sign(_DOMAIN + compiled) for key in keys]
-    return bytes([len(made)]) + b"".join(made) + compiled
+    accepted = enrolment.adversaries
+    if isinstance(policy, Policy) and accepted is not None and policy.guarantee.adversary not in accepted:
+        raise FirmwareError(
+            f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; its owner "
+            f"accepts {' or '.join(accepted)}"
+        )
 
 
 def compile_module(source: Path, file: Path) -> None:
@@ -209,17 +252,25 @@ def _randomness(burnt: Burnt) -> str:
     return COMPUTATIONAL if burnt.board in _WITHOUT_GENERATOR else INFORMATION
 
 
-def _seed(secret: bytes, policy: Policy) -> bytes:
+def _seed(secret: bytes, policy: AnyPolicy) -> bytes:
     """64 bytes that no other image has; they do not tell the secret."""
     name = f"{policy.fleet}/{policy.device}".encode() + b"\0" + secrets.token_bytes(32)
     return b"".join(hmac.digest(secret, b"fugu-edge/2/generator\0" + part + name, "sha256") for part in (b"0", b"1"))
 
 
-def _burnt(burnt: Burnt, ceiling: int, compiled: bytes) -> str:
+def _burnt(burnt: Burnt, policy: AnyPolicy, ceiling: int, compiled: tuple[bytes, ...]) -> str:
     """The module of constants."""
+    try:
+        certificates = load_pem_x509_certificates(burnt.ca) if burnt.ca else []
+    except ValueError:
+        raise FirmwareError("the certificate authority is no certificate in PEM form") from None
+    authorities = [one.public_bytes(Encoding.DER) for one in certificates]
     values: dict[str, object] = {
         "BOARD": burnt.board,
         "RANDOMNESS": _randomness(burnt),
+        "FLEET": policy.fleet,
+        "DEVICE": policy.device,
+        "VERSION": policy.version,
         "NOT_BEFORE": burnt.not_before_us,
         "CEILING": ceiling,
         "KEY": burnt.key,
@@ -227,10 +278,11 @@ def _burnt(burnt: Burnt, ceiling: int, compiled: bytes) -> str:
         "PORT": burnt.port,
         "USERNAME": burnt.username,
         "PASSWORD": burnt.password,
-        "CA": burnt.ca,
-        "SIGNERS": burnt.signers,
-        "THRESHOLD": burnt.threshold,
-        "POLICY": compiled,
+        "CA": authorities,
+        "ROOT": burnt.root,
+        "GROUPS": list(burnt.groups),
+        "FRESH_SECONDS": burnt.fresh_seconds or 0,
+        "POLICIES": list(compiled),
     }
     lines = ['"""What is burnt into this image."""', "", *(f"{name} = {value!r}" for name, value in values.items())]
     return "\n".join(lines) + "\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from fractions import Fraction
 from typing import NamedTuple, TypeVar, get_args
@@ -24,6 +25,7 @@ __all__ = [
     "span",
     "state_edge",
     "states",
+    "stream_units",
 ]
 
 _Choice = TypeVar("_Choice", bound=str)
@@ -178,3 +180,15 @@ def baseline_ticks(text: str | None) -> int | None:
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
         raise CommandError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
     return int(text)
+
+
+def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
+    """Read words like `hr=1/10`: by stream, what a reading of 1 stands for."""
+    found = {}
+    for text in texts or ():
+        stream, _, unit = text.partition("=")
+        try:
+            found[stream] = Fraction(unit)
+        except (ValueError, ZeroDivisionError):
+            raise CommandLineError(f"--unit must be like hr=1/10, got {_shown(text)}") from None
+    return found

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.errors import FuguError
 from contract.fleet_documents import Address, PolicyDocument
-from fugu.commands.arguments import moment, one_of
+from firmware_sim.documents import check_compiled, units, with_compiled
+from fugu.commands.arguments import moment, one_of, stream_units
 from fugu.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, owners
-from fugu.commands.options import JsonOption, grouped
+from fugu.commands.options import JsonOption, UnitOption, grouped
 from fugu.errors import CommandError, CommandLineError
 from fugu.view.terminal import say, show_table, working
 from gateway.files import write_public
@@ -62,6 +63,8 @@ class DocumentOptions:
     registry: Annotated[
         Path | None, typer.Option(metavar="FILE", help="For --version next and --restores; it is only read.")
     ] = None
+    boards: Annotated[bool, typer.Option("--boards", help="For microcontrollers too: with compiled policies.")] = False
+    unit: UnitOption = None
 
 
 @grouped
@@ -91,6 +94,7 @@ def sign(
       fugu fleet sign heart.json --to everyone --version next --registry home-fleet.db --keys keys -o all.envelope
       fugu fleet sign --add-to all.envelope --keys /media/anna/keys
       fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
+      fugu fleet sign heart.json --to device:ring --version 4 --boards --unit hr=1/10 --keys keys -o ring.envelope
     """
     target = output or add_to
     sources = [bool(policies), document.restores is not None, add_to is not None]
@@ -104,6 +108,7 @@ def sign(
         if document.version != "next" or document.valid_from or document.valid_until or document.on_expiry:
             raise CommandLineError("--add-to signs a document as it is: it takes no version and no times")
         signed = _opened(add_to, root)
+        check_compiled(signed.document)
         signed = add_signatures(signed, _policy_keys(keys, root, passphrase_file, signed))
     else:
         with working("deriving every guarantee"):
@@ -131,9 +136,13 @@ def _document(root: Root, policies: list[Path], given: DocumentOptions) -> Polic
         until = old.valid_until if until is None else until
     if until is not None and until <= time.time():
         raise CommandError(f"the document would be over since {until}: say --valid-until, later than now")
-    return make_document(
+    made = make_document(
         root.document.fleet, number, whom, bodies, valid_from=begin, valid_until=until, on_expiry=expiry
     )
+    compiled = old is not None and bool(old.compiled)
+    if not given.boards and not compiled:
+        return made
+    return with_compiled(made, (units(old) if old is not None and compiled else {}) | stream_units(given.unit))
 
 
 def _version(given: DocumentOptions) -> tuple[int, PolicyDocument | None]:

@@ -15,9 +15,18 @@ from fugu.commands.arguments import one_of
 if TYPE_CHECKING:
     from mqtt_link import Broker
 
-__all__ = ["ConnectionOptions", "JsonOption", "command_group", "grouped"]
+__all__ = ["ConnectionOptions", "JsonOption", "UnitOption", "command_group", "grouped"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
+
+UnitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unit",
+        metavar="STREAM=N",
+        help="What a board's reading of 1 stands for, such as hr=1/10 (default: 1); again for more.",
+    ),
+]
 
 _Result = TypeVar("_Result")
 _Version = Literal["auto", "5", "3.1.1"]

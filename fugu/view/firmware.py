@@ -17,8 +17,9 @@ def image_document(image: Image) -> dict[str, object]:
         "folder": str(image.folder),
         "epsilon": log_up(image.ratio),
         "randomness": image.randomness,
-        "policy_bytes": len(image.compiled),
-        "policy_sha256": hashlib.sha256(image.compiled).hexdigest(),
+        "policies": [
+            {"bytes": len(compiled), "sha256": hashlib.sha256(compiled).hexdigest()} for compiled in image.compiled
+        ],
         "files": dict(image.sizes),
         "bytes": image.size,
     }
@@ -27,6 +28,6 @@ def image_document(image: Image) -> dict[str, object]:
 def show_image(image: Image) -> None:
     """Print what was built."""
     show_table(f"{image.folder}: {image.size} bytes", ("file", "bytes"), [(n, str(s)) for n, s in image.sizes.items()])
-    print(f"The board derives that the stream loses at most epsilon {log_up(image.ratio):.6g}.")
+    print(f"The board derives that a stream loses at most epsilon {log_up(image.ratio):.6g}.")
     print(f"Its randomness: {image.randomness}.")
     print("Copy the files to the root of the board, beside a driver.py with a function read().")

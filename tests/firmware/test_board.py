@@ -61,9 +61,9 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     for _ in range(5):
         assert heard.link.publish(TOPIC, forged) is not None
     wait_until(lambda: len(recorder.payloads) > count + 8, "frames that nobody has")
-    assert len(list((image / "outbox").iterdir())) >= 8
+    assert len(list((image / "outbox/hr").iterdir())) >= 8
     gateway = Gateway(tmp_path, broker.port)
-    wait_until(lambda: len(list((image / "outbox").iterdir())) < 5, "watermarks that let the board forget")
+    wait_until(lambda: len(list((image / "outbox/hr").iterdir())) < 5, "watermarks that let the board forget")
     genuine = decode_committed([payload for topic, payload in heard.messages if topic == TOPIC][-1])
     assert is_authentic(key, "home", "watch", genuine)
     sent = by_tick(recorder.frames())  # also asserts that no tick has two symbols

@@ -38,7 +38,7 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
     assert told["bytes"] == sum(file.stat().st_size for file in image.rglob("*") if file.is_file()) < 60_000
     burnt: dict[str, Any] = {}
     exec((image / "image.py").read_text(), burnt)
-    assert burnt["POLICY"] == compile_policy(POLICY)
+    assert burnt["POLICIES"] == [compile_policy(POLICY)]
     assert fugu("firmware", "build", str(tmp_path / "policy.json"), "-o", str(image)).out.endswith("function read().\n")
 
 

@@ -49,7 +49,7 @@ class Life:
         anchored = Anchored(self.clock, 0)
         anchored.follow()
 
-        def stream(outbox):
+        def stream(policy, outbox):
             made = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
             draw = made.tick
 

@@ -24,7 +24,7 @@ pytest.importorskip("micropython_unix", reason="MicroPython's Unix port is packa
 MICROPYTHON = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
 SUPPORT = Path(__file__).parent
 HEAP = "48k"
-BOARD_HEAP = "96k"
+BOARD_HEAP = "160k"
 """Of the whole image on the 64-bit Unix port, its code included."""
 
 
@@ -46,7 +46,7 @@ def micropython(script: Path, *words: object, heap: str = HEAP, seconds: float =
         AssertionError: it has failed.
     """
     command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(script), *map(str, words)]
-    environment = {**os.environ, "MICROPYPATH": f"{library()}:{BOARD}"}
+    environment = {**os.environ, "MICROPYPATH": f"{library()}:{BOARD}:.frozen"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -68,11 +68,12 @@ class BoardProcess:
     Args:
         folder: of the image; also holds the outbox, and what it prints in `board.log`.
         heap: its memory.
+        streams: the names of its streams, if there are several.
     """
 
-    def __init__(self, folder: Path, heap: str = BOARD_HEAP) -> None:
+    def __init__(self, folder: Path, *streams: str, heap: str = BOARD_HEAP) -> None:
         self._folder = folder
-        command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(SUPPORT / "board_run.py"), str(folder)]
+        command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(SUPPORT / "board_run.py"), str(folder), *streams]
         with (folder / "board.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -1,4 +1,4 @@
-"""A board: its policy, its ticks, and what it publishes.
+"""A board: its policies, its ticks, and what it publishes.
 
 `sanitiser.start` makes it.
 """
@@ -9,6 +9,7 @@ import time
 
 from sanitiser import messages
 from sanitiser.entropy import system_entropy
+from sanitiser.following import Following
 from sanitiser.mqtt import Link
 from sanitiser.outbox import Outbox
 from sanitiser.stream import Stream
@@ -17,6 +18,27 @@ from sanitiser.ticks import Anchored, SystemClock, Ticker
 RESEND_MS = 10000
 MOST_RESEND_MS = 3600000
 STATUS_MS = 60000
+CODES = ("storage-full", "storage", "clock", "policy-inactive", "policy-expired", "stopped")
+"""The codes of a status, in the order that it has them in."""
+
+
+class Line:
+    """A stream of the image: its ticks, and what of it is on the way.
+
+    Attributes:
+        sent: segments up to this one have been sent on this connection.
+        patience, moved: after so many milliseconds since then they are sent again.
+    """
+
+    def __init__(self, name: str, outbox, ticker, version: int) -> None:
+        self.name, self.outbox, self.ticker, self.version = name, outbox, ticker, version
+        self.sent, self.patience, self.moved = 0, RESEND_MS, 0
+
+    def begin_again(self, patience: int) -> None:
+        """Send again what is not known to be safe, from the oldest on."""
+        self.sent = self.outbox.oldest - 1
+        self.patience = patience
+        self.moved = time.ticks_ms()
 
 
 class Board:
@@ -24,146 +46,208 @@ class Board:
 
     Args:
         image: what was burnt in.
-        policy: of the image, verified.
-        read: the sensor: gives an integer, or none if there is no reading; does not wait.
-        folder: of the outbox.
+        kept: what was accepted of documents.
+        own: the image's own policies: which streams there are.
+        policies: to run, verified.
+        read: the sensor, or a dictionary of those of each stream: gives an integer, or none if there is no reading;
+            does not wait.
+        feed: keeps the watchdog quiet.
 
     Raises:
-        OutboxError: the outbox is another stream's.
+        OutboxError: an outbox is another stream's.
     """
 
-    def __init__(self, image, policy, read, folder: str = "outbox", clock=None) -> None:
-        self.policy = policy
+    def __init__(self, image, kept, own, policies, read, feed, clock=None) -> None:
+        fleet = "fugu/2/%s/" % own[0].fleet
+        self._fleet, self._device, self._key = own[0].fleet, own[0].device, image.KEY
+        self._name = fleet + self._device + "/"
+        self._feed = feed
+        self._clock = Anchored(clock or SystemClock(), image.NOT_BEFORE)
         entropy = system_entropy(image.BOARD)
-        self._key = image.KEY
-        self.outbox = Outbox(folder, policy)
 
-        def stream(outbox):
+        def stream(policy, outbox):
             return Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
 
-        clock = Anchored(clock or SystemClock(), image.NOT_BEFORE)
-        self.ticker = Ticker(policy, clock, self.outbox, stream, read)
-        self._clock = clock
-        self._name = "fugu/2/%s/%s/" % (policy.fleet, policy.device)
+        version = policies[0].version if policies else kept.version
+        self.following = Following(image, kept, version, self._seconds, self._switch, self._idle, self._name, fleet)
+        self._enrolled = image.ROOT
+        self.lines = []
+        running = {policy.stream: policy for policy in policies}
+        for pinned in own:
+            name = pinned.stream
+            policy = running.get(name)
+            outbox = Outbox("outbox/" + name, policy or pinned)
+            sensor = read[name] if isinstance(read, dict) else read
+            ticker = Ticker(policy, self._clock, outbox, stream, sensor, self.following.silent)
+            self.lines.append(Line(name, outbox, ticker, version))
         self._fresh = asyncio.Event()
-        self._sent = 0
-        self._patience, self._moved = RESEND_MS, 0
         self.stopping = False
         will = messages.status(False, 0, ["connection-lost"], [])
         self.link = Link(
             (image.HOST, image.PORT),
-            policy.fleet + "-" + policy.device,
+            self._fleet + "-" + self._device,
             (image.USERNAME, image.PASSWORD),
             _context(image.CA),
             (self._name + "status", will),
-            [self._name + "committed"] if self._key else [],
+            ([self._name + "committed"] if self._key else []) + self.following.topics,
             self._delivered,
         )
 
     async def run(self) -> None:
         """Draw and publish until `stopping` is set."""
-        tasks = [asyncio.create_task(self.link.run()), asyncio.create_task(self._send())]
+        jobs = self.link.run(), self._send(), self.following.run(self.link)
+        tasks = [asyncio.create_task(job) for job in jobs]
         while not self.stopping:
-            if self.ticker.step():
-                self._fresh.set()
+            if self._idle():
                 gc.collect()
-            due = self.ticker.due_us()
-            wait = 1000 if due is None else (due - self._clock.elapsed_us()) // 1000
-            await asyncio.sleep_ms(min(max(wait, 1), 1000))
-        self.ticker.close()
+            wait = 1000
+            for line in self.lines:
+                due = line.ticker.due_us()
+                if due is not None:
+                    wait = min(wait, (due - self._clock.elapsed_us()) // 1000)
+            await asyncio.sleep_ms(max(wait, 1))
+        for line in self.lines:
+            line.ticker.close()
         await self._drain()
         for task in tasks:
             task.cancel()
         await self.link.close()
 
+    def _idle(self) -> bool:
+        """Draw for ticks that have come; whether frames have ended."""
+        self._feed()
+        ended = False
+        for line in self.lines:
+            before = line.outbox.newest
+            line.ticker.step()
+            ended = ended or line.outbox.newest != before
+        if ended:
+            self._fresh.set()
+        return ended
+
+    def _seconds(self) -> int:
+        return self._clock.now_us() // 1000000
+
+    def _switch(self, kept, policies) -> None:
+        """Store what is to be kept, and put policies in force with the next tick, if there are any."""
+        if policies is not None:
+            for line in self.lines:
+                line.ticker.close()
+        kept.store("trust", self._enrolled)
+        if policies is None:
+            return
+        found = {policy.stream: policy for policy in policies}
+        for line in self.lines:
+            line.ticker.switch(found.get(line.name))
+            line.version = kept.version
+        self._fresh.set()
+
     async def _drain(self) -> None:
         """Give what is left some time to leave."""
         for _ in range(100):
-            if self.outbox.next(self._sent) is None:
+            if all(line.outbox.next(line.sent) is None for line in self.lines):
                 return
+            self._feed()
             self._fresh.set()
             await asyncio.sleep_ms(50)
 
     async def _send(self) -> None:
-        connection, said = 0, None
+        connection, said, answer, due = 0, None, None, 0
         while True:
             self._fresh.clear()
             if not self.link.connected:
                 await asyncio.sleep_ms(100)
                 continue
             if connection != self.link.connections:
-                connection, said = self.link.connections, None
-                self._begin_again(RESEND_MS)
-            elif self._key and time.ticks_diff(time.ticks_ms(), self._moved) > self._patience:
-                self._begin_again(min(2 * self._patience, MOST_RESEND_MS))  # the broker may have lost what it had
-            trouble = self.ticker.trouble if self._clock.anchors else "clock"
-            codes = [trouble] if trouble else []
-            if said != codes and await self._say(codes):
-                said = codes
-            found = self.outbox.next(self._sent)
-            if found is None:
-                if not await self._wait(self._patience if self.outbox.depth > 0 else STATUS_MS):
-                    said = None
-                continue
-            one, frames = found
-            if await self._publish(frames):
-                self._sent = max(self._sent, one)
-                if not self._key:
-                    self.outbox.forget(one)
+                connection, said, answer = self.link.connections, None, None
+                for line in self.lines:
+                    line.begin_again(RESEND_MS)
+            now = time.ticks_ms()
+            codes = self._codes()
+            news = codes, [line.version for line in self.lines if line.ticker.runs]
+            if (said != news or time.ticks_diff(now, due) >= 0) and await self._say(codes):
+                said, due = news, time.ticks_add(now, STATUS_MS)
+            if self.following.topics:
+                status = self.following.said(self._seconds())
+                if status != answer and await self.link.publish(self._name + "policy/status", status, True):
+                    answer = status
+            some = False
+            for line in self.lines:
+                some = await self._send_next(line) or some
+            if not some:
+                await self._wait(1000)
 
-    def _begin_again(self, patience: int) -> None:
-        """Send again what is not known to be safe, from the oldest on."""
-        self._sent = self.outbox.oldest - 1
-        self._patience = patience
-        self._moved = time.ticks_ms()
-
-    async def _wait(self, milliseconds: int) -> bool:
-        """Wait for something to send; whether there is."""
-        try:
-            await asyncio.wait_for_ms(self._fresh.wait(), milliseconds)
-        except asyncio.TimeoutError:
+    async def _send_next(self, line: Line) -> bool:
+        """Send the next segment of a stream; whether there was one."""
+        if self._key and time.ticks_diff(time.ticks_ms(), line.moved) > line.patience:
+            line.begin_again(min(2 * line.patience, MOST_RESEND_MS))  # the broker may have lost what it had
+        found = line.outbox.next(line.sent)
+        if found is None:
             return False
-        return True
-
-    async def _publish(self, frames: list) -> bool:
+        one, frames = found
         for name, _, _, frame in frames:
             stream, _, window = name.partition("/")
             topic = self._name + ("window/" if window else "symbols/") + stream
             if not await self.link.publish(topic, frame):
                 return False
+        line.sent = max(line.sent, one)
+        if not self._key:
+            line.outbox.forget(one)
         return True
 
-    async def _say(self, codes: list) -> bool:
-        policy = self.policy
-        streams = [[policy.stream, policy.version, max(0, self.ticker.next_tick)]]
-        status = messages.status(True, max(0, self.outbox.depth), codes, streams)
-        return await self.link.publish(self._name + "status", status, True)
+    async def _wait(self, milliseconds: int) -> None:
+        """Wait for something to send."""
+        try:
+            await asyncio.wait_for_ms(self._fresh.wait(), milliseconds)
+        except asyncio.TimeoutError:
+            pass
 
-    def _delivered(self, topic: str, payload: bytes) -> None:
+    def _codes(self) -> list:
+        """What is wrong with storage, clock and policy; nothing here may depend on a reading."""
+        found = [line.ticker.trouble for line in self.lines]
+        silent = self.following.silent(self._seconds())
+        if not self._clock.anchors or self._clock.jumped:
+            found.append("clock")
+        return [code for code in CODES if code in found or code == silent]
+
+    async def _say(self, codes: list) -> bool:
+        streams, depth = [], 0
+        for line in self.lines:
+            depth += max(0, line.outbox.depth)
+            if line.ticker.runs:
+                streams.append([line.name, line.version, max(0, line.ticker.next_tick)])
+        return await self.link.publish(self._name + "status", messages.status(True, depth, codes, streams), True)
+
+    def _delivered(self, topic: str, payload) -> None:
         if topic != self._name + "committed":
+            self.following.arrived(topic, payload)
             return
         try:
-            counter, commits = messages.committed(payload, self._key, self.policy.fleet, self.policy.device)
+            counter, commits = messages.committed(payload or b"", self._key, self._fleet, self._device)
         except messages.MessageError:
             return
-        if counter <= self.outbox.counter:
+        if counter <= max([line.outbox.counter for line in self.lines]):
             return
-        self.outbox.counter = counter
-        before = self.outbox.oldest
-        missed = self.outbox.forget_committed(commits, self._sent)
-        if self.outbox.oldest != before:
-            self._patience, self._moved = RESEND_MS, time.ticks_ms()
-        elif missed and time.ticks_diff(time.ticks_ms(), self._moved) > RESEND_MS // 2:
-            self._begin_again(self._patience)
+        for line in self.lines:
+            outbox = line.outbox
+            outbox.counter = counter
+            before = outbox.oldest
+            own = [one for one in commits if one[0].partition("/")[0] == line.name]
+            missed = outbox.forget_committed(own, line.sent)
+            if outbox.oldest != before:
+                line.patience, line.moved = RESEND_MS, time.ticks_ms()
+            elif missed and time.ticks_diff(time.ticks_ms(), line.moved) > RESEND_MS // 2:
+                line.begin_again(line.patience)
 
 
-def _context(authority: bytes):
-    """TLS that knows one certificate authority; none without one."""
-    if not authority:
+def _context(authorities: list):
+    """TLS that knows these certificate authorities; none without any."""
+    if not authorities:
         return None
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(authority)
+    for one in authorities:
+        context.load_verify_locations(one)
     return context

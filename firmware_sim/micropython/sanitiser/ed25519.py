@@ -8,20 +8,33 @@ _ORDER = (1 << 252) + 27742317777372353535851937790883648493
 _D = -121665 * pow(121666, _P - 2, _P) % _P
 _ROOT = pow(2, (_P - 1) // 4, _P)
 _MASK = (1 << 64) - 1
+_cubes = b""
 
 
-def verify(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the holder of a key of 32 bytes has signed a message with these 64 bytes."""
+def verify(public: bytes, message: tuple, signature: bytes, idle) -> bool:
+    """Whether the holder of a key of 32 bytes has signed a message with these 64 bytes.
+
+    Args:
+        message: in parts.
+        idle: is called often, as this takes long.
+    """
     if len(public) != 32 or len(signature) != 64:
         return False
     key, commitment = _point(public), _point(signature[:32])
     scalar = int.from_bytes(signature[32:], "little")
     if key is None or commitment is None or scalar >= _ORDER:
         return False
-    challenge = int.from_bytes(sha512(signature[:32] + public + message), "little") % _ORDER
+    challenge = int.from_bytes(sha512((signature[:32], public) + message, idle), "little") % _ORDER
     base = _point((4 * pow(5, _P - 2, _P) % _P).to_bytes(32, "little"))
-    one, other = _times(scalar, base), _add(commitment, _times(challenge, key))
-    return not (one[0] * other[2] - other[0] * one[2]) % _P and not (one[1] * other[2] - other[1] * one[2]) % _P
+    minus = _P - key[0], key[1], 1, _P - key[3]
+    both, found = _add(base, minus), (0, 1, 1, 0)
+    for bit in range(252, -1, -1):
+        idle()
+        found = _twice(found)
+        one, other = scalar >> bit & 1, challenge >> bit & 1
+        if one or other:
+            found = _add(found, (both if other else base) if one else minus)
+    return not (found[0] - commitment[0] * found[2]) % _P and not (found[1] - commitment[1] * found[2]) % _P
 
 
 def _point(data: bytes):
@@ -50,23 +63,25 @@ def _add(one: tuple, other: tuple) -> tuple:
     return e * f % _P, g * h % _P, f * g % _P, e * h % _P
 
 
-def _times(scalar: int, point: tuple) -> tuple:
-    found = 0, 1, 1, 0
-    while scalar:
-        if scalar & 1:
-            found = _add(found, point)
-        point = _add(point, point)
-        scalar >>= 1
-    return found
+def _twice(point: tuple) -> tuple:
+    x, y, z, _ = point
+    a, b = x * x, y * y
+    h, g = a + b, a - b
+    e, f = h - (x + y) * (x + y), 2 * z * z + g
+    return e * f % _P, g * h % _P, f * g % _P, e * h % _P
 
 
-def _constants(count: int, power: int) -> list:
-    """The first 64 bits of the fractions of the square or cube roots of the first primes."""
-    found, prime = [0] * count, 1
-    for place in range(count):
+def _constants(count: int, power: int) -> bytes:
+    """The first 8 bytes of the fractions of the square or cube roots of the first primes."""
+    found, prime = bytearray(8 * count), 1
+    for place in range(0, 8 * count, 8):
         prime = _next_prime(prime)
-        found[place] = _root(prime << (64 * power), power) & _MASK
-    return found
+        found[place : place + 8] = (_root(prime << (64 * power), power) & _MASK).to_bytes(8, "big")
+    return bytes(found)
+
+
+def _words(data: bytes) -> list:
+    return [int.from_bytes(data[at : at + 8], "big") for at in range(0, len(data), 8)]
 
 
 def _next_prime(prime: int) -> int:
@@ -92,22 +107,39 @@ def _turned(word: int, by: int) -> int:
     return (word >> by | word << (64 - by)) & _MASK
 
 
-def sha512(message: bytes) -> bytes:
-    """FIPS 180-4."""
-    constants, state, words = _constants(80, 3), _constants(8, 2), [0] * 80
-    data = message + b"\x80" + bytes((111 - len(message)) % 128) + (8 * len(message)).to_bytes(16, "big")
-    for block in range(0, len(data), 128):
-        for i in range(16):
-            words[i] = int.from_bytes(data[block + 8 * i : block + 8 * i + 8], "big")
-        for i in range(16, 80):
-            two, fifteen = words[i - 2], words[i - 15]
-            more = _turned(fifteen, 1) ^ _turned(fifteen, 8) ^ fifteen >> 7
-            more += _turned(two, 19) ^ _turned(two, 61) ^ two >> 6
-            words[i] = (words[i - 16] + words[i - 7] + more) & _MASK
+def _blocks(message: tuple):
+    """Blocks of 128 bytes, the last of them filled up; small pieces, as memory may be in pieces too."""
+    size, rest = 0, b""
+    for part in message:
+        size += len(part)
+    end = b"\x80" + bytes((111 - size) % 128) + (8 * size).to_bytes(16, "big")
+    for part in message + (end,):
+        for at in range(0, len(part), 128):
+            rest += part[at : at + 128]
+            if len(rest) >= 128:
+                yield rest[:128]
+                rest = rest[128:]
+
+
+def sha512(message: tuple, idle) -> bytes:
+    """FIPS 180-4, of a message in parts."""
+    global _cubes
+    if not _cubes:
+        _cubes = _constants(80, 3)
+    state = _words(_constants(8, 2))
+    for block in _blocks(message):
+        idle()
+        words = _words(block)  # the last 16 of 80
         a, b, c, d, e, f, g, h = state
         for i in range(80):
+            at = i & 15
+            if i > 15:
+                two, fifteen = words[i - 2 & 15], words[i - 15 & 15]
+                more = _turned(fifteen, 1) ^ _turned(fifteen, 8) ^ fifteen >> 7
+                more += _turned(two, 19) ^ _turned(two, 61) ^ two >> 6
+                words[at] = (words[at] + words[i - 7 & 15] + more) & _MASK
             one = h + (_turned(e, 14) ^ _turned(e, 18) ^ _turned(e, 41)) + (e & f ^ ~e & _MASK & g)
-            one += constants[i] + words[i]
+            one += int.from_bytes(_cubes[8 * i : 8 * i + 8], "big") + words[at]
             two = (_turned(a, 28) ^ _turned(a, 34) ^ _turned(a, 39)) + (a & b ^ a & c ^ b & c)
             h, g, f, e, d, c, b, a = g, f, e, (d + one) & _MASK, c, b, a, (one + two) & _MASK
         state = [(old + new) & _MASK for old, new in zip(state, (a, b, c, d, e, f, g, h))]

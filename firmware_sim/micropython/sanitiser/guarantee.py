@@ -17,26 +17,37 @@ class GuaranteeError(Exception):
     """A policy does not give what it claims, or gives less than what is burnt into the image."""
 
 
-def check(policy, ceiling: int) -> int:
+def _nothing() -> None:
+    pass
+
+
+def check(policy, ceiling=None, idle=_nothing) -> int:
     """Refuse a policy whose claims are not proven, or above the ceiling.
 
     Args:
-        ceiling: the largest likelihood ratio that is accepted, over 2^128.
+        ceiling: the largest likelihood ratio that is accepted, over 2^128; any if there is none.
+        idle: is called often, as this takes long.
 
     Returns:
         Bound on the ratio of everything that the stream says, over 2^128.
     """
     extra = _exp_up(*window_rate(policy))
-    if policy.windows_guarantee is not None and _bound(policy, extra, extra, policy.windows_guarantee) is None:
+    if policy.windows_guarantee is not None and _bound(policy, extra, extra, policy.windows_guarantee, idle) is None:
         raise GuaranteeError("the windows lose more than is claimed")
     one, other = _table_ratios(policy)
     one, other = (-(-_ratio_up(*ratio) * extra // ONE) for ratio in (one, other))
-    bound = _bound(policy, one, other, policy.guarantee)
+    bound = _bound(policy, one, other, policy.guarantee, idle)
     if bound is None:
         raise GuaranteeError("the stream loses more than is claimed")
+    if ceiling is not None:
+        check_ceiling(policy, ceiling)
+    return bound
+
+
+def check_ceiling(policy, ceiling: int) -> None:
+    """Refuse a policy that claims less than is wanted."""
     if policy.guarantee[1] > ceiling:
         raise GuaranteeError("above the ceiling")
-    return bound
 
 
 def keeps(policy, pinned) -> None:
@@ -51,14 +62,22 @@ def keeps(policy, pinned) -> None:
         raise GuaranteeError("another class of chains")
     if policy.guarantee[0] < pinned.guarantee[0]:
         raise GuaranteeError("a weaker adversary")
-    ticks = {window.name: (window.start, window.length, window.stride) for window in pinned.windows}
-    for window in policy.windows:
-        known = ticks.get(window.name)
-        if known is not None and known != (window.start, window.length, window.stride):
-            raise GuaranteeError("a window of the same name with other ticks")
+    if other_windows([policy], pinned):
+        raise GuaranteeError("a window of the same name with other ticks")
     mine, theirs = _alone(policy), _alone(pinned)
     if mine and theirs and (mine[0] < theirs[0] or mine[1] > theirs[1]):
         raise GuaranteeError("windows that lose more")
+
+
+def other_windows(policies: list, before) -> bool:
+    """Whether a window of a policy has the name of one before, of the same stream, and other ticks."""
+    ticks = {window.name: (window.start, window.length, window.stride) for window in before.windows}
+    for policy in policies:
+        for window in policy.windows if policy.stream == before.stream else ():
+            mine = window.start, window.length, window.stride
+            if ticks.get(window.name, mine) != mine:
+                return True
+    return False
 
 
 def window_rate(policy) -> tuple:
@@ -123,7 +142,7 @@ def _table_ratios(policy) -> tuple:
     return one, other
 
 
-def _bound(policy, one: int, other: int, guarantee: tuple):
+def _bound(policy, one: int, other: int, guarantee: tuple, idle):
     """A bound on the ratio of everything that is said, for ticks of these ratios; none if it is above the guarantee."""
     adversary, claimed = guarantee
     largest = max(one, other)
@@ -136,7 +155,8 @@ def _bound(policy, one: int, other: int, guarantee: tuple):
             raise GuaranteeError("an interval that is empty")
         if ADVERSARIES[adversary] != "universal" and not _above_one(q_high, r_high):
             bound = max(
-                _sticky(q_low, r_low, one, adversary, claimed), _sticky(r_low, q_low, other, adversary, claimed)
+                _sticky(q_low, r_low, one, adversary, claimed, idle),
+                _sticky(r_low, q_low, other, adversary, claimed, idle),
             )
             if bound <= claimed:
                 return bound
@@ -162,7 +182,7 @@ def _universal(odds: tuple, ratio: int) -> int:
     return -(-ratio * -(-side * side // ONE) // ONE)
 
 
-def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int) -> int:
+def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int, idle) -> int:
     """A bound for the chain of q and r, q + r <= 1, in one direction; more than is claimed where it is not found."""
     if ratio == ONE:
         return ONE
@@ -182,13 +202,13 @@ def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int) -> int
     if ADVERSARIES[adversary] == "informed":
         for start in ((q[1] - q[0], q[1], r[1], r[0]), (q[0], q[1], r[1], r[1] - r[0])):
             top, bottom = start[0] * start[2], start[1] * start[3]
-            best = _known(best, limit, (a, b, c, d), ratio, (top, bottom))
+            best = _known(best, limit, (a, b, c, d), ratio, (top, bottom), idle)
             if best is None:
                 return claimed + 1
     return -(-ratio * -(-best * best // ONE) // ONE)
 
 
-def _known(best: int, limit: int, step: tuple, ratio: int, start: tuple):
+def _known(best: int, limit: int, step: tuple, ratio: int, start: tuple, idle):
     """The most that a side adds if a state of it is known; none if it is not found in time.
 
     m / n along the ticks, m with the worst symbols and n with none, until what is left cannot be above the best.
@@ -197,7 +217,9 @@ def _known(best: int, limit: int, step: tuple, ratio: int, start: tuple):
     n = (start[0] << BITS) // start[1]
     m = n + 1
     rising = start[0] < start[1]
-    for _ in range(_MOST_STEPS):
+    for count in range(_MOST_STEPS):
+        if not count % 64:
+            idle()
         here = -(-(m << BITS) // n)
         best = max(best, here)
         rest = -(-(limit << BITS) // n) if rising else m

@@ -12,12 +12,14 @@ class MessageError(Exception):
 
 
 def pack(value) -> bytes:
-    """A boolean, an integer, a string of up to 255 bytes, or a list of up to 15 of them, in the shortest form."""
+    """A boolean, an integer, text or bytes of up to 255 bytes, or a list of up to 15 of them, in the shortest form."""
     if value is True or value is False:
         return b"\xc3" if value else b"\xc2"
     if isinstance(value, str):
         text = value.encode()
         return (bytes([0xA0 | len(text)]) if len(text) < 32 else bytes([0xD9, len(text)])) + text
+    if isinstance(value, bytes):
+        return bytes([0xC4, len(value)]) + value
     if isinstance(value, list):
         return bytes([0x90 | len(value)]) + b"".join([pack(one) for one in value])
     if value < 128:
@@ -83,6 +85,8 @@ class Unpacker:
             size = code & 31
         elif code == 0xD9:
             size = self.take(1)[0]
+        elif code == 0xDA:
+            size = struct.unpack(">H", self.take(2))[0]
         else:
             raise MessageError("no string")
         if size > most:
@@ -109,6 +113,11 @@ class Unpacker:
 def status(online: bool, depth: int, codes: list, streams: list) -> bytes:
     """A device's status: streams are [stream, policy version, next tick]."""
     return b"\x03" + pack([online, VERSION, depth, codes, streams])
+
+
+def policy_status(version: int, judged: bytes, reason: str, detail: str, refused: int, stale: bool) -> bytes:
+    """What a device says of the documents that it is sent."""
+    return b"\x0b" + pack([version, judged, reason, detail, refused, stale])
 
 
 def committed(payload: bytes, key: bytes, fleet: str, device: str) -> tuple:

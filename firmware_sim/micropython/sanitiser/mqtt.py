@@ -8,7 +8,8 @@ import random
 import struct
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK, _PING, _PONG = 1, 2, 3, 4, 8, 9, 12, 13
-MOST_BYTES = 20480
+_TOO_LARGE = 16
+MOST_BYTES = 16384
 _PATIENCE = 15
 _MOST_WAIT = 60
 
@@ -41,7 +42,7 @@ class Link:
         context: of TLS, or none.
         will: topic and bytes that the broker publishes, retained, when the connection dies.
         subscriptions: topics.
-        on_message: called with topic and bytes.
+        on_message: called with topic and bytes; with none instead of more bytes than a board has room for.
         keep_alive: seconds.
 
     Attributes:
@@ -98,6 +99,12 @@ class Link:
             return False
         return self.connected and writer is self._writer
 
+    async def ask(self) -> None:
+        """Subscribe, perhaps again: the broker then sends what it retains."""
+        if self._writer is not None and self._subscriptions:
+            body = b"".join([_text(topic) + b"\x01" for topic in self._subscriptions])
+            await self._write(self._writer, _packet(0x82, b"\x00\x01" + body))
+
     async def close(self) -> None:
         """Disconnect in order: the broker forgets the will."""
         if self._writer is not None:
@@ -131,8 +138,7 @@ class Link:
         if kind >> 4 != _CONNACK or len(answer) != 2 or answer[1]:
             raise LinkError("refused")
         if self._subscriptions:
-            body = b"".join([_text(topic) + b"\x01" for topic in self._subscriptions])
-            await self._write(self._writer, _packet(0x82, b"\x00\x01" + body))
+            await self.ask()
             while kind >> 4 != _SUBACK:
                 kind, answer = await asyncio.wait_for(self._receive(reader), _PATIENCE)
                 await self._take(kind, answer)
@@ -163,16 +169,24 @@ class Link:
                 break
             if shift > 21:
                 raise LinkError("a length that is none")
-        if size > MOST_BYTES:
+        body = await reader.readexactly(min(size, MOST_BYTES)) if size else b""
+        size -= len(body)
+        if not size:
+            return kind, body
+        if kind >> 4 != _PUBLISH:
             raise LinkError("a packet that is too large")
-        return kind, await reader.readexactly(size) if size else b""
+        end = 4 + struct.unpack_from(">H", body)[0]
+        body = body[:end]
+        while size:
+            size -= len(await reader.readexactly(min(size, 1024)))
+        return kind & 15 | _TOO_LARGE << 4, body
 
     async def _take(self, kind: int, body: bytes) -> None:
         what = kind >> 4
         if what == _PUBACK:
             if len(body) >= 2 and struct.unpack_from(">H", body)[0] == self._waits_for:
                 self._answered.set()
-        elif what == _PUBLISH:
+        elif what in (_PUBLISH, _TOO_LARGE):
             end = 2 + struct.unpack_from(">H", body)[0] if len(body) >= 2 else 0
             quality = kind >> 1 & 3
             if not end or quality > 1 or len(body) < end + 2 * quality:
@@ -183,6 +197,6 @@ class Link:
                 topic = body[2:end].decode()
             except UnicodeError:
                 raise LinkError("a topic that is none") from None
-            self._on_message(topic, body[end + 2 * quality :])
+            self._on_message(topic, body[end + 2 * quality :] if what == _PUBLISH else None)
         elif what == _SUBACK and any(code > 2 for code in body[2:]):
             raise LinkError("a subscription is refused")

@@ -34,6 +34,7 @@ class Outbox:
         reserved: no tick above it may have been drawn.
         last_framed: the last tick of the newest frame.
         indices: by the name of a window, the index of the last one that was released.
+        clock: epoch and period of the stream, in microseconds.
         shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
         counter: of the newest watermark that was taken.
         newest: id of the newest segment, 0 for none.
@@ -44,17 +45,19 @@ class Outbox:
 
     def __init__(self, folder: str, policy) -> None:
         self._folder = folder
-        self._clock = policy.epoch_us, policy.period_us
-        self._frame_bytes = 256 + policy.frame_ticks * policy.bits // 8
+        self.clock = policy.epoch_us, policy.period_us
+        self.expect(policy)
         self.reserved = self.last_framed = -1
         self.indices = {}
         self.shift = self.since = self.counter = self.newest = self._spent = 0
         self._waiting = []
         self._covered = {}
-        try:
-            os.mkdir(folder)
-        except OSError:
-            pass  # it is there, or writing will say what is wrong
+        for at in range(1, len(folder) + 1):
+            if folder[at : at + 1] in ("", "/"):
+                try:
+                    os.mkdir(folder[:at])
+                except OSError:
+                    pass  # it is there, or writing will say what is wrong
         ids = sorted(int(entry[0], 16) for entry in os.ilistdir(folder))
         while ids and self._read(ids[-1]) is None:  # cut off while it was written
             os.remove(self._path(ids.pop()))
@@ -62,6 +65,10 @@ class Outbox:
         if ids:
             self.newest = ids[-1]
             self._restore(self._read(self.newest))
+
+    def expect(self, policy) -> None:
+        """Have room for frames of a policy."""
+        self._frame_bytes = 256 + policy.frame_ticks * policy.bits // 8
 
     @property
     def depth(self) -> int:
@@ -108,7 +115,7 @@ class Outbox:
                 last_framed = last
         reserved = max(reserved, self.reserved, last_framed)
         one = self.newest + 1
-        epoch_us, period_us = self._clock
+        epoch_us, period_us = self.clock
         state = (_MAGIC, one, epoch_us, period_us, reserved, last_framed, shift, since, self.counter, len(indices))
         data = bytearray(struct.pack(_HEAD, *state))
         for window in sorted(indices):
@@ -192,7 +199,7 @@ class Outbox:
 
     def _restore(self, data: bytes) -> None:
         _, _, *clock, reserved, last_framed, shift, since, counter, windows = struct.unpack_from(_HEAD, data)
-        if tuple(clock) != self._clock:
+        if tuple(clock) != self.clock:
             raise OutboxError("another clock")
         self.reserved, self.last_framed, self.shift, self.since = reserved, last_framed, shift, since
         self.counter = counter

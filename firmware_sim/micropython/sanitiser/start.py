@@ -1,91 +1,60 @@
-"""From an image to a running board: `run(read)` is all that `main.py` calls.
-
-What judges a policy is loaded first, and let go of before the rest is loaded: together they need more memory than a
-small board has.
-"""
+"""From an image to a running board: `run(read)` is all that `main.py` calls."""
 
 import gc
-import sys
 
-_JUDGES = ("compiled", "guarantee", "ed25519")
-_SIGNED = "policy.signed"
-_DOMAIN = b"fugu-edge/2/compiled\0"
-_KEY, _SIGNATURE = 32, 64
+from sanitiser import trust
+from sanitiser.loading import JUDGES, release
+from sanitiser.watchdog import watchdog
 
-
-def accepted(image):
-    """The policy to run: a newer one from the file `policy.signed`, if it may run, or the image's own.
-
-    Raises:
-        PolicyError, GuaranteeError: the image's own may not run.
-    """
-    policy = _judged(image)
-    for name in _JUDGES:
-        if "sanitiser." + name in sys.modules:
-            del sys.modules["sanitiser." + name]
-        if hasattr(sys.modules["sanitiser"], name):
-            delattr(sys.modules["sanitiser"], name)
-    gc.collect()
-    return policy
+KEPT = "trust"
+_THRESHOLD = 16384
 
 
-def _judged(image):
-    from sanitiser.compiled import read_policy
-    from sanitiser.guarantee import GuaranteeError, check, keeps
-    from sanitiser.policy import PolicyError
+def accepted(image, idle):
+    """What was kept of documents, the image's own policies, and those to run: of the newest document, or the own.
 
-    pinned = read_policy(image.POLICY)
-    check(pinned, image.CEILING)
-    try:
-        with open(_SIGNED, "rb") as file:
-            data = file.read()
-    except OSError:
-        return pinned
-    try:
-        policy = read_policy(_signed(data, image))
-        if policy.version <= pinned.version:
-            raise PolicyError("no newer than the image's own")
-        keeps(policy, pinned)
-        check(policy, image.CEILING)
-    except (PolicyError, GuaranteeError) as error:
-        print("policy.signed is refused:", error)
-        return pinned
-    return policy
-
-
-def _signed(data: bytes, image) -> bytes:
-    """The compiled policy in a signed one: a count, so many public keys with their signatures, and the policy.
+    Args:
+        idle: is called often, as this takes long.
 
     Raises:
-        PolicyError: too few of the image's signers have signed it.
+        OSError: what was kept is damaged.
+        RefusedError: the image's own policies may not run.
     """
-    from sanitiser.ed25519 import verify
-    from sanitiser.policy import PolicyError
+    if hasattr(gc, "threshold"):
+        gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces
+    from sanitiser.derived import derived
 
-    count, size = data[0] if data else 0, _KEY + _SIGNATURE
-    body = data[1 + count * size :]
-    valid = set()
-    for i in range(min(count, 16)):
-        at = 1 + i * size
-        key, signature = data[at : at + _KEY], data[at + _KEY : at + size]
-        if key in image.SIGNERS and key not in valid and verify(key, _DOMAIN + body, signature):
-            valid.add(key)
-    if not image.SIGNERS or len(valid) < max(1, image.THRESHOLD):
-        raise PolicyError("too few of those who may sign have signed it")
-    return body
+    kept = trust.load(KEPT, image.ROOT)
+    own = derived(image.POLICIES, image, idle)
+    policies = None
+    if kept.version >= own[0].version:
+        try:
+            policies = derived(kept.policies, image, idle)
+        except trust.RefusedError as error:
+            print("what was accepted before may not run any more:", error.detail)
+    derived = None
+    release(*JUDGES)
+    return kept, own, own if policies is None else policies
+
+
+def board(image, read, clock=None):
+    """An image's board, ready to run; from now on, its watchdog has to be fed."""
+    feed = watchdog(image.BOARD)
+    found = accepted(image, feed)
+    from sanitiser.board import Board
+
+    return Board(image, *found, read, feed, clock)
 
 
 def run(read) -> None:
     """Run the image on this board, for ever.
 
     Args:
-        read: the sensor: gives an integer, or none if there is no reading; does not wait.
+        read: the sensor: gives an integer, or none if there is no reading; does not wait. Of several streams, a
+            dictionary with the sensor of each.
     """
-    import image
-
-    policy = accepted(image)
     import asyncio
 
-    from sanitiser.board import Board
+    import image
 
-    asyncio.run(Board(image, policy, read).run())
+    asyncio.run(board(image, read).run())

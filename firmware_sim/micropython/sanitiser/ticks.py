@@ -50,6 +50,11 @@ class Anchored:
         self.anchors = self.offset_us = self._followed = 0
         self._jump = None
 
+    @property
+    def jumped(self) -> bool:
+        """Whether the wall clock has jumped, and that does not count yet."""
+        return self._jump is not None
+
     def elapsed_us(self) -> int:
         """Microseconds by the monotonic clock."""
         return self._clock.elapsed_us()
@@ -131,23 +136,25 @@ class Ticker:
     """Draws for the ticks of one stream when they come.
 
     Args:
-        policy: verified.
+        policy: verified; none for a stream that has none now.
         clock: an `Anchored`.
         outbox: of the stream.
-        stream: makes a `Stream` that begins after what the outbox knows.
+        stream: makes a `Stream` of a policy that begins after what the outbox knows.
         read: the sensor: a reading, or none.
+        silent: why nothing may be drawn at a Unix time in seconds: a code of a status, or none.
 
     Attributes:
         next_tick: the next to draw for.
         trouble: what keeps ticks from being drawn, if anything does: a code of a status.
     """
 
-    def __init__(self, policy, clock, outbox, stream, read) -> None:
+    def __init__(self, policy, clock, outbox, stream, read, silent=lambda _seconds: None) -> None:
         self._policy, self._clock, self._outbox, self._read = policy, clock, outbox, read
+        self._silent = silent
         self._make = stream
         self._stream = None
         self._last = outbox.reserved
-        self._ticks = TickClock(policy.epoch_us, policy.period_us, outbox.shift, outbox.since)
+        self._ticks = TickClock(*outbox.clock, outbox.shift, outbox.since)
         self._placed = 0
         self._drawn_us = None
         self.next_tick = max(0, self._last + 1)
@@ -156,9 +163,14 @@ class Ticker:
             self._drawn_us = clock.elapsed_us()
             self._ticks.rested(self._drawn_us)
 
+    @property
+    def runs(self) -> bool:
+        """Whether there is a policy."""
+        return self._policy is not None
+
     def due_us(self):
         """Elapsed time at which the next tick comes; none if that is not known yet."""
-        if not self._placed:
+        if not self._placed or self._policy is None:
             return None
         due = self._ticks.due(self.next_tick, self._clock.offset_us)
         if self._drawn_us is None:
@@ -169,6 +181,8 @@ class Ticker:
     def step(self) -> bool:
         """Draw for the next tick if it has come; whether frames have ended."""
         self._clock.follow()
+        if self._policy is None:
+            return False
         try:
             if self._placed != self._clock.anchors:
                 self._place()
@@ -178,9 +192,24 @@ class Ticker:
             return False
 
     def close(self) -> None:
-        """Let the frame under way leave, as it is."""
-        if self._stream is not None:
+        """Let the frame under way leave, as it is.
+
+        Raises:
+            OSError: it stays, and leaves with the next.
+        """
+        if self._stream is not None and not self._stream.is_empty:
             self._outbox.seal(self._stream.close(), self._last)
+
+    def switch(self, policy) -> None:
+        """Go on with the next tick under another policy, of the same clock, or under none; `close` comes first."""
+        self._policy, self._stream, self.trouble = policy, None, None
+        if policy is None:
+            return
+        self._outbox.expect(policy)
+        if self._placed == self._clock.anchors and not self._outbox.shift % self._multiple():
+            self._stream = self._make(policy, self._outbox)
+        elif self._placed:
+            self._placed = -1
 
     def _place(self) -> None:
         ticks, clock, policy = self._ticks, self._clock, self._policy
@@ -199,7 +228,7 @@ class Ticker:
         self._outbox.set_shift(shift, since)
         ticks.shift, ticks.since = shift, since
         if changed or self._stream is None:
-            self._stream = self._make(self._outbox)
+            self._stream = self._make(policy, self._outbox)
         self.next_tick = first
         self._placed = clock.anchors
 
@@ -221,11 +250,14 @@ class Ticker:
             return False
         seconds = self._ticks.time_of(self.next_tick) // 1000000
         until = self._policy.valid_until
-        if seconds < self._policy.valid_from or (until and seconds >= until):
+        self.trouble = self._silent(now // 1000000)
+        if not self.trouble and (seconds < self._policy.valid_from or (until and seconds >= until)):
             self.trouble = "policy-inactive"
-            self.next_tick = self._ticks.at(now) + 1
-            return False
-        return True
+        if not self.trouble:
+            return True
+        self.next_tick = self._ticks.at(now) + 1
+        self.close()
+        return False
 
     def _tick(self) -> bool:
         tick, policy, outbox, stream = self.next_tick, self._policy, self._outbox, self._stream

@@ -1,0 +1,55 @@
+"""Policies that may run: their guarantees derived anew, and held against what is burnt into the image.
+
+Its parts are loaded one after the other, and let go of: together they need more memory than a small board has.
+"""
+
+from sanitiser.loading import release
+from sanitiser.policy import PolicyError
+from sanitiser.trust import RefusedError
+
+
+def derived(policies: list, image, idle) -> list:
+    """Read compiled policies that are to run, derive their guarantees, and hold them against what is burnt in.
+
+    Raises:
+        RefusedError: one may not run.
+    """
+    pinned, found = {policy.stream: policy for policy in read(image.POLICIES)}, read(policies)
+    for policy in found:
+        if policy.stream not in pinned or len([one for one in found if one.stream == policy.stream]) > 1:
+            raise RefusedError("guarantee", "stream %s: no sensor, or two policies of a document" % policy.stream)
+        policy.device = image.DEVICE
+    from sanitiser.guarantee import GuaranteeError, check, check_ceiling, keeps
+
+    reason = "guarantee"
+    try:
+        for policy in found:
+            check(policy, None, idle)
+        for policy in found:
+            reason = "pinned"
+            keeps(policy, pinned[policy.stream])
+            reason = "ceiling"
+            check_ceiling(policy, image.CEILING)
+    except GuaranteeError as error:
+        raise RefusedError(reason, "stream %s: %s" % (policy.stream, error)) from None
+    finally:
+        GuaranteeError = check = check_ceiling = keeps = None
+        release("guarantee")
+    return found
+
+
+def read(policies: list) -> list:
+    """Read compiled policies.
+
+    Raises:
+        RefusedError: one is none.
+    """
+    from sanitiser.compiled import read_policy
+
+    try:
+        return [read_policy(data) for data in policies]
+    except PolicyError as error:
+        raise RefusedError("guarantee", "a compiled policy: %s" % error) from None
+    finally:
+        read_policy = None
+        release("compiled")

@@ -1,0 +1,154 @@
+"""What a board is told by its fleet: policies, roots, the time, and what stops it.
+
+Documents are judged one after the other, while ticks go on; at most a quarter of the time goes into that. What is
+accepted is stored first and then put in force, between two ticks. What is refused changes nothing but the status.
+"""
+
+import asyncio
+import hashlib
+import time
+
+from sanitiser import messages
+from sanitiser.loading import JUDGES, release
+from sanitiser.trust import RefusedError
+
+KINDS = ("root", "policy", "stop", "time")
+_PASSING = ("not_yet_valid", "storage", "judge")
+_RETRY_MS = 60000
+_TIME_MS = 3600000
+
+
+class Following:
+    """What a board of a fleet follows.
+
+    Args:
+        image: what is burnt in.
+        kept: what was accepted before.
+        version: of the policies that run.
+        now: gives Unix time in seconds.
+        switch: puts policies in force, once what is to be kept is stored: called with both, policies may be none.
+        idle: is called often while something is judged.
+        name: of the topics of this device.
+        fleet: the same of the fleet.
+    """
+
+    def __init__(self, image, kept, version: int, now, switch, idle, name: str, fleet: str) -> None:
+        self.kept, self.version = kept, version
+        self._image, self._now, self._switch, self._idle = image, now, switch, idle
+        self._kinds = {
+            fleet + "root": "root",
+            name + "policy/set": "policy",
+            name + "stop": "stop",
+            fleet + "time": "time",
+        }
+        self.topics = list(self._kinds) if kept.root else []
+        self._waiting, self._settled, self._judged = {}, {}, b""
+        self._reason = self._detail = ""
+        self._refused = 0
+        self._arrived = asyncio.Event()
+        self._again = self._time_from = None
+
+    def arrived(self, topic: str, payload) -> None:
+        """Take what has arrived; the newest of each kind counts."""
+        kind = self._kinds.get(topic)
+        if kind is None or payload == b"":
+            return
+        if kind == "time" and self._time_from and time.ticks_diff(time.ticks_ms(), self._time_from) < 0:
+            return
+        if payload is None:
+            self._refuse(kind, b"", RefusedError("malformed", "larger than a board has room for"))
+            return
+        if self._settled.get(kind) != hashlib.sha256(payload).digest():
+            self._waiting[kind] = payload
+            self._arrived.set()
+
+    def silent(self, seconds: int):
+        """Why nothing may be drawn at a Unix time in seconds, if that is so."""
+        kept = self.kept
+        if kept.stopped >= max(self.version, 1):
+            return "stopped"
+        return "policy-expired" if kept.silent_then and self._expired(seconds) else None
+
+    def said(self, seconds: int) -> bytes:
+        """The status of documents."""
+        fresh = self._image.FRESH_SECONDS
+        stale = self._expired(seconds) or (bool(fresh) and abs(seconds - self.kept.time) > fresh)
+        return messages.policy_status(
+            self.kept.version, self._judged, self._reason, self._detail[:200], self._refused, stale
+        )
+
+    async def run(self, link) -> None:
+        """Judge what arrives, for ever."""
+        while True:
+            try:
+                await asyncio.wait_for_ms(self._arrived.wait(), _RETRY_MS // 4)
+            except asyncio.TimeoutError:
+                pass
+            self._arrived.clear()
+            for kind in KINDS:
+                payload = self._waiting.pop(kind, None)
+                if payload is not None:
+                    begin = time.ticks_ms()
+                    self._judge(kind, payload)
+                    payload = None
+                    await asyncio.sleep_ms(3 * time.ticks_diff(time.ticks_ms(), begin))
+            if self._again is not None and time.ticks_diff(time.ticks_ms(), self._again) >= 0 and link.connected:
+                self._again = None
+                try:
+                    await link.ask()  # instead of keeping what may be judged otherwise by now
+                except OSError:
+                    pass
+
+    def _expired(self, seconds: int) -> bool:
+        end = self.kept.valid_until
+        return end > 0 and max(seconds, self.kept.time) >= end
+
+    def _judge(self, kind: str, payload: bytes) -> None:
+        name = hashlib.sha256(payload).digest()
+        try:
+            try:
+                from sanitiser.judge import judge
+
+                kept, policies = judge(kind, payload, self._image, self.kept, self._moment(), self._idle)
+                judge = None
+            except RefusedError:
+                raise
+            except MemoryError:
+                raise RefusedError("judge", "the check of a document needs more memory than there is") from None
+            except Exception as error:  # what nobody thought of is a refusal
+                raise RefusedError("unexpected", type(error).__name__) from None
+            finally:
+                release(*JUDGES)
+            if kept is not None:
+                try:
+                    self._switch(kept, policies)
+                except OSError:
+                    raise RefusedError("storage", "cannot store what was accepted") from None
+                self.kept = kept
+                if policies is not None:
+                    self.version = kept.version
+        except RefusedError as error:
+            self._refuse(kind, name, error)
+            return
+        self._settled[kind] = name
+        if kind == "time":
+            fresh = self._image.FRESH_SECONDS * 500 or _TIME_MS
+            self._time_from = time.ticks_add(time.ticks_ms(), min(fresh, _TIME_MS))
+        if kind == "root" and kept is not None:  # what was refused may be of keys that were not known
+            self._settled = {kind: name}
+            self._again = time.ticks_ms()
+        if kind == "policy":
+            self._judged, self._reason, self._detail = name[:8], "", ""
+
+    def _moment(self) -> int:
+        return max(self._now(), self.kept.time)
+
+    def _refuse(self, kind: str, name: bytes, error: RefusedError) -> None:
+        self._refused += 1
+        self._judged, self._reason, self._detail = name[:8], error.reason, error.detail
+        if kind == "time":
+            self._time_from = time.ticks_add(time.ticks_ms(), _RETRY_MS)
+        if error.reason in _PASSING:
+            self._again = time.ticks_add(time.ticks_ms(), _RETRY_MS)
+        else:
+            self._settled[kind] = name

@@ -1,0 +1,352 @@
+"""Which documents a board accepts: the rules of the agent (`contract/trust.py`), in their order.
+
+A document is untrusted bytes until its envelope is well-formed and enough of a role's keys have signed it; what is
+inside is read only then. Loaded when there is something to judge, and let go of afterwards; so are the parts of it,
+one after the other.
+"""
+
+import hashlib
+
+from sanitiser.derived import derived, read
+from sanitiser.loading import release
+from sanitiser.messages import MessageError, Unpacker
+from sanitiser.trust import RefusedError
+
+_KINDS = ("root", "policy", "table", "time", "stop", "statement")
+_ROLES = ("root", "policy", "gateway")
+_MOST_KEYS = 16
+_MOST_TEXT = 8192
+_MOST_ITEMS = 64
+_MOST_TIME = 1 << 53
+_MOST_VERSION = (1 << 32) - 1
+
+
+def judge(kind: str, payload: bytes, image, kept, now: int, idle):
+    """Judge what has arrived.
+
+    Args:
+        kind: what is expected where it came from: root, policy, time or stop.
+        image: what is burnt in.
+        kept: what was accepted before.
+        now: Unix time in seconds.
+        idle: is called often, as this takes long.
+
+    Returns:
+        What is to be kept, none if this is no news; and the policies of a policy document, else none.
+
+    Raises:
+        RefusedError: and why.
+    """
+    if kind == "root":
+        return _follow(payload, image, kept, idle), None
+    root = Root(kept.root)
+    envelope = Envelope(payload)
+    if envelope.kind != kind:
+        raise RefusedError("malformed", "a %s document where a %s document was expected" % (envelope.kind, kind))
+    _verify(envelope, root, "policy" if kind == "policy" else "gateway", idle)
+    if kind == "policy":
+        return _policy(envelope, image, kept, now, idle)
+    if kind == "stop":
+        return _stop(envelope, image, kept), None
+    return _time(envelope, image, kept), None
+
+
+class Reader(Unpacker):
+    """Reads values of any form but fractions, or leaves them out."""
+
+    def map(self, most: int) -> int:
+        """How many pairs follow."""
+        code = self.take(1)[0]
+        if code & 0xF0 != 0x80:
+            raise MessageError("no map, or a large one")
+        if code & 15 > most:
+            raise MessageError("a map is too long")
+        return code & 15
+
+    def value(self):
+        """The next value."""
+        code = self.take(1)[0]
+        if code in (0xC0, 0xC2, 0xC3):
+            return {0xC0: None, 0xC2: False, 0xC3: True}[code]
+        self.at -= 1
+        if code & 0xE0 == 0xA0 or code in (0xD9, 0xDA):
+            return self.text(_MOST_TEXT)
+        if code & 0xF0 == 0x90 or code == 0xDC:
+            return [self.value() for _ in range(self.array(_MOST_ITEMS))]
+        if code & 0xF0 != 0x80 and code != 0xDE:
+            return self.number(-1 << 63, (1 << 64) - 1)
+        values, count = {}, code & 15
+        if code == 0xDE:
+            self.take(1)
+            count = int.from_bytes(self.take(2), "big")
+        else:
+            self.take(1)
+        for _ in range(count):
+            name = self.text(64)
+            if name in values:
+                raise MessageError("a field twice")
+            values[name] = self.value()
+        return values
+
+    def skip(self) -> None:
+        """Leave a value out, whatever it is."""
+        left = 1
+        while left:
+            left -= 1
+            code = self.take(1)[0]
+            if code < 0x80 or code >= 0xE0 or code in (0xC0, 0xC2, 0xC3):
+                continue
+            if code < 0x90:
+                left += 2 * (code & 15)
+            elif code < 0xA0:
+                left += code & 15
+            elif code < 0xC0:
+                self.take(code & 31)
+            elif 0xC4 <= code <= 0xC6 or 0xD9 <= code <= 0xDB:
+                self.take(int.from_bytes(self.take(1 << (code - 0xC4 if code < 0xC7 else code - 0xD9)), "big"))
+            elif 0xCA <= code <= 0xD3:
+                self.take((4, 8, 1, 2, 4, 8, 1, 2, 4, 8)[code - 0xCA])
+            elif 0xDC <= code <= 0xDF:
+                size = int.from_bytes(self.take(4 if code & 1 else 2), "big")
+                left += size if code < 0xDE else 2 * size
+            else:
+                raise MessageError("a form that is not known")
+
+
+class Envelope:
+    """Bytes that somebody has signed, schema 10."""
+
+    def __init__(self, payload: bytes) -> None:
+        try:
+            if payload[:1] != b"\x0a":
+                raise MessageError("another schema")
+            read = Unpacker(payload, 1)
+            if read.array(3) != 3:
+                raise MessageError("another number of fields")
+            self.kind = read.text(16)
+            if self.kind not in _KINDS:
+                raise MessageError("an unknown kind")
+            self.payload = read.binary(len(payload))
+            if not self.payload:
+                raise MessageError("nothing in it")
+            self.signatures = {}
+            count = read.array(_MOST_KEYS)
+            for _ in range(count):
+                if read.array(2) != 2:
+                    raise MessageError("a signature of another form")
+                name, signature = read.binary(16), read.binary(64)
+                if len(name) != 16 or len(signature) != 64:
+                    raise MessageError("a signature of another length")
+                self.signatures[name] = signature
+            if len(self.signatures) != count:
+                raise MessageError("two signatures of one key")
+            if read.at != len(payload):
+                raise MessageError("bytes follow the end")
+        except MessageError as error:
+            raise RefusedError("malformed", "no envelope: %s" % error) from None
+
+    @property
+    def message(self) -> tuple:
+        """What the signatures are of, in parts."""
+        return b"fugu-edge/2/", self.kind.encode(), b"\0", self.payload
+
+    @property
+    def digest(self) -> bytes:
+        """What names the content, whoever has signed it."""
+        digest = hashlib.sha256()
+        for part in self.message:
+            digest.update(part)
+        return digest.digest()
+
+
+class Root:
+    """A root document: public keys by name, and of each role the names of its keys and how many have to sign."""
+
+    def __init__(self, payload: bytes) -> None:
+        values = _document("root", payload, ("fleet", "version", "keys") + _ROLES)
+        self.fleet, self.version, self.keys = values["fleet"], values["version"], {}
+        roles, names = {}, []
+        try:
+            for name in values["keys"]:
+                public = bytes.fromhex(values["keys"][name])
+                if len(public) != 32 or hashlib.sha256(public).digest()[:16] != bytes.fromhex(name):
+                    raise ValueError("a key of another name")
+                self.keys[bytes.fromhex(name)] = public
+            for role in _ROLES:
+                one = values[role]
+                if set(one) != {"keys", "threshold"} or not 1 <= one["threshold"] <= len(one["keys"]) <= _MOST_KEYS:
+                    raise ValueError("a role of another form")
+                roles[role] = [bytes.fromhex(name) for name in one["keys"]], one["threshold"]
+                names += roles[role][0]
+        except (ValueError, TypeError):
+            raise RefusedError("malformed", "a signed root document is malformed") from None
+        if len(names) != len(set(names)) or set(names) != set(self.keys):
+            raise RefusedError("malformed", "a signed root document is malformed: every key has one role")
+        self.roles = roles
+
+
+def _verify(envelope: Envelope, root: Root, role: str, idle) -> None:
+    names, threshold = root.roles[role]
+    claimed = [name for name in envelope.signatures if name in names]
+    if not claimed:
+        raise RefusedError("wrong_role", "no key that may sign a %s document has signed it" % envelope.kind)
+    from sanitiser.ed25519 import verify
+
+    message = envelope.message
+    for name in claimed:
+        if not verify(root.keys[name], message, envelope.signatures[name], idle):
+            raise RefusedError("bad_signature", "a signature does not match the document")
+    verify = None
+    release("ed25519")
+    if len(claimed) < threshold:
+        raise RefusedError("threshold", "%d of the %d signatures that are needed" % (len(claimed), threshold))
+
+
+def _document(kind: str, payload: bytes, names: tuple) -> dict:
+    """The fields of a signed document; of policies in their JSON form, how many there are."""
+    read, values = Reader(payload), {}
+    try:
+        for _ in range(read.map(16)):
+            name = read.text(32)
+            if name in values or name not in names + ("document",):
+                raise MessageError("a field that is not known, or twice")
+            if name == "policies":
+                values[name] = read.array(64)
+                for _ in range(values[name]):
+                    read.skip()
+            else:
+                values[name] = read.value()
+        if read.at != len(payload):
+            raise MessageError("bytes follow the end")
+        if len(values) != len(names) + 1 or values["document"] != kind:
+            raise MessageError("a field is missing, or it is of another kind")
+        if "version" in values and not _whole(values["version"], 1, _MOST_VERSION):
+            raise MessageError("a version that is none")
+    except (MessageError, TypeError, RuntimeError) as error:  # a runtime error is one of too many levels
+        raise RefusedError("malformed", "a signed %s document is malformed: %s" % (kind, error)) from None
+    return values
+
+
+def _whole(value, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+def _follow(payload: bytes, image, kept, idle):
+    """Follow a chain of roots, schema 12, as far as it goes beyond the one in force."""
+    read = Unpacker(payload, 1)
+    try:
+        if payload[:1] != b"\x0c" or read.array(1) != 1:
+            raise MessageError("another schema")
+        count = read.array(256)
+        if not count:
+            raise MessageError("none at all")
+        begin, left = read.at, count
+        for i in range(count):
+            if Envelope(read.binary(len(payload))).payload == kept.root:  # those before have been followed
+                begin, left = read.at, count - i - 1
+        if read.at != len(payload):
+            raise MessageError("bytes follow the end")
+    except MessageError as error:
+        raise RefusedError("malformed", "no root documents: %s" % error) from None
+    read.at = begin
+    refusal = news = last = None
+    for _ in range(left):
+        envelope = Envelope(read.binary(len(payload)))
+        if envelope.kind != "root":
+            raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
+        last = envelope.payload
+        try:
+            followed = _next_root(envelope, image, news or kept, idle)
+        except RefusedError as error:  # one from before ours, unless none after it follows either
+            refusal = error
+        else:
+            news = followed
+    if refusal is not None and last != (news or kept).root:
+        raise refusal
+    return news
+
+
+def _next_root(envelope: Envelope, image, kept, idle):
+    mine = Root(kept.root)
+    try:
+        _verify(envelope, mine, "root", idle)
+    except RefusedError as error:
+        raise RefusedError("root", "a new root that the one in force has not signed: %s" % error.detail) from None
+    root = Root(envelope.payload)
+    try:
+        _verify(envelope, root, "root", idle)
+    except RefusedError as error:
+        raise RefusedError("root", "a new root that its own keys have not signed: %s" % error.detail) from None
+    if root.fleet != mine.fleet:
+        raise RefusedError("not_addressed", "the root of fleet %s" % root.fleet)
+    if root.version < mine.version:
+        raise RefusedError("replayed", "root version %d; %d is in force" % (root.version, mine.version))
+    if root.version == mine.version:
+        raise RefusedError("same_version", "another root of version %d" % root.version)
+    if root.version != mine.version + 1:
+        raise RefusedError("root", "root version %d does not follow version %d" % (root.version, mine.version))
+    return kept.with_changes(root=envelope.payload, time=0, stopped=0)
+
+
+def _policy(envelope: Envelope, image, kept, now: int, idle) -> tuple:
+    names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled")
+    values = _document("policy", envelope.payload, names)
+    version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
+    form = _whole(begin, 0, _MOST_TIME) and (end is None or _whole(end, begin + 1, _MOST_TIME))
+    form = form and values["on_expiry"] in ("hold", "stop") and isinstance(to, dict)
+    if not form or len([name for name in to if to[name] is not None]) != 1 or not isinstance(values["compiled"], list):
+        raise RefusedError("malformed", "a signed policy document is malformed")
+    reached = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
+    if values["fleet"] != image.FLEET or not reached:
+        raise RefusedError("not_addressed", "a document for somebody else")
+    newest = max(kept.version, image.VERSION)
+    if version < newest:
+        raise RefusedError("replayed", "version %d; version %d has been accepted before" % (version, newest))
+    if version == kept.version:
+        if envelope.digest != kept.digest:
+            raise RefusedError("same_version", "version %d has been accepted before, with other content" % version)
+        return None, None
+    moment = max(now, kept.time)
+    if moment < begin:
+        raise RefusedError("not_yet_valid", "version %d is valid from %d on" % (version, begin))
+    if end is not None and moment >= end:
+        raise RefusedError("expired", "version %d was valid until %d" % (version, end))
+    if len(values["compiled"]) != values["policies"]:
+        raise RefusedError("guarantee", "not compiled for boards: sign it with --boards")
+    try:
+        compiled = [bytes.fromhex(one) for one in values["compiled"]]
+    except (ValueError, TypeError):
+        raise RefusedError("malformed", "a compiled policy that is none") from None
+    policies = derived(compiled, image, idle)
+    for policy in policies:
+        if policy.version != version or policy.fleet != image.FLEET:
+            raise RefusedError("guarantee", "a compiled policy of another version than the document")
+    running = read(kept.policies)
+    from sanitiser.guarantee import other_windows
+
+    if any(other_windows(policies, one) for one in running):
+        raise RefusedError("outbox", "a window of the same name with other ticks")
+    running = None
+    silent = values["on_expiry"] == "stop"
+    changes = {"version": version, "digest": envelope.digest, "policies": compiled, "silent_then": silent}
+    return kept.with_changes(valid_until=end or 0, **changes), policies
+
+
+def _stop(envelope: Envelope, image, kept):
+    values = _document("stop", envelope.payload, ("fleet", "device", "version"))
+    if values["fleet"] != image.FLEET or values["device"] != image.DEVICE:
+        raise RefusedError("not_addressed", "a stop for somebody else")
+    if values["version"] < max(kept.version, kept.stopped + 1):
+        return None
+    return kept.with_changes(stopped=values["version"])
+
+
+def _time(envelope: Envelope, image, kept):
+    values = _document("time", envelope.payload, ("fleet", "time"))
+    if values["fleet"] != image.FLEET:
+        raise RefusedError("not_addressed", "the time of another fleet")
+    if not _whole(values["time"], 0, _MOST_TIME):
+        raise RefusedError("malformed", "a time that is none")
+    if values["time"] < kept.time:
+        raise RefusedError("replayed", "the time %d; %d has been before" % (values["time"], kept.time))
+    return kept.with_changes(time=values["time"]) if values["time"] > kept.time else None

@@ -1,0 +1,100 @@
+"""What a board has accepted so far, in a file that is replaced as a whole.
+
+A power cut leaves the old file or the new one: it is written beside the old one, and littlefs renames at one moment.
+"""
+
+import hashlib
+import os
+import struct
+
+_MAGIC = b"FGT\x01"
+_HEAD = ">4sIQIQB32s16s"
+_CHECK = 16
+
+
+class RefusedError(Exception):
+    """A document is refused: a reason as in the agent's status, and the same in words."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason, detail)
+        self.reason, self.detail = reason, detail
+
+
+class Kept:
+    """What is kept of documents.
+
+    Attributes:
+        root: the root document in force; empty for a board of no fleet.
+        version, digest: of the newest policy document that was ever accepted; 0 for none.
+        policies: compiled, of that document.
+        valid_until: of that document, 0 for no end.
+        silent_then: whether nothing is drawn from then on.
+        time: the newest time that was signed, in Unix seconds.
+        stopped: nothing is drawn under documents up to this version; 0 for none.
+    """
+
+    def __init__(self, root: bytes) -> None:
+        self.root = root
+        self.version = self.valid_until = self.time = self.stopped = 0
+        self.digest = bytes(32)
+        self.silent_then = False
+        self.policies = []
+
+    def with_changes(self, **values):
+        """The same with other values."""
+        other = Kept(self.root)
+        for name in ("version", "digest", "policies", "valid_until", "silent_then", "time", "stopped"):
+            setattr(other, name, getattr(self, name))
+        for name in values:
+            setattr(other, name, values[name])
+        return other
+
+    def store(self, path: str, enrolled: bytes) -> None:
+        """Replace the file.
+
+        Args:
+            enrolled: the root that was burnt into the image.
+
+        Raises:
+            OSError: the old one is still there.
+        """
+        head = (_MAGIC, self.version, self.time, self.stopped, self.valid_until, self.silent_then, self.digest)
+        data = bytearray(struct.pack(_HEAD, *head, hashlib.sha256(enrolled).digest()[:16]))
+        for part in [self.root] + self.policies:
+            data += struct.pack(">H", len(part)) + part
+        data += hashlib.sha256(data).digest()[:_CHECK]
+        with open(path + ".new", "wb") as file:
+            file.write(data)
+        os.rename(path + ".new", path)
+
+
+def load(path: str, enrolled: bytes) -> Kept:
+    """What was kept; nothing if there is no file.
+
+    Args:
+        enrolled: the root that is burnt into the image. If it is another than before, the trust in all roots that were
+            followed since ends; versions go on.
+
+    Raises:
+        OSError: the file is damaged, which no power cut does.
+    """
+    kept = Kept(enrolled)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError:
+        return kept
+    at, end = struct.calcsize(_HEAD), len(data) - _CHECK
+    if end < at or hashlib.sha256(data[:end]).digest()[:_CHECK] != data[end:] or data[:4] != _MAGIC:
+        raise OSError("what is kept of earlier documents is damaged: flash the board anew")
+    _, kept.version, time, stopped, kept.valid_until, silent, kept.digest, began = struct.unpack_from(_HEAD, data)
+    kept.silent_then = bool(silent)
+    parts = []
+    while at < end:
+        size = struct.unpack_from(">H", data, at)[0]
+        parts.append(data[at + 2 : at + 2 + size])
+        at += 2 + size
+    kept.policies = parts[1:]
+    if began == hashlib.sha256(enrolled).digest()[:16]:
+        kept.root, kept.time, kept.stopped = parts[0], time, stopped
+    return kept

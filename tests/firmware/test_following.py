@@ -1,0 +1,122 @@
+"""A board does what its fleet says over MQTT, and says so as an agent does."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.envelope import encode_roots
+from contract.errors import StatusCode
+from contract.frames import Status, decode_status, decode_symbols
+from contract.policy import Policy
+from contract.topics import policy_set_topic, root_topic, status_topic, stop_topic, symbols_topic
+from contract.windows import Window
+from firmware_sim.build import Burnt, build, enrolled
+from gateway.fleet import Registry
+from tests.support.board_policies import board_policy
+from tests.support.board_trust import board_document
+from tests.support.boards import BoardProcess
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.command import runner
+from tests.support.enrolled import Gateway, Operator, add, write_gateway_files
+from tests.support.processes import Recorder, by_tick
+from tests.support.signing import Keys
+from tests.support.whole_fleet import Everything
+
+STREAMS = ("hr", "motion")
+TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
+
+
+def _policies(version: int, *, begin: int, **changes: Any) -> list[Policy]:
+    """Two streams of one device, that tick fifty times a second."""
+    found = []
+    for stream in STREAMS:
+        policy = board_policy(TEN, frame_ticks=5, period_us=20_000, version=version)
+        clock = policy.clock.model_copy(update={"epoch_us": begin})
+        found.append(policy.model_copy(update={"stream": stream, "clock": clock, **changes}))
+    return found
+
+
+class _Heard:
+    """What the broker has of a device's status."""
+
+    def __init__(self, broker: Mosquitto) -> None:
+        self._recorder = Recorder(broker.broker, status_topic("home", "watch"))
+
+    def until(self, *codes: StatusCode, version: int = 0) -> Status:
+        """Wait for a status with these codes, and with this version of every stream if one is given."""
+
+        def said() -> list[Status]:
+            some = [decode_status(payload) for payload in self._recorder.payloads[-1:]]
+            return [one for one in some if one.online and one.codes == codes and (not version or _only(one, version))]
+
+        wait_until(said, f"a status with {codes}")
+        return said()[0]
+
+    def stop(self) -> None:
+        self._recorder.link.stop()
+
+
+def _only(status: Status, version: int) -> bool:
+    return {one.policy_version for one in status.streams} == {version}
+
+
+@pytest.mark.long
+def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keys, new, begin = Keys(), Keys(), time.time_ns() // 10**12 * 10**9
+    write_gateway_files(tmp_path, keys)
+    first = _policies(1, begin=begin)
+    second = [policy.model_copy(update={"frame_ticks": 4}) for policy in _policies(2, begin=begin)]
+    with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
+        key = registry.enrol("watch", ["wrists"], who="me", time_us=1)
+        image = tmp_path / "image"
+        build(first, image, enrolled(Burnt(port=broker.port), keys.enrolment(key=key.hex(), ceiling=5.0), first))
+        every, operator, heard = Everything(broker), Operator(broker.broker), _Heard(broker)
+        board, gateway = BoardProcess(image, *STREAMS), Gateway(tmp_path, broker.port)
+        heard.until(version=1)
+        assert len(heard.until(version=1).streams) == 2
+        add(registry, keys, board_document(*second, version=2))
+    operator.until(lambda status: status.version == 2 and not status.reason)
+    heard.until(version=2)
+    fugu = runner(capsys)
+
+    def told() -> Any:
+        (device,) = fugu("fleet", "status", "--registry", tmp_path / "fleet.sqlite", "--json").json()["devices"]
+        return device
+
+    wait_until(lambda: told()["state"] == "up to date", "a registry that knows")
+    replayed = keys.signed(board_document(*first, version=1))
+    operator.say(replayed)
+    operator.until(lambda status: status.reason == "replayed")
+    operator.say(keys.signed_stop(2), stop_topic("home", "watch"))
+    heard.until(StatusCode.STOPPED)
+    board.kill()
+    board = BoardProcess(image, *STREAMS)
+    heard.until(StatusCode.STOPPED, version=2)
+    operator.say(encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])]), root_topic("home"))
+    heard.until(version=2)  # a new root ends a stop
+    third = [policy.model_copy(update={"frame_ticks": 3}) for policy in _policies(3, begin=begin)]
+    operator.say(new.signed(board_document(third[0], version=3)), policy_set_topic("home", "watch"))
+    operator.until(lambda status: status.version == 3)
+    assert [one.stream for one in heard.until(version=3).streams] == ["hr"]
+    count = len(operator.frames)
+    wait_until(lambda: len(operator.frames) > count + 2, "frames of the third")
+    assert board.stop() == 0
+    assert board.log == ""
+    gateway.process.terminate()
+    gateway.process.wait()
+    for stream, versions in (("hr", {1, 2, 3}), ("motion", {1, 2})):
+        topic = symbols_topic("home", "watch", stream)
+        frames = [decode_symbols(payload) for name, payload in every.messages if name == topic]
+        by_tick(frames)  # asserts that no tick has two symbols
+        assert {frame.policy_version for frame in frames} == versions
+    switched = [min(frame.first for frame in operator.frames if frame.policy_version == n) for n in (1, 2)]
+    ends = max(frame.first + len(frame.symbols) for frame in operator.frames if frame.policy_version == 1)
+    assert switched[0] < switched[1] <= ends + 2
+    heard.stop()
+    operator.link.stop()
+    every.link.stop()

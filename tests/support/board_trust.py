@@ -1,0 +1,69 @@
+"""A board's trust, run by this interpreter, beside the agent's: both have to say the same of every document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from contract.envelope import decode_envelope
+from contract.errors import TrustError
+from contract.fleet_documents import Enrolment, PolicyDocument
+from contract.pins import pins_of
+from contract.policy import Policy
+from contract.trust import Trust
+from firmware_sim.board_code import board_module
+from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.documents import with_compiled
+from tests.support.signing import NOW, Keys, policy_document
+
+
+def burnt_image(folder: Path, policies: list[Policy], enrolment: Enrolment, **burnt: Any) -> SimpleNamespace:
+    """An image, and what is burnt into it."""
+    build(policies, folder, enrolled(Burnt(**burnt), enrolment, policies))
+    values: dict[str, Any] = {}
+    exec((folder / "image.py").read_text(), values)
+    return SimpleNamespace(**values)
+
+
+def board_document(*policies: Policy, **fields: Any) -> PolicyDocument:
+    """A document for the device `watch`, for boards too; of policies that say its version."""
+    document = policy_document(*policies, **fields)
+    return with_compiled(document, {})
+
+
+class Two:
+    """An agent and a board with the same enrolment, which are sent the same."""
+
+    def __init__(self, folder: Path, keys: Keys, *policies: Policy, ceiling: float = 5.0) -> None:
+        pins = {policy.stream: pins_of(policy) for policy in policies}
+        enrolment = keys.enrolment(ceiling=ceiling, pins=pins)
+        self.agent = Trust(enrolment)
+        self.image = burnt_image(folder, list(policies), enrolment)
+        self.module, self.kept = board_module("judge"), board_module("trust").Kept(self.image.ROOT)
+        self.refused = board_module("trust").RefusedError
+
+    def judge(self, kind: str, payload: bytes, now: int = NOW) -> str:
+        """Why both refuse it; empty if it is accepted, or no news."""
+        agent, board, news, policies = "", "", None, None
+        try:
+            if kind == "root":
+                self.agent.follow_roots(payload)
+            else:
+                self.agent.consider(payload, kind, now)  # type: ignore[arg-type]
+        except TrustError as error:
+            agent = error.reason
+        try:
+            news, policies = self.module.judge(kind, payload, self.image, self.kept, now, lambda: None)
+        except self.refused as error:
+            board = error.reason
+        assert board == agent
+        if news is not None:
+            self.kept = news
+        state, kept = self.agent.state, self.kept
+        assert (kept.version, kept.time, kept.stopped) == (state.version, state.time, state.stopped)
+        assert kept.root == decode_envelope(state.root).payload
+        assert kept.version == 0 or kept.digest.hex() == state.digest
+        if policies is not None:
+            assert {policy.version for policy in policies} <= {state.version}
+        return board
