@@ -33,7 +33,8 @@ from fugu.view.terminal import answer, working
 from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
 from gateway.audit.device import device_tests
-from gateway.audit.stream import audit_stream, heard_topics, not_listed, read_messages
+from gateway.audit.heard import heard_topics, read_messages
+from gateway.audit.stream import audit_stream, not_listed
 from gateway.files import write_public
 from gateway.fleet.keystore import key_files, unlock
 from gateway.location import store_location

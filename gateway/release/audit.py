@@ -22,7 +22,7 @@ from gateway.release.ledger_rows import LedgerRows
 from gateway.release.rules import allowance_problem, streams_charged
 from gateway.release.together import Stream, together_name
 
-__all__ = ["Audit", "Told", "verify", "verify_charges"]
+__all__ = ["Audit", "Told", "replayed", "verify"]
 
 _Row = tuple[Any, ...]
 
@@ -110,17 +110,12 @@ def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audi
         What does not agree. Ticks above an allowance that was lowered later are no problem.
     """
     with ledger.snapshot() as rows:
-        found = _charges(rows, published or {})
+        found = replayed(rows, published or {})
         return found._replace(problems=(*found.problems, *content_problems(rows)))
 
 
-def verify_charges(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
-    """The same, but of who was charged what alone: nothing is computed from sums and noise."""
-    with ledger.snapshot() as rows:
-        return _charges(rows, published or {})
-
-
-def _charges(rows: LedgerRows, published: Mapping[int, bytes]) -> Audit:
+def replayed(rows: LedgerRows, published: Mapping[int, bytes]) -> Audit:
+    """What does not agree in who was charged what: nothing is computed from sums and noise."""
     accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
     problems = _replay(rows, accounts)
     problems += _compare(rows, accounts)

@@ -26,10 +26,11 @@ from contract.windows import Window
 from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
 from gateway.audit.audiences import Attacked, attack_audiences, simulated
 from gateway.audit.extended import largest_scale, symbol_bounds
+from gateway.audit.heard import heard_topics
 from gateway.audit.lower_bound import least_epsilon
 from gateway.audit.outputs import Counted, Heard, Mechanism, log_likelihoods
 from gateway.audit.recorded import Recorded, law_problems, window_noise
-from gateway.audit.stream import audit_stream, heard_topics, not_listed
+from gateway.audit.stream import audit_stream, not_listed
 from gateway.audit.told import released, windows
 from gateway.deployment.accounts import Account, access_list
 from gateway.privacy.chain_class import MarkovChain

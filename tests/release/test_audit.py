@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.release.audit import verify_charges
 from gateway.release.ledger import Ledger
-from tests.support.ledgers import ALLOWED, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, charges_replayed, open_ledger, release, reserve
 
 
 @pytest.fixture
@@ -16,7 +15,7 @@ def ledger(tmp_path: Path) -> Ledger:
     ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", allowance=ALLOWED)
     for first in range(0, 50, 10):
         reserve(ledger, release(first, first + 19, ALLOWED // 2, "watch", "ring"), bytes([0, first]))
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
     return ledger
 
 
@@ -41,12 +40,12 @@ def ledger(tmp_path: Path) -> Ledger:
 )
 def test_a_change_is_found(ledger: Ledger, change: str, problem: str) -> None:
     ledger._db.execute(change)
-    problems = verify_charges(ledger).problems
+    problems = charges_replayed(ledger).problems
     assert any(part in found for found in problems for part in problem.split("|")), problems
     assert all("\n" not in found for found in problems)
 
 
 def test_what_was_seen_published_must_be_in_the_ledger_as_it_was(ledger: Ledger) -> None:
-    assert verify_charges(ledger, {1: bytes([0, 0]), 2: bytes([0, 10])}).problems == ()
-    assert verify_charges(ledger, {1: bytes([0, 1])}).problems == ("entry 1: is not what was published",)
-    assert verify_charges(ledger, {6: bytes([0, 50])}).problems == ("entry 6: is not what was published",)
+    assert charges_replayed(ledger, {1: bytes([0, 0]), 2: bytes([0, 10])}).problems == ()
+    assert charges_replayed(ledger, {1: bytes([0, 1])}).problems == ("entry 1: is not what was published",)
+    assert charges_replayed(ledger, {6: bytes([0, 50])}).problems == ("entry 6: is not what was published",)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from contract.mechanisms import ALONE, Mechanism, covers
 from gateway.location import Location
-from gateway.release.audit import Audit, verify_charges
+from gateway.release.audit import Audit
 from gateway.release.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
 from gateway.release.entries import Allowance, Drawn, LedgerError
 from gateway.release.ledger import Ledger
-from tests.support.ledgers import ALLOWED, FREE, allow, drawn, key, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, drawn, key, open_ledger, release, reserve
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_ten_thousand_windows_side_by_side_that_each_take_all_are_granted_in_one
     assert str(refused.value) == (
         "watch/hr, audience public: ticks 599999..599999 would reach 0.300000000001 of 0.3 allowed, 1e-12 too much"
     )
-    assert verify_charges(in_file)._replace(told=()) == Audit(10_000, 1, ())
+    assert charges_replayed(in_file)._replace(told=()) == Audit(10_000, 1, ())
 
 
 def test_the_last_unit_is_granted_and_the_next_one_refused(ledger: Ledger) -> None:
@@ -137,7 +137,7 @@ def test_a_lower_allowance_takes_nothing_back_and_refuses_from_now_on(ledger: Le
     with pytest.raises(LedgerError, match=r"of 0\.15 allowed"):
         reserve(ledger, release(0, 9, 1))
     reserve(ledger, release(10, 19, ALLOWED // 2))
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
     changes = ledger._db.execute("SELECT allowance, after_entry, time_us FROM allowances").fetchall()
     assert changes == [(ALLOWED, 0, 1), (ALLOWED // 2, 1, 9)]
     allow(ledger, "watch", allowance=ALLOWED // 2, time_us=10)
@@ -162,7 +162,7 @@ def test_a_mechanism_that_does_not_compose_is_alone_on_its_stream(tmp_path: Path
     allow(ledger, "band", base=1, mechanism="group")
     with pytest.raises(LedgerError, match="group does not compose and something was charged"):
         reserve(ledger, release(0, 9, 5, "band", mechanism="group"))
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
     changes: tuple[tuple[str, Mechanism], ...] = (("watch", "chain"), ("watch", "wasserstein"), ("ring", "mqm-exact"))
     for device, mechanism in changes:
         with pytest.raises(LedgerError, match=f"are charged by mechanism .* and cannot be by {mechanism} now"):
@@ -269,7 +269,7 @@ def test_it_decides_as_a_dictionary_of_ticks_would(steps: list[tuple[object, ...
             assert spent == {tick: charge for tick, charge in expected.items() if charge}
             worst = max((expected[tick] for tick in range(5, 15)), default=0)
             assert ledger.remaining(key(device), 5, 14) == max(allowed[device] - base[device] - worst, 0)
-        assert verify_charges(ledger).problems == ()
+        assert charges_replayed(ledger).problems == ()
         ledger.close()
 
 
@@ -309,7 +309,7 @@ def test_an_account_is_charged_by_its_mechanism_or_not_at_all(
             assert account.mechanism == mechanism
             assert account.spent == max(ticks[device].values(), default=0)
             assert bool(account.exclusive) == (mechanism in ALONE and bool(ticks[device]))
-        problems = verify_charges(ledger).problems  # against the informed adversary, some have no allowance at all
+        problems = charges_replayed(ledger).problems  # against the informed adversary, some have no allowance at all
         assert bool(problems) == any(not covers(mechanism, "informed") for mechanism in rules)
         assert all("its allowance cannot be computed again" in found for found in problems)
         ledger.close()
@@ -348,6 +348,8 @@ def test_what_its_readers_are_not_charged_for_is_no_release(more: dict[str, Any]
 
 def test_an_entry_that_was_led_to_other_readers_is_found(ledger: Ledger) -> None:
     reserve(ledger, release(0, 9, 0, audience="site", reason="post-processing"))
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
     ledger._db.execute("UPDATE entries SET topic='fugu/2/home/release/public/count'")
-    assert verify_charges(ledger).problems == ("entry 1: is charged to audience site, and its topic is that of public",)
+    assert charges_replayed(ledger).problems == (
+        "entry 1: is charged to audience site, and its topic is that of public",
+    )

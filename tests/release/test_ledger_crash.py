@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 from gateway.location import Location
-from gateway.release.audit import verify_charges
 from gateway.release.charges import ChargedTicks
 from gateway.release.ledger import Ledger
 from tests.support.brokers import wait_until
-from tests.support.ledgers import ALLOWED, key, open_ledger
+from tests.support.ledgers import ALLOWED, charges_replayed, key, open_ledger
 
 ROOT = Path(__file__).parents[2]
 _PROGRAM = """
@@ -51,7 +50,7 @@ def test_killed_many_times_every_published_release_is_charged_and_is_one(locatio
         published = {int(number): bytes.fromhex(payload) for number, _, payload in lines}
         assert all(published[int(number)] == bytes.fromhex(payload) for number, _, payload in lines)
         assert len({first for _, first, _ in lines}) == len(published)  # a window has one release
-        assert verify_charges(ledger, published).problems == ()
+        assert charges_replayed(ledger, published).problems == ()
         entries = ledger.entries()
         assert ledger.spent(key(), 0, 10**9) == [ChargedTicks(0, 10 * len(entries) - 1, ALLOWED)]
         assert {entry.number for entry in ledger.pending()} >= {entry.number for entry in entries} - set(published)

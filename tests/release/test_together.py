@@ -18,11 +18,10 @@ from contract.noise_table import SCALE, NoiseTable
 from gateway.chain import stationary_law
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
-from gateway.release.audit import verify_charges
 from gateway.release.charges import ChargedTicks, peak_of_sum, units_above
 from gateway.release.entries import Allowance, LedgerError, Release
 from gateway.release.ledger import Ledger
-from tests.support.ledgers import ALLOWED, FREE, key, open_ledger, release, reserve
+from tests.support.ledgers import ALLOWED, FREE, charges_replayed, key, open_ledger, release, reserve
 from tests.support.released import paths_of
 
 Floats = NDArray[np.float64]
@@ -137,7 +136,7 @@ def test_charges_of_both_streams_add_up(ledger: Ledger) -> None:
     )
     assert by_key[key(stream="room")].together == ""
     assert by_key[key(audience="press")].remaining == 0
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
 
 
 def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> None:
@@ -147,7 +146,7 @@ def test_nothing_charged_is_refused_beside_a_full_neighbour(ledger: Ledger) -> N
     reserve(ledger, about("hr", 0, 9, 0.5))
     with pytest.raises(LedgerError, match="which move together: ticks 5"):
         reserve(ledger, about("steps", 5, 14, 0.1))
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
 
 
 def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
@@ -162,7 +161,7 @@ def test_streams_may_join_later_and_never_part(ledger: Ledger) -> None:
     ledger.charge_together([PAIR], time_us=3)
     with pytest.raises(LedgerError, match=r"ticks 10\.\.10 would reach"):
         reserve(ledger, about("room", 10, 10, 0.1))
-    assert verify_charges(ledger).problems == ()  # the first entries were made before they were charged together
+    assert charges_replayed(ledger).problems == ()  # the first entries were made before they were charged together
 
 
 def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger) -> None:
@@ -210,9 +209,9 @@ def test_the_audit_finds_what_was_taken_apart(ledger: Ledger, change: str, probl
     for stream in ("hr", "steps"):
         topic = "fugu/2/home/release/guild/active"
         reserve(ledger, release(0, 9, allowed // 2, stream=stream, audience="guild", topic=topic))
-    assert verify_charges(ledger).problems == ()
+    assert charges_replayed(ledger).problems == ()
     ledger._db.execute(change)
-    assert any(problem in found for found in verify_charges(ledger).problems), verify_charges(ledger).problems
+    assert any(problem in found for found in charges_replayed(ledger).problems), charges_replayed(ledger).problems
 
 
 def test_the_peak_of_a_sum() -> None:
@@ -246,7 +245,7 @@ def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_cl
                 for (n, one), (m, other) in product(told["watch"].items(), told["ring"].items())
                 if n % 100 == m % 100
             )
-        assert verify_charges(ledger).problems == ()
+        assert charges_replayed(ledger).problems == ()
         for device, spent in told.items():
             runs = ledger.spent(key(device), 0, 10**6)
             assert {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)} == spent
