@@ -7,14 +7,11 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
-from contract.errors import FuguError, PolicyError, UsageError
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
-from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, write_device
+from contract.errors import FuguError, UsageError
+from contract.policies import read_policy
+from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, typical_chain, write_device
 from host.command_line import Parser, add_version
 from host.wake import Wake
 from mqtt_link import Broker
@@ -70,27 +67,12 @@ def prepare(options: argparse.Namespace) -> list[Path]:
         folder.mkdir(exist_ok=True)
         recording = options.recording or folder / "simulated.csv"
         if options.recording is None:
-            path = simulate_states(_transition(policy), LENGTH, random.Random(f"{options.seed}-{number}"))
+            path = simulate_states(typical_chain(policy), LENGTH, random.Random(f"{options.seed}-{number}"))
             simulate_recording(recording, policy, path)
         (policies / f"{policy.device}.json").write_text(policy.to_json())
         broker = Broker.parse(options.broker)
         configs.append(write_device(folder, policy, recording, options.column, broker, loop=True))
     return configs
-
-
-def _transition(policy: AnyPolicy) -> Sequence[Sequence[float]]:
-    """The chain that the policy measures, or the middle of the class that it is for."""
-    if not isinstance(policy, Policy):
-        return policy.matrix
-    chains = policy.chains
-    if isinstance(chains, BinaryChains):
-        q, r = sum(chains.q) / 2, sum(chains.r) / 2
-        return ((1 - q, q), (r, 1 - r))
-    if isinstance(chains, FiniteChains):
-        return chains.transitions[0]
-    if not isinstance(chains, BoundedChains) or chains.transition is None:
-        raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
-    return chains.transition
 
 
 if __name__ == "__main__":

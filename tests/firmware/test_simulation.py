@@ -1,0 +1,118 @@
+"""Boards and agents with faults of every kind: nothing that was sealed is lost, and no tick is drawn twice."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from contract.errors import PolicyError
+from contract.frames import SymbolFrame, decode_symbols, encode_symbols
+from contract.windows import Window
+from firmware_sim.boards import Life, Sealed
+from firmware_sim.devices import simulate_states, stationary_law
+from firmware_sim.trial import BOARD_FAULTS, BoardDevice, Heard, Stored, outcome, schedule
+from tests.support.board_policies import board_policy
+from tests.support.boards import MICROPYTHON
+from tests.support.command import runner
+
+assert MICROPYTHON  # where MicroPython is not packaged, importing it skips this file
+TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("seconds", "rounds", "seed"), [(12, 1, 5), pytest.param(600, 12, 6, marks=pytest.mark.soak)])
+def test_a_fault_of_every_kind(
+    seconds: int, rounds: int, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = board_policy(TEN, frame_ticks=5, period_us=100_000)
+    (tmp_path / "policy.json").write_text(policy.to_json())
+    fugu = runner(capsys)
+    words = ["firmware", "simulate", tmp_path / "policy.json", "--folder", tmp_path / "all", "--json"]
+    words += ["--boards", 3, "--agents", 2, "--seconds", seconds, "--rounds", rounds, "--seed", seed]
+    done = fugu(*words)
+    print(done.out)
+    told = json.loads(done.out)
+    assert done.code == 0
+    assert {fault["kind"] for fault in told["faults"]} == set(BOARD_FAULTS)
+    boards = [one for one in told["devices"] if one["kind"] == "board"]
+    assert len(boards) == 3
+    assert len(told["devices"]) == 5
+    for one in told["devices"]:
+        arrived = one["received"] + one["windows_received"]
+        assert one["ticks"] + one["windows"] == arrived + one["kept"] + one["rotten"]
+        assert one["received"] > seconds * 10 // 2
+        assert one["windows_received"] > seconds // 2
+    assert sum(one["starts"] for one in boards) > 3
+    assert sum(one["rotten"] for one in boards) <= 10 * rounds
+
+
+class _Told:
+    """A board's process that has a life already."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+
+    def life(self) -> Life:
+        """What it has done."""
+        return self._life
+
+
+def _frame(first: int, symbols: bytes, previous: int = -1) -> SymbolFrame:
+    return SymbolFrame(1, previous, first, symbols)
+
+
+def test_what_is_lost_or_drawn_twice_is_counted() -> None:
+    one, two, three = _frame(0, b"\0\1\0"), _frame(3, b"\1\1\1", 2), _frame(6, b"\0\0\0", 5)
+    sealed = [Sealed(frame.last, "hr", frame.last, encode_symbols(frame)) for frame in (one, two, three)]
+    life = Life(drawn=[("hr", tick) for tick in range(9)], sealed=sealed, starts=1)
+    heard = Heard.__new__(Heard)
+    heard.frames = [("b", "symbols", "hr", one.payload) for one in sealed]
+
+    def told(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:
+        board = BoardDevice("b", board_policy(), _Told(life), None, **changes)  # type: ignore[arg-type]
+        found = outcome(board, heard, Stored(symbols={"hr": stored}))
+        assert found.sound == (not found.lost and not found.twice)
+        return found.received, found.kept, found.rotten, found.lost, found.twice
+
+    assert told([one, two, three]) == (9, 0, 0, 0, 0)
+    assert told([one, three]) == (6, 0, 0, 3, 0)
+    assert told([one, three], rotten=[sealed[1]]) == (6, 0, 3, 0, 0)
+    assert told([one, _frame(3, b"\1\0\1", 2), three]) == (8, 0, 0, 1, 0)
+    life.kept.add(("hr", 5))
+    assert told([one, three]) == (6, 3, 0, 0, 0)
+    life.drawn.append(("hr", 4))
+    assert told([one, two, three]) == (9, 0, 0, 0, 1)
+    heard.frames.append(("b", "symbols", "hr", encode_symbols(_frame(3, b"\1\0\0", 2))))
+    assert told([one, two, three]) == (9, 0, 0, 0, 3)
+    assert decode_symbols(sealed[0].payload) == one
+
+
+def test_a_schedule_has_every_kind_and_comes_again() -> None:
+    faults = schedule(["a", "b", "c"], ["d"], 60.0, 3, rounds=2)
+    assert faults == schedule(["a", "b", "c"], ["d"], 60.0, 3, rounds=2)
+    assert faults != schedule(["a", "b", "c"], ["d"], 60.0, 4, rounds=2)
+    kinds = [fault.kind for fault in faults if fault.device != "d"]
+    assert sorted(kinds) == sorted([*BOARD_FAULTS] * 2)
+    for name in "abcd":
+        ends = [(fault.at, fault.at + fault.seconds) for fault in faults if fault.device == name]
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(ends))
+        assert 0 <= ends[0][0] <= ends[-1][1] <= 60.0
+
+
+def test_chains_start_from_their_stationary_law() -> None:
+    chain = ((Fraction(9, 10), Fraction(1, 10), Fraction(0)), (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10)))
+    chain = (*chain, (Fraction(0), Fraction(1, 4), Fraction(3, 4)))
+    rows = [[float(value) for value in row] for row in chain]
+    law = stationary_law(rows)
+    assert sum(law) == pytest.approx(1, abs=1e-15)
+    assert [sum(law[x] * rows[x][y] for x in range(3)) for y in range(3)] == pytest.approx(law, abs=1e-15)
+    assert stationary_law([[0.98, 0.02], [0.06, 0.94]]) == pytest.approx([0.75, 0.25], abs=1e-15)
+    starts = [simulate_states(((0.98, 0.02), (0.06, 0.94)), 1, random.Random(i))[0] for i in range(2000)]
+    assert abs(sum(starts) / 2000 - 0.25) < 5 * (0.25 * 0.75 / 2000) ** 0.5
+    with pytest.raises(PolicyError, match="not reached"):
+        stationary_law([[0.5, 0.5], [0.0, 1.0]])
