@@ -1,6 +1,8 @@
-"""How fast `fugu audit device` takes symbols from the Python agent, through Mosquitto, and what bounds it.
+"""How fast `fugu audit device` takes symbols, counts and points from the Python agent, and what they are found to be.
 
-Usage: python benchmarks/audit.py [--draws N] [--period MICROSECONDS]
+The audit itself, through Mosquitto: what is printed last is how large an error of a probability it would have found.
+
+Usage: python benchmarks/audit.py [symbols] [counts] [points] [--draws N] [--period MICROSECONDS]
 """
 
 from __future__ import annotations
@@ -12,30 +14,54 @@ import tempfile
 import time
 from pathlib import Path
 
-from firmware_sim.constant import run_constant
+from contract.policies import AnyPolicy
+from contract.windows import Window
+from firmware_sim.constant import parts, run_constant
+from gateway.audit.device import device_tests
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto
+from tests.support.measured import measure_policy
+
+_RATE = 1e-9
+_PERIODS_US = {"symbols": 25, "counts": 60, "points": 100}
+
+
+def _policy(kind: str) -> AnyPolicy:
+    if kind == "points":
+        return measure_policy(11)  # staircases
+    window = Window(name="high", length=20, stride=20, states=(1,), scale="400")
+    return planned() if kind == "symbols" else parts(planned(windows=(window,)))[1]
 
 
 def main() -> None:
-    """Draw symbols of two states; print the rate, and the agent's processor time for a draw."""
+    """Draw of all states; print the rate, the agent's processor time for a draw, and what the tests say."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=200_000, help="of each of the two states")
-    parser.add_argument("--period", type=int, default=100, help="microseconds from draw to draw of any stream")
+    parser.add_argument("kinds", nargs="*", choices=[*_PERIODS_US, []], help="what to draw; all if none is named")
+    parser.add_argument("--draws", type=int, default=200_000, help="of all states together")
+    parser.add_argument("--period", type=int, help="microseconds from draw to draw of any stream")
     options = parser.parse_args()
-    with Mosquitto() as broker, tempfile.TemporaryDirectory() as folder:
+    for kind in options.kinds or _PERIODS_US:
+        policy, period = _policy(kind), options.period or _PERIODS_US[kind]
+        each = -(-options.draws // min(8, len(policy.discretiser.states)))
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        with Mosquitto() as broker, tempfile.TemporaryDirectory() as folder:
+            begun = time.perf_counter()
+            command = [sys.executable, "-m", "edge_agent"]
+            found = run_constant(command, policy, broker.broker, Path(folder), each, period_us=period, patience=60.0)
+            seconds = time.perf_counter() - begun
+            used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the agent has ended, the broker has not
+        draws = sum(found.each)
+        processor = (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / draws
         begun = time.perf_counter()
-        command = [sys.executable, "-m", "edge_agent"]
-        found = run_constant(
-            command, planned(), broker.broker, Path(folder), options.draws, period_us=options.period, patience=60.0
-        )
-        seconds = time.perf_counter() - begun
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the agent has ended, the broker has not
-    draws = sum(found.each)
-    processor = (used.ru_utime + used.ru_stime) / draws
-    print(f"{draws} symbols of {len(found.states)} states in {seconds:.1f} s: {draws / seconds:.0f} a second")
-    print(f"processor time of the agent: {processor * 1e6:.1f} microseconds a symbol")
-    print(f"10^8 of each state take {seconds / draws * len(found.states) * 1e8 / 3600:.1f} hours at this rate")
+        tested = device_tests(policy, found.symbols, found.noise, found.points, _RATE)
+        alarms = [alarm for one in tested for alarm in one.alarms]
+        print(f"{kind}: {draws} of {len(found.states)} states in {seconds:.1f} s: {draws / seconds:.0f} a second")
+        print(f"  processor time of the agent: {processor * 1e6:.1f} microseconds each")
+        print(f"  at this rate 10^7 take {seconds / draws * 1e7 / 60:.0f} minutes")
+        print(f"  tests: {time.perf_counter() - begun:.0f} s, {len(alarms)} alarms {alarms or ''}{found.problem}")
+        smallest = max(one.smallest for one in tested)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"  an error of {smallest:.2g} in any probability would be found; memory of the audit {peak:.0f} MB")
 
 
 if __name__ == "__main__":

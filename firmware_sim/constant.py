@@ -36,8 +36,8 @@ _CEILING = 1e6
 _LOOK_SECONDS = 0.2
 _SHORTEST_US = 100
 """The shortest period of a stream; symbols that are closer together come from several streams of a state."""
-_WINDOW_PERIOD_US, _POINT_PERIOD_US = 50_000, 2000
-"""The shortest: an agent that is always late does nothing but catch up, and what it draws does not leave."""
+_STATES_COUNTED = 32
+"""Of a window under test, at least: a message has a count, with noise of its own, for each."""
 
 
 class ConstantError(FuguError):
@@ -51,14 +51,14 @@ class Outputs:
     Attributes:
         states: that there are streams of.
         symbols: by state, one byte each.
-        noise: by state, window and count: the counts, less what was counted.
+        noise: by state and window: the counts, less what was counted.
         points: by state and number of the table.
         problem: the first thing about the bytes that was not as the protocol has it; empty if there is none.
     """
 
     states: tuple[int, ...]
     symbols: dict[int, bytearray] = field(default_factory=dict)
-    noise: dict[tuple[int, str, int], array[int]] = field(default_factory=dict)
+    noise: dict[tuple[int, str], array[int]] = field(default_factory=dict)
     points: dict[tuple[int, int], list[Point]] = field(default_factory=dict)
     problem: str = ""
 
@@ -93,17 +93,16 @@ def run_constant(
 ) -> Outputs:
     """Run an agent until it has published enough of every state.
 
-    Its windows are of one tick each, with the noise of the policy's, and each is counted several times over: 16 counts
-    a tick.
+    Its windows are histograms of one tick each, with the noise of the policy's: what is drawn for a count depends on
+    neither the states that are counted nor the length. 16 of them make 512 counts a tick, or more.
 
     Args:
         command: the agent's program, to which the path of a configuration is added.
         folder: for its files.
         policy: with symbols, windows or points: one kind of them, as `parts` has it.
         enough: draws of every state.
-        period_us: from draw to draw of any stream; several streams of a state if it takes them. Of points ticks are at
-            least 2 ms apart, of windows 50 ms. An agent that is always late goes on drawing, and takes no
-            acknowledgement any more: it falls silent after a while.
+        period_us: from draw to draw of any stream; several streams of a state if it takes them. An agent that is always
+            late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.
         patience: seconds after which nothing new is an error.
 
     Raises:
@@ -122,8 +121,7 @@ def run_constant(
     if isinstance(policy, Policy):
         outputs.symbols = {state: bytearray() for state in states if policy.table is not None}
         for window in policy.windows:
-            keys = [(state, window.name, i) for state in states for i in range(window.counts(count))]
-            outputs.noise |= {key: array("q") for key in keys}
+            outputs.noise |= {(state, window.name): array("q") for state in states}
     reader = _Reader(policy, outputs)
     names = (policy.fleet, policy.device, "+")
     link = Link(broker, f"audit-{policy.device}", (symbols_topic(*names), window_topic(*names)), on_message=reader.take)
@@ -163,18 +161,21 @@ def _stream(policy: AnyPolicy, name: str, period_us: int) -> AnyPolicy:
         update["chains"] = BoundedChains(states=len(policy.discretiser.states), odds_ratio=1.0)
         update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     if not isinstance(policy, Policy):
-        update["clock"] = clock.model_copy(update={"period_us": max(period_us, _POINT_PERIOD_US)})
+        update["clock"] = clock.model_copy(update={"period_us": max(period_us, _SHORTEST_US)})
         return policy.model_copy(update={**update, "frame_ticks": MAX_MEASURE_TICKS})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": MAX_FRAME_TICKS})
-    short = {"length": 1, "stride": 1, "start": 0}
+    short = {"length": 1, "stride": 1, "start": 0, "states": "histogram"}
     windows = tuple(
         one.model_copy(update={**short, "name": f"w{number}-{copy}"})
         for number, one in enumerate(policy.windows)
         for copy in range(MAX_WINDOWS // len(policy.windows))
     )
+    labels = tuple(map(str, range(max(_STATES_COUNTED, len(policy.discretiser.states)))))
+    update["discretiser"] = Categories(categories={label: int(label) for label in labels}, states=labels, missing=None)
+    update["chains"] = BoundedChains(states=len(labels), odds_ratio=1.0)
     update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
-    update["clock"] = clock.model_copy(update={"period_us": max(period_us, _WINDOW_PERIOD_US)})
+    update["clock"] = clock.model_copy(update={"period_us": period_us * len(windows) * len(labels)})
     return policy.model_copy(update={**update, "windows": windows})
 
 
@@ -223,6 +224,7 @@ class _Reader:
         self._policy = policy
         self._outputs = outputs
         self._last: dict[str, int] = {}
+        self._points: dict[Point, Point] = {}
 
     def take(self, topic: str, payload: bytes, _retained: bool) -> None:
         """Read a message; what is no frame, or of no such stream, is a problem."""
@@ -241,7 +243,8 @@ class _Reader:
             self._outputs.symbols[state] += frame.symbols
         else:
             for released in frame.released:
-                self._outputs.points.setdefault((state, released.table), []).append(released.point)
+                same = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
+                self._outputs.points.setdefault((state, released.table), []).append(same)
 
     def _window(self, stream: str, payload: bytes) -> None:
         state = _state(stream)
@@ -250,10 +253,8 @@ class _Reader:
         if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
             return
         window = self._policy.windows[int(frame.window[1:].partition("-")[0])]
-        counted = window.counted(self._policy.discretiser.states)
-        for place, count in enumerate(frame.counts):
-            true = state == place if window.states == "histogram" else state in counted
-            self._outputs.noise[state, window.name, place].append(count - true)
+        noise = (count - (state == place) for place, count in enumerate(frame.counts))
+        self._outputs.noise[state, window.name].extend(noise)
 
     def _is_new(self, sequence: str, first: int, last: int) -> bool:
         """Whether a frame is after all others of its sequence; it may come twice."""

@@ -26,7 +26,7 @@ _Sample = tuple[str, NDArray[np.int64], NDArray[np.float64]]
 def device_tests(
     policy: AnyPolicy,
     symbols: Mapping[int, bytes | bytearray],
-    noise: Mapping[tuple[int, str, int], array[int]],
+    noise: Mapping[tuple[int, str], array[int]],
     points: Mapping[tuple[int, int], Sequence[Point]],
     rate: float,
 ) -> list[Tested]:
@@ -35,7 +35,7 @@ def device_tests(
     Args:
         policy: that it ran.
         symbols: by state.
-        noise: of counts, by state, window and place in the window.
+        noise: of counts, by state and window.
         points: by state and number of the table.
         rate: of any alarm at all, if the device is as it should be.
     """
@@ -55,7 +55,7 @@ def device_tests(
 def _samples(
     policy: AnyPolicy,
     symbols: Mapping[int, bytes | bytearray],
-    noise: Mapping[tuple[int, str, int], array[int]],
+    noise: Mapping[tuple[int, str], array[int]],
     points: Mapping[tuple[int, int], Sequence[Point]],
 ) -> Iterator[_Sample]:
     names = policy.discretiser.states
@@ -64,12 +64,11 @@ def _samples(
         assert policy.table is not None
         cells = np.frombuffer(bytes(drawn), dtype=np.uint8).astype(np.int64)
         yield f"symbols of {names[state]}", cells, symbol_law(policy.table, state)
-    for (state, name, place), counts in noise.items():
+    for (state, name), counts in noise.items():
         assert isinstance(policy, Policy)
         window = policy.window(name)
         assert window is not None
-        which = f", count {place}" if window.states == "histogram" else ""
-        yield f"window {name} of {names[state]}{which}", *count_cells(counts, Fraction(window.scale))
+        yield f"window {name} of {names[state]}", *count_cells(counts, Fraction(window.scale))
     for (state, number), released in points.items():
         assert isinstance(policy, MeasurePolicy)
         if (table := policy.table(number)) is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -247,6 +248,16 @@ def test_real_agents_with_faults_are_found(
     code, told = audited(fugu, tmp_path, broker, one, fault, draws)
     assert code == bool(found)
     assert found in {*failed(told), ""}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("kind", "draws"), [("symbols", 10**8), ("counts", 10**7), ("points", 10**7)])
+def test_an_honest_agent_passes_as_many_draws_as_the_audit_is_meant_for(kind: str, draws: int) -> None:
+    """By the benchmark, which says how fast that was: most of an hour for the symbols, a quarter for the others."""
+    words = (sys.executable, "benchmarks/audit.py", kind, "--draws", draws)
+    done = subprocess.run([*map(str, words)], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"{kind}: " in done.stdout
+    assert " 0 alarms" in done.stdout
 
 
 @pytest.mark.soak

@@ -15,7 +15,7 @@ from contract.measure_frames import MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
 from contract.measure_table import TimedTable, encoded_table, set_of
 from contract.measurement import Measurement
-from contract.noise_table import SCALE
+from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Categories, Clock
 from gateway.dphmm.compiled import compile_noise, fallback_noise
 from gateway.dphmm.hull import capped, complete_hull
@@ -109,6 +109,7 @@ def measure_frames(
         for tick in range(first, first + size):
             table = policy.table(tables[tick % len(tables)])
             assert table is not None
+            assert isinstance(table.noise, NoiseTable)
             output = table.noise.draw(states[tick], generator.randrange(SCALE))
             released.append(Released(table.number, table.noise.points[output]))
         made.append(MeasureFrame(policy.version, previous, first, 2, tuple(released)))
