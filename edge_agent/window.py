@@ -47,10 +47,9 @@ class WindowCount:
         self.observed = 0
 
     def add(self, place: int | None) -> None:
-        """Count one observed tick, in a place or in none."""
+        """Count one observed tick, in a place or in none; the same is done whichever it is."""
         self.observed += 1
-        if place is not None:
-            self._counts[place] += 1
+        self._counts = [count + (number == place) for number, count in enumerate(self._counts)]
 
     def take(self) -> tuple[int, ...]:
         """The noisy counts, as a frame can hold them; afterwards there are none."""
