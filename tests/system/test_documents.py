@@ -48,7 +48,9 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 3
 
 
-def test_building_firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_building_firmware(
+    broker: Mosquitto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
     keys, fugu, device = tmp_path / "keys", runner(capsys), board_policy()
     (tmp_path / "policy.json").write_text(device.to_json())
@@ -56,8 +58,9 @@ def test_building_firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert fugu("fleet", "init", "--fleet", "home", "--keys", keys).code == 0
     words = ("fleet", "enrol", "--root", keys / "root.envelope", "--device", "ring", "--ceiling", 5, "--registry")
     assert fugu(*words, tmp_path / "home-fleet.db", "-o", tmp_path / "ring.json").code == 0
-    with Page("docs/firmware.md", tmp_path, {}) as page:
-        assert page.run() == 4
+    replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period .001": "period .001 --rate 1e-9"}
+    with Page("docs/firmware.md", tmp_path, replace) as page:
+        assert page.run() == 5
     assert (tmp_path / "image/main.py").exists()
 
 

@@ -1,0 +1,47 @@
+"""The audit's black-box tests on a board's bytes: as on an agent's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from contract.noise_table import NoiseTable
+from contract.windows import Window
+from firmware_sim.constant import Outputs, parts, run_constant
+from gateway.audit.device import device_tests
+from tests.support.board_policies import PROMISE, board_policy
+from tests.support.boards import MICROPYTHON
+from tests.support.brokers import PATIENCE, Mosquitto
+
+assert MICROPYTHON  # where MicroPython is not packaged, importing it skips this file
+HONEST = ("firmware_sim.on_board",)
+TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="3")
+TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
+POLICY = board_policy(TEN).model_copy(update={"table": TABLE, "guarantee": PROMISE.model_copy(update={"epsilon": 9.0})})
+
+
+def alarms(broker: Mosquitto, folder: Path, module: tuple[str, ...], part: int, enough: int, rate: float) -> set[str]:
+    """Run a board, and the tests that are not passed."""
+    piece = parts(POLICY)[part]
+    command = (sys.executable, "-m", *module)
+    outputs: Outputs = run_constant(command, piece, broker.broker, folder, enough, 1000, PATIENCE)
+    assert outputs.problem == ""
+    assert min(outputs.each) >= enough
+    tested = device_tests(POLICY, outputs.symbols, outputs.noise, outputs.points, rate)
+    return {alarm.test for one in tested for alarm in one.alarms}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("part", "enough"), [(0, 4000), (1, 1000), pytest.param(0, 1_000_000, marks=pytest.mark.soak)])
+def test_an_honest_board_passes(broker: Mosquitto, tmp_path: Path, part: int, enough: int) -> None:
+    """It fails by chance once in a thousand million runs."""
+    assert alarms(broker, tmp_path, HONEST, part, enough, 1e-9) == set()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["weakened", "stuck-bit"])
+def test_a_board_with_a_fault_is_caught(broker: Mosquitto, tmp_path: Path, fault: str) -> None:
+    """Both change a probability by more than .05, which 4000 draws show at the rate of the command."""
+    assert "frequencies" in alarms(broker, tmp_path, ("tests.support.broken_board", fault), 0, 4000, 1e-3)
