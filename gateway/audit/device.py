@@ -20,7 +20,7 @@ from gateway.audit.laws import count_cells, point_cells, symbol_law
 
 __all__ = ["device_tests"]
 
-_Sample = tuple[str, NDArray[np.int64], NDArray[np.float64]]
+_Sample = tuple[str, NDArray[np.integer], NDArray[np.float64]]
 
 
 def device_tests(
@@ -62,7 +62,7 @@ def _samples(
     for state, drawn in symbols.items():
         assert isinstance(policy, Policy)
         assert policy.table is not None
-        cells = np.frombuffer(bytes(drawn), dtype=np.uint8).astype(np.int64)
+        cells = np.frombuffer(drawn, dtype=np.uint8)
         yield f"symbols of {names[state]}", cells, symbol_law(policy.table, state)
     for (state, name), counts in noise.items():
         assert isinstance(policy, Policy)

@@ -5,12 +5,14 @@
 - repeats: whether a stretch of draws, so long that no two should be equal, comes twice;
 - streams: the same as lags, between the draws of two streams.
 
-A third of the rate goes to each of the first three, shared out equally among its comparisons.
+A third of the rate goes to each of the first three, shared out equally among its comparisons. A hundred million draws
+are taken a piece at a time: nothing but the draws themselves grows with their number.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +27,8 @@ _MOST_LAGS = 1 << 20
 _FEWEST_TOGETHER = 100.0
 """Expected pairs at a distance, from which their number is taken for normal."""
 _POWER = 0.99
+_PIECE = 1 << 22
+"""Draws that are looked at together."""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -71,7 +75,9 @@ def checked(of: str, cells: Cells, law: NDArray[np.float64], rate: float) -> Tes
 
 def _frequencies(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
     """Exact binomial tests of all cells; one whose probability is 0 must never come."""
-    counts = np.bincount(cells, minlength=law.size)
+    counts = sum(np.bincount(cells[at], minlength=law.size) for at in _pieces(cells.size)) + np.zeros(
+        law.size, np.int64
+    )
     below, above = stats.binom.cdf(counts, cells.size, law), stats.binom.sf(counts - 1, cells.size, law)
     chance = 2 * np.minimum(below, above)
     return [
@@ -88,11 +94,11 @@ def _smallest(draws: int, law: NDArray[np.float64], rate: float) -> float:
 
 def _lags(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
     """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
-    x, p = _centred(cells, law)
+    values, p = _centred(law)
     n, most = cells.size, min(cells.size // 2, _MOST_LAGS)
     if most < 1 or min(p, 1 - p) ** 2 * (n - most) < _FEWEST_TOGETHER:
         return []
-    scores = _products(x, x, most)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, most + 1)))
+    scores = _products((cells, values), (cells, values), most)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, most + 1)))
     worst = int(np.argmax(np.abs(scores)))
     if abs(scores[worst]) < stats.norm.isf(rate / 2 / most):
         return []
@@ -108,9 +114,9 @@ def related(
         one, other: cells and laws of the streams, as for `checked`.
         rate: of an alarm if they do not.
     """
-    (x, p), (y, r) = _centred(*one), _centred(*other)
-    n = min(x.size, y.size)
-    x, y, most = x[:n], y[:n], min(n // 2, _MOST_LAGS)
+    (values, p), (others, r) = _centred(one[1]), _centred(other[1])
+    n = min(one[0].size, other[0].size)
+    x, y, most = (one[0][:n], values), (other[0][:n], others), min(n // 2, _MOST_LAGS)
     if most < 1 or min(p, 1 - p) * min(r, 1 - r) * (n - most) < _FEWEST_TOGETHER:
         return []
     together = n - np.arange(most + 1)
@@ -124,17 +130,31 @@ def related(
     return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {worst:.1f} deviations")]
 
 
-def _centred(cells: Cells, law: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """The centred indicator of half of the cells, and its probability."""
+def _pieces(count: int, size: int | None = None) -> Iterator[slice]:
+    size = size or _PIECE
+    return (slice(at, min(at + size, count)) for at in range(0, count, size))
+
+
+def _centred(law: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    """For every cell (m,) the centred indicator of one half of them, and the probability of that half."""
     half = _half(law)
     p = float(law[half].sum())
-    return np.isin(cells, half).astype(np.float64) - p, p
+    values = np.full(law.size, -p)
+    values[half] += 1
+    return values, p
 
 
-def _products(x: NDArray[np.float64], y: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Sums over t of x_t y_{t+lag}, for lags 0..most."""
-    size = 1 << (x.size + most - 1).bit_length()
-    return np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: most + 1]
+def _products(
+    one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], most: int
+) -> NDArray[np.float64]:
+    """Sums over t of x_t y_{t+lag}, for lags 0..most: cells, and the value of each, of x and of y."""
+    (cells, values), (others, other_values) = one, other
+    total = np.zeros(most + 1)
+    for at in _pieces(cells.size):
+        x, y = values[cells[at]], other_values[others[at.start : at.stop + most]]
+        size = 1 << (y.size + most - 1).bit_length()
+        total += np.fft.irfft(np.conj(np.fft.rfft(x, size)) * np.fft.rfft(y, size), size)[: most + 1]
+    return total
 
 
 def _half(law: NDArray[np.float64]) -> NDArray[np.intp]:
@@ -157,17 +177,24 @@ def _unlikely(draws: int, law: NDArray[np.float64], rate: float) -> int | None:
 
 def _repeats(cells: Cells, length: int) -> list[Alarm]:
     """A stretch that begins at a multiple of its length, and comes again elsewhere, without a common draw."""
-    hashed = _hashes(cells, length)
-    at = np.arange(0, hashed.size, length)
-    order = np.argsort(hashed[at], kind="stable")
-    known = hashed[at][order]
-    place = np.minimum(np.searchsorted(known, hashed), known.size - 1)
-    for start in np.flatnonzero(known[place] == hashed):
-        first = int(at[order[place[start]]])
-        if abs(first - start) >= length and np.array_equal(
-            cells[first : first + length], cells[start : start + length]
-        ):
-            return [Alarm("repeats", f"{length} draws from number {first} on come again from number {start} on")]
+    starts = np.arange(0, cells.size - length + 1, length)
+    hashes = np.concatenate(
+        [
+            _hashes(cells[at.start * length : at.stop * length], length)[::length]
+            for at in _pieces(starts.size, max(1, _PIECE // length))
+        ]
+    )
+    order = np.argsort(hashes, kind="stable")
+    known = hashes[order]
+    for at in _pieces(cells.size - length + 1):
+        hashed = _hashes(cells[at.start : at.stop + length - 1], length)
+        place = np.minimum(np.searchsorted(known, hashed), known.size - 1)
+        for start in at.start + np.flatnonzero(known[place] == hashed):
+            first = int(starts[order[place[start - at.start]]])
+            if abs(first - start) >= length and np.array_equal(
+                cells[first : first + length], cells[start : start + length]
+            ):
+                return [Alarm("repeats", f"{length} draws from number {first} on come again from number {start} on")]
     return []
 
 

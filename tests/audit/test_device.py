@@ -18,6 +18,7 @@ from contract.noise_table import NoiseTable
 from contract.windows import Window
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.constant import run_constant
+from gateway.audit import draws
 from gateway.audit.device import device_tests
 from gateway.audit.draws import checked, related
 from gateway.audit.laws import count_cells, point_cells, symbol_law
@@ -101,6 +102,19 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
         two[shift : shift + 4000] = one[:4000]
         cells = symbols(two, tuple(TABLE.rows[1]))
         assert [one.test for one in related((symbols(one), LAW), (cells, other), RATE)] == ["streams"]
+
+
+@pytest.mark.parametrize("size", [700, 4096])
+def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    fair, reused, short = words(4, 20_000), words(5, 20_000), np.tile(words(6, 3001), 6)
+    reused[17_011 : 17_011 + 1024] = reused[3003 : 3003 + 1024]
+    every = [symbols(drawn) for drawn in (fair, reused, short)]
+    pairs = [((one, LAW), (np.roll(one, 900), LAW)) for one in every]
+    whole = [checked("draws", one, LAW, RATE) for one in every], [related(*pair, RATE) for pair in pairs]
+    assert [bool(one.alarms) for one in whole[0]] == [False, True, True]
+    assert all(whole[1])
+    monkeypatch.setattr(draws, "_PIECE", size)
+    assert whole == ([checked("draws", one, LAW, RATE) for one in every], [related(*pair, RATE) for pair in pairs])
 
 
 @pytest.mark.long
