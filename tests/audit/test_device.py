@@ -108,10 +108,16 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
 def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     fair, reused, short = words(4, 20_000), words(5, 20_000), np.tile(words(6, 3001), 6)
     reused[17_011 : 17_011 + 1024] = reused[3003 : 3003 + 1024]
-    every = [symbols(drawn) for drawn in (fair, reused, short)]
+    length = checked("draws", symbols(fair), LAW, RATE).longest
+    assert length is not None
+    edge = words(7, 20_000)
+    edge[4 * size - 5 : 4 * size - 5 + length] = edge[
+        2 * length : 3 * length
+    ]  # seen at one draw alone, at a piece's end
+    every = [symbols(drawn) for drawn in (fair, reused, short, edge)]
     pairs = [((one, LAW), (np.roll(one, 900), LAW)) for one in every]
     whole = [checked("draws", one, LAW, RATE) for one in every], [related(*pair, RATE) for pair in pairs]
-    assert [bool(one.alarms) for one in whole[0]] == [False, True, True]
+    assert [bool(one.alarms) for one in whole[0]] == [False, True, True, True]
     assert all(whole[1])
     monkeypatch.setattr(draws, "_PIECE", size)
     assert whole == ([checked("draws", one, LAW, RATE) for one in every], [related(*pair, RATE) for pair in pairs])
