@@ -249,5 +249,5 @@ def _context(authorities: list):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.verify_mode = ssl.CERT_REQUIRED
     for one in authorities:
-        context.load_verify_locations(one)
+        context.load_verify_locations(cadata=one)
     return context

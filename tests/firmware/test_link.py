@@ -1,0 +1,84 @@
+"""A board's connection: TLS that checks certificate and name, QoS 1 over a restart of the broker, and back-off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from contract.errors import StatusCode
+from contract.frames import decode_status
+from contract.topics import status_topic
+from firmware_sim.build import Burnt, build
+from mqtt_link import Broker
+from tests.support.board_policies import board_policy
+from tests.support.boards import SUPPORT, BoardProcess, micropython
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.processes import Recorder, by_tick
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Mosquitto]:
+    """A broker with a certificate for localhost, and its authority in `ca.pem` beside that of another."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(tmp_path / "other.pem"))
+    certificate = authority.issue_cert("localhost")
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    files = f"cafile {tmp_path}/ca.pem\ncertfile {tmp_path}/cert.pem\nkeyfile {tmp_path}/key.pem\n"
+    with Mosquitto(tmp_path, f"{files}allow_anonymous true\n") as broker:
+        yield broker
+
+
+@pytest.mark.long
+def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto, tmp_path: Path) -> None:
+    policy = board_policy(frame_ticks=5, period_us=20_000)
+    policy = policy.model_copy(
+        update={"clock": policy.clock.model_copy(update={"epoch_us": time.time_ns() // 10**9 * 10**6})}
+    )
+    log = secured.folder / "mosquitto.log"
+    for number, (ca, host) in enumerate((("other.pem", "localhost"), ("ca.pem", "127.0.0.1"))):
+        image = tmp_path / f"image{number}"
+        build(policy, image, Burnt(host=host, port=secured.port, ca=(tmp_path / ca).read_bytes()))
+        refused = log.read_text().count("SSL")
+        board = BoardProcess(image)
+        wait_until(lambda before=refused: log.read_text().count("SSL") > before + 1, "two refusals")  # type: ignore[misc]
+        board.kill()
+    assert " as home-watch" not in log.read_text()
+    image = tmp_path / "image"
+    build(policy, image, Burnt(host="localhost", port=secured.port, ca=(tmp_path / "ca.pem").read_bytes()))
+    broker = Broker("localhost", secured.port, ca_file=str(tmp_path / "ca.pem"), max_backoff=1)
+    frames, statuses = Recorder(broker), Recorder(broker, status_topic("home", "watch"))
+    board = BoardProcess(image)
+    wait_until(lambda: len(frames.payloads) > 3, "frames over TLS")
+    secured.restart()
+    count = len(frames.payloads)
+    wait_until(lambda: len(frames.payloads) > count + 3, "frames after a restart of the broker")
+    board.kill()
+    wait_until(
+        lambda: decode_status(statuses.payloads[-1]).codes == (StatusCode.CONNECTION_LOST,), "the will of the board"
+    )
+    board = BoardProcess(image)
+    wait_until(lambda: decode_status(statuses.payloads[-1]).online, "the board again")
+    wait_until(lambda: not decode_status(statuses.payloads[-1]).codes, "the board again")
+    assert board.stop() == 0
+    assert board.log == ""
+    received = frames.frames()
+    by_tick(received)  # asserts that no tick has two symbols
+    last = -1
+    for frame in sorted(set(received), key=lambda frame: frame.first):
+        assert frame.previous == last, "a frame is missing"
+        last = frame.first + len(frame.symbols) - 1
+    frames.link.stop()
+    statuses.link.stop()
+
+
+def test_a_board_waits_longer_each_time_that_nobody_accepts_its_connection() -> None:
+    waits = list(map(int, micropython(SUPPORT / "board_waits.py", free_port(), 9).split()))
+    for wait, factor in zip(waits, (1, 2, 4, 8, 16, 32, 60, 60, 60), strict=True):
+        assert 500 * factor <= wait < 1012 * factor
+    assert len({wait % 500 for wait in waits}) > 1, "all boards would come back at the same moment"
