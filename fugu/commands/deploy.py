@@ -49,6 +49,7 @@ def broker(
         str | None, typer.Option(metavar="ADDRESS", help="Listen there only (default: everywhere).")
     ] = None,
     mutual: Annotated[bool, typer.Option("--mutual", help="Client certificates instead of passwords.")] = False,
+    boards: Annotated[bool, typer.Option("--boards", help="Take TLS 1.2 too: microcontrollers have no other.")] = False,
     days: Annotated[
         int, typer.Option(min=1, max=20_000, help="How long certificates hold; the authority's, 10 years.")
     ] = 365,
@@ -73,6 +74,7 @@ def broker(
         port=port,
         bind=bind,
         mutual=mutual,
+        boards=boards,
         in_place=in_place,
         days=days,
         largest=largest,

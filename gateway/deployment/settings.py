@@ -33,6 +33,7 @@ class Settings(Document):
         hosts: names and addresses in the broker's certificate; clients are told the first.
         bind: address that it listens on; none means all.
         mutual: whether accounts have certificates; if not, they have passwords.
+        boards: whether TLS 1.2 will do, for microcontrollers: MicroPython has no other.
         days: how long certificates hold, those of the broker and of accounts.
         in_place: whether it runs in the folder that it was written to.
         largest: bytes of the largest message, whoever publishes it.
@@ -43,6 +44,7 @@ class Settings(Document):
     port: int = Field(ge=1, le=65535)
     bind: str | None = None
     mutual: bool = False
+    boards: bool = False
     in_place: bool = False
     days: int = Field(default=DAYS, ge=1, le=20_000)
     largest: int = Field(default=LARGEST, ge=MIN_LARGEST, le=1 << 24)
@@ -77,6 +79,7 @@ def _account() -> str:
 
 
 def _configuration(settings: Settings) -> str:
+    tls = "tls_version tlsv1.2\nciphers ECDHE+AESGCM" if settings.boards else "tls_version tlsv1.3"
     owner = f"user {_account()}\n" if settings.in_place else ""
     most = limits(settings.accounts)
     who = "require_certificate true\nuse_identity_as_username true" if settings.mutual else "password_file passwords"
@@ -88,7 +91,7 @@ listener {settings.port}{"" if settings.bind is None else f" {settings.bind}"}
 cafile ca.pem
 certfile server.pem
 keyfile server.key
-tls_version tlsv1.3
+{tls}
 max_connections {most.connections}
 max_qos 1
 {who}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, BoardProcess, micropython
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.processes import Recorder, by_tick
+from tests.support.shipped import Shipped
 
 
 @pytest.fixture
@@ -75,6 +77,29 @@ def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto,
         last = frame.first + len(frame.symbols) - 1
     frames.link.stop()
     statuses.link.stop()
+
+
+@pytest.mark.long
+def test_a_board_connects_to_a_deployed_broker_if_that_was_made_for_boards(tmp_path: Path) -> None:
+    policy = board_policy(frame_ticks=5, period_us=20_000)
+    for words in (("--boards",), ()):
+        folder = tmp_path / f"for{len(words)}"
+        broker = Shipped(folder, *words)
+        account, _ = broker.add("device", "watch"), broker.add("subscriber", "site", "--audience", "site")
+        burnt = Burnt(host="127.0.0.1", port=broker.port, username="watch", ca=(account / "ca.pem").read_bytes())
+        secret = (account / "password").read_text().strip()
+        build(policy, folder / "image", replace(burnt, password=secret))
+        with broker:
+            heard = Recorder(broker.address("site"))
+            board = BoardProcess(folder / "image")
+            if words:
+                wait_until(lambda heard=heard: heard.payloads, "frames")  # type: ignore[misc]
+            else:
+                log = broker.folder.parent / "broker" / "mosquitto.log"
+                wait_until(lambda log=log: "unsupported protocol" in log.read_text(), "a refusal")  # type: ignore[misc]
+                assert not heard.payloads
+            board.kill()
+            heard.link.stop()
 
 
 def test_a_board_waits_longer_each_time_that_nobody_accepts_its_connection() -> None:

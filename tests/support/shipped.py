@@ -43,9 +43,10 @@ class Shipped(Mosquitto):
     Args:
         folder: for the broker's folder and those of its accounts.
         mutual: certificates instead of passwords.
+        words: more of the command.
     """
 
-    def __init__(self, folder: Path, *, mutual: bool = False) -> None:
+    def __init__(self, folder: Path, *words: str, mutual: bool = False) -> None:
         self._temporary = None
         self._process = None
         self.root = folder
@@ -53,8 +54,8 @@ class Shipped(Mosquitto):
         self.mutual = mutual
         self.port = free_port()
         self._file = Path("mosquitto.conf")
-        words = ["--fleet", "home", "--host", "127.0.0.1", "--port", self.port, "--bind", "127.0.0.1", "--in-place"]
-        fugu("deploy", "broker", "--out", self.folder, *words, *(["--mutual"] if mutual else []))
+        place = ["--fleet", "home", "--host", "127.0.0.1", "--port", self.port, "--bind", "127.0.0.1", "--in-place"]
+        fugu("deploy", "broker", "--out", self.folder, *place, *words, *(["--mutual"] if mutual else []))
 
     def start(self) -> Self:
         """Start it in its own folder, as its configuration demands."""
