@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from contextlib import closing
 from pathlib import Path
@@ -78,4 +79,23 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     assert {status.online for status in statuses} == {True, False}
     assert {code for status in statuses for code in status.codes} <= {StatusCode.CONNECTION_LOST}
     heard.link.stop()
+    recorder.link.stop()
+
+
+@pytest.mark.long
+def test_a_board_that_hangs_is_ended_and_goes_on_when_it_is_started_again(broker: Mosquitto, tmp_path: Path) -> None:
+    policy = board_policy(frame_ticks=5, period_us=20_000)
+    now = time.time_ns() // 10**9 * 10**6
+    policy = policy.model_copy(update={"clock": policy.clock.model_copy(update={"epoch_us": now})})
+    build(policy, tmp_path, Burnt(port=broker.port))
+    recorder = Recorder(broker.broker)
+    board = BoardProcess(tmp_path)
+    wait_until(lambda: recorder.payloads, "frames")
+    (tmp_path / "hang").touch()
+    wait_until(lambda: board.process.poll() is not None, "the watchdog")
+    assert board.process.returncode == -signal.SIGKILL
+    board, count = BoardProcess(tmp_path), len(recorder.payloads)
+    wait_until(lambda: len(recorder.payloads) > count + 1, "frames")
+    assert board.stop() == 0
+    by_tick(recorder.frames())  # asserts that no tick has two symbols
     recorder.link.stop()

@@ -1,4 +1,4 @@
-"""A power cut after any write to the flash memory loses no sealed frame, and no tick is drawn twice."""
+"""A power cut after any write to the flash memory loses no sealed frame and no document, and draws no tick twice."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def test_power_is_cut_at_every_write(windows: tuple[Window, ...], tmp_path: Path
     print(f"{cuts} cuts, {writes} writes for {ticks} ticks")
     assert cuts == 2 * (writes + 1)
     assert writes > ticks
+
+
+def test_power_is_cut_while_a_document_is_stored() -> None:
+    told = micropython(SUPPORT / "board_trust_power.py", heap="1M")
+    cuts, old, new = map(int, told.split())
+    assert cuts == old + new
+    assert old > 2
+    assert new > 1
