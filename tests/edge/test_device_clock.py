@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,12 +20,10 @@ from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
-from edge_agent.reading import Reading
-from edge_agent.sensors import News, Sensor
-from edge_agent.ticker import MADE_UP, Ticker
 from host.wake import Wake
 from mqtt_link import Broker
 from tests.support.agents import agent_plan, stream_plan, window_plan
+from tests.support.clocked_device import Device, Live, check
 from tests.support.clocks import SECOND, TwoClocks
 from tests.support.outboxes import symbol_frames, window_frames
 
@@ -34,72 +31,6 @@ NOW = 1_800_000_000.25
 YEAR = 365 * 86400 * SECOND
 HOUR = 3600 * SECOND
 CONFIRM = 600 * SECOND
-
-
-class Live:
-    """A sensor with one reading for ever, of which no past ones are known."""
-
-    recorded, trouble = False, ""
-
-    def news(self, tick: int) -> News:
-        return News(self.read(tick), None)
-
-    def read(self, _tick: int) -> Reading | None:
-        return Reading(1.0)
-
-    def finished(self, _tick: int) -> bool:
-        return False
-
-
-class Device:
-    """Ticks of some streams on two clocks; `run` lets time pass in small steps, as an agent's loop does."""
-
-    def __init__(
-        self, folder: Path, clocks: TwoClocks, *plans: StreamPlan, settings: ClockSettings | None = None
-    ) -> None:
-        self.folder, self.clocks, self.plans = folder, clocks, plans or (stream_plan(),)
-        self.settings = settings or ClockSettings()
-        self.drawn: list[tuple[int, int, int]] = []
-        self.start()
-
-    def start(self) -> None:
-        self.outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
-        self.time = DeviceClock(self.clocks, self.settings, self.outbox.anchor(), self.outbox.keep_anchor)
-        self.ticks = Ticker(self.outbox, self.time, system_entropy(), silent=lambda _now: None)
-        sensors: Sequence[Sensor] = [Live() for _ in self.plans]
-        self.ticks.begin(self.plans, sensors)
-        append = self.outbox.append
-
-        def noted(plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
-            self.drawn.append((tick, self.outbox.shift(plan.stream)[0], self.clocks.elapsed))
-            return append(plan, tick, drawn)
-
-        self.outbox.append = noted  # type: ignore[method-assign]
-
-    def crash(self) -> None:
-        self.outbox._db.close()
-
-    def stop(self) -> None:
-        self.ticks.settle()
-        self.outbox.close()
-
-    def run(self, seconds: float, step: float = 0.25) -> None:
-        for _ in range(round(seconds / step)):
-            self.clocks.pass_us(round(step * SECOND))
-            self.ticks.catch_up()
-
-    @property
-    def numbers(self) -> list[int]:
-        return [tick for tick, _, _ in self.drawn]
-
-
-def check(drawn: Sequence[tuple[int, int, int]], period: int, multiple: int = 1) -> None:
-    """What holds whatever happens: numbers ascend, never two within a period, the shift does not fall."""
-    for (tick, shift, at), (later, later_shift, later_at) in pairwise(drawn):
-        assert later > tick
-        assert later_at - at >= period - period // MADE_UP
-        assert later_shift >= shift
-    assert all(shift % multiple == 0 and shift <= tick for tick, shift, _ in drawn)
 
 
 def test_a_clock_one_year_ahead_for_3_seconds_silences_no_device(tmp_path: Path) -> None:

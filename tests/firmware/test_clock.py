@@ -1,0 +1,75 @@
+"""A board's ticks come when an agent's do, whatever is done to the wall clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.windows import Window
+from firmware_sim.compiled_policy import compile_policy
+from tests.support.agents import stream_plan, window_plan
+from tests.support.board_policies import board_policy
+from tests.support.boards import SUPPORT, micropython
+from tests.support.clocked_device import Device, check
+from tests.support.clocks import SECOND, TwoClocks
+
+NOW = 1_800_000_000
+HOUR = 3600 * SECOND
+MINUTE = Window(name="minute", length=60, stride=60, states=(1,), scale="20")
+
+
+def _moves(generator: random.Random) -> Iterator[tuple[int, int]]:
+    """A board that does not know the time, then drift, small steps, jumps that last and jumps that do not."""
+    for _ in range(40):
+        yield 250_000, 0
+    yield 250_000, NOW * SECOND
+    lasting = [-HOUR, *generator.sample((-HOUR, -70 * SECOND, -3 * SECOND, 5 * SECOND, 2 * HOUR), 2)]
+    for what in generator.sample([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4], 12):
+        match what:
+            case 0:
+                yield 100_000, lasting.pop()
+                for _ in range(700):
+                    yield SECOND, 0
+            case 1:
+                away = generator.choice((-HOUR, 365 * 24 * HOUR, 90 * SECOND))
+                yield 100_000, away
+                for _ in range(generator.choice((5, 100, 500))):
+                    yield SECOND, 0
+                yield 100_000, -away
+            case 2:
+                drift = generator.choice((-900, -300, 300, 900))  # microseconds a second
+                for _ in range(600):
+                    yield SECOND // 2, drift // 2
+            case 3:
+                yield 100_000, generator.randrange(-900_000, 900_000)
+                for _ in range(100):
+                    yield 100_000, 0
+            case _:
+                for _ in range(5):
+                    yield generator.randrange(SECOND, 8 * SECOND), 0  # a machine that was late
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
+def test_a_board_ticks_when_an_agent_does(tmp_path: Path, seed: int) -> None:
+    moves = list(_moves(random.Random(seed)))
+    plan = stream_plan(windows=(window_plan(name="minute", length=60),))
+    device = Device(tmp_path, TwoClocks(0.5, synchronised=False), plan)
+    for passed, moved in moves:
+        device.clocks.pass_us(passed)
+        device.clocks.wall += moved
+        device.clocks.known = device.clocks.wall >= (NOW - 1) * SECOND
+        device.ticks.catch_up()
+    device.crash()
+    (tmp_path / "policy.bin").write_bytes(compile_policy(board_policy(MINUTE)))
+    (tmp_path / "moves").write_text("".join(f"{passed} {moved}\n" for passed, moved in moves))
+    files = tmp_path / "policy.bin", (NOW - 1) * SECOND, tmp_path / "outbox", tmp_path / "moves"
+    told = micropython(SUPPORT / "board_clock.py", *files, heap="200k")
+    drawn = [tuple(map(int, line.split())) for line in told.splitlines()]
+    assert drawn == device.drawn
+    check(device.drawn, SECOND)
+    assert drawn[0][2] > 15 * SECOND, "something was drawn before the time was known"
+    assert len({shift for _, shift, _ in drawn}) > 1

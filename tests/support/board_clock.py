@@ -1,0 +1,60 @@
+"""Runs under MicroPython: a board's ticks on two clocks that a file moves.
+
+Arguments: the compiled policy, the moment before which the wall clock is wrong, a folder for the outbox, and a file of
+lines "microseconds that pass, microseconds that the wall clock is moved by". Prints tick, shift and elapsed time of
+each tick that is drawn.
+"""
+
+import os
+import sys
+
+from sanitiser.compiled import read_policy
+from sanitiser.outbox import Outbox
+from sanitiser.stream import Stream
+from sanitiser.ticks import Anchored, Ticker
+
+
+class Clock:
+    wall, elapsed = 500000, 5000000
+
+    def now_us(self):
+        return self.wall
+
+    def elapsed_us(self):
+        return self.elapsed
+
+
+def entropy(buffer):
+    buffer[:] = os.urandom(len(buffer))
+
+
+def main(path, not_before, folder, moves):
+    with open(path, "rb") as file:
+        policy = read_policy(file.read())
+    clock, outbox = Clock(), Outbox(folder, policy)
+
+    def stream(policy, outbox):
+        made = Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
+        draw = made.tick
+
+        def tick(tick, reading):
+            print(tick, outbox.shift, clock.elapsed)
+            return draw(tick, reading)
+
+        made.tick = tick
+        return made
+
+    ticker = Ticker(policy, Anchored(clock, int(not_before)), outbox, stream, lambda: 70)
+    with open(moves) as lines:
+        for line in lines:
+            passed, moved = map(int, line.split())
+            clock.wall += passed + moved
+            clock.elapsed += passed
+            before = None
+            while before != ticker.next_tick:
+                before = ticker.next_tick
+                ticker.step()
+                assert not ticker.trouble
+
+
+main(*sys.argv[1:])
