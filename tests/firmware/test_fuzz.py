@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
+import msgpack
 import pytest
 
+from contract.chains import BoundedChains
+from contract.envelope import Kind, decode_envelope, encode_envelope, encode_roots, sign
 from contract.frames import Committed, Gap, StreamCommit, encode_committed
 from contract.guarantee import Guarantee
 from contract.watermark import sign_committed
 from contract.windows import Window
+from firmware_sim.board_code import board_module
 from firmware_sim.compiled_policy import compile_policy
 from tests.support.board_policies import board_policy
+from tests.support.board_trust import Two, board_document
 from tests.support.boards import SUPPORT, micropython
+from tests.support.mutations import changed, garbled
+from tests.support.signing import NOW, Keys
 
 KEY = bytes(range(32))
 TEN = Window(name="ten", length=10, stride=10, states=(1,), scale="20")
@@ -30,3 +39,77 @@ def test_mutated_policies_and_watermarks(tmp_path: Path, count: int) -> None:
     told = micropython(SUPPORT / "board_fuzz.py", *files, KEY.hex(), 7, count, heap="96k")
     read, proven, _ = map(int, told.split())
     assert count > read > proven > 0
+
+
+class _Signed:
+    """Signed documents that a board has not seen, changed in some way, and what it makes of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys = Keys()
+        promise = Guarantee(epsilon=4.0, adversary="universal")  # the quickest to derive
+        wide = {"guarantee": promise, "chains": BoundedChains(states=2, odds_ratio=1.5)}
+        policies = [board_policy(version=version).model_copy(update=wide) for version in (1, 2)]
+        self.two = Two(folder, self.keys, policies[0])
+        self.genuine: dict[Kind, bytes] = {
+            "policy": self.keys.signed(board_document(policies[1], version=2)),
+            "stop": self.keys.signed_stop(3),
+            "time": self.keys.signed_time(NOW),
+            "root": encode_roots([self.keys.root_envelope(), Keys().root_envelope(2, *self.keys.root[:2])]),
+        }
+        self.content = {kind: self.judged(kind, payload) for kind, payload in self.genuine.items()}
+        assert all(self.content.values())
+
+    def judged(self, kind: Kind, payload: bytes) -> Any:
+        """What would be kept, as far as the document says; none if it is refused."""
+        try:
+            kept, _ = self.two.module.judge(kind, payload, self.two.image, self.two.kept, NOW, lambda: None)
+        except self.two.refused:
+            return None
+        return None if kept is None else {name: value for name, value in vars(kept).items() if name != "digest"}
+
+    def resigned(self, kind: Kind, generator: random.Random) -> bytes:
+        """Another content, validly signed by those who may."""
+        signers = {"policy": self.keys.policy[:2], "root": self.keys.root[:2]}.get(kind, self.keys.gateway)
+        payload = self.genuine[kind]
+        if kind == "root":
+            return encode_roots([encode_envelope(sign(kind, _other(self.keys.root_envelope(), generator), signers))])
+        return encode_envelope(sign(kind, _other(payload, generator), signers))
+
+
+def _other(envelope: bytes, generator: random.Random) -> bytes:
+    """The content of an envelope, changed: its fields, or its bytes."""
+    content = decode_envelope(envelope).payload
+    if generator.random() < 0.7:
+        fields = msgpack.unpackb(content)
+        place = generator.choice(list(fields))
+        fields[place] = changed(fields[place], generator)
+        return bytes(msgpack.packb(fields))
+    return garbled(content, generator) or b"x"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("count", [10_000, pytest.param(1_000_000, marks=pytest.mark.soak)])
+def test_mutated_signed_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    kind: Kind
+    signed, generator = _Signed(tmp_path), random.Random(5)
+    for module in (signed.two.module, board_module("derived")):
+        monkeypatch.setattr(module, "release", lambda *_names: None)  # loaded anew each time is slow
+    told = {"refused": 0, "the same": 0, "signed anew": 0}
+    for number in range(count):
+        kind = generator.choice(
+            ("policy", "policy", "policy", "policy", "stop", "stop", "time", "time", "time", "root")
+        )
+        if number % 50 == 0:
+            signed.judged(kind, signed.resigned(kind, generator))
+            told["signed anew"] += 1
+            continue
+        payload = signed.genuine[kind]
+        if generator.random() < 0.5:
+            fields = msgpack.unpackb(payload[1:])
+            other = payload[:1] + msgpack.packb(changed(fields, generator))
+        else:
+            other = garbled(payload, generator)
+        found = signed.judged(kind, other)
+        told["refused" if found is None else "the same"] += 1
+        assert found in (None, signed.content[kind]), "what nobody has signed is accepted"
+    assert told["refused"] > count // 2
