@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import closing
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,13 @@ from contract.measure_table import decoded_table
 from contract.noise_table import NoiseTable
 from contract.pins import pins_of
 from contract.trust import Trust, Verdict
+from firmware_sim.board_code import board_module
+from firmware_sim.compiled_policy import compile_policy
+from firmware_sim.documents import units
 from fugu.main import main
 from gateway.fleet import Document, Registry, Target
 from gateway.fleet.key_file import decrypted, encrypted
+from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
@@ -514,6 +520,63 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
     assert fugu("fleet", "sign", "--restores", 3, *words).err == (
         "fugu: there is no document of version 3 in fleet home\n"
     )
+
+
+def _policy_in(path: Path) -> PolicyDocument:
+    return read_document(PolicyDocument, decode_envelope(path.read_bytes()).payload)
+
+
+def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_units(
+    fugu: Fugu, keys: Path, tmp_path: Path
+) -> None:
+    out, words = tmp_path / "out", ("--to", "everyone", "--keys", keys, "--registry", tmp_path / "fleet.db")
+    with closing(Registry(tmp_path / "fleet.db", fleet="home")) as registry:
+        registry.enrol("watch", who="anna", time_us=1)
+    boards = ("--boards", "--unit", "hr=1/10")
+    assert fugu("fleet", "sign", tmp_path / "hr.json", *words, *boards, "-o", out).code == 0
+    (compiled,) = _policy_in(out).compiled
+    somebody = POLICY.model_copy(update={"device": "device"})
+    assert bytes.fromhex(compiled) == compile_policy(somebody, Fraction(1, 10))
+    enrolment = Enrolment(fleet="home", device="watch", root=root_of(keys).hex(), ceiling=1.0)
+    board, agent = burnt_image(tmp_path / "image", [POLICY], enrolment, unit=Fraction(1, 10)), device(keys)
+    judge, kept = board_module("judge").judge, board_module("trust").Kept(board.ROOT)
+    kept, (found,) = judge("policy", out.read_bytes(), board, kept, int(time.time()), lambda: None)
+    assert (kept.version, found.version, found.device) == (1, 1, "watch")
+    assert agent.consider(out.read_bytes(), "policy", int(time.time())).news
+    assert fugu("fleet", "push", out, *words[4:], "--root", keys / "root.envelope").code == 0
+    assert fugu("fleet", "sign", "--restores", 1, *words[2:], "-o", out).code == 0
+    back = _policy_in(out)
+    assert back.version == 2
+    assert units(back) == {"hr": Fraction(1, 10)}
+    kept, (found,) = judge("policy", out.read_bytes(), board, kept, int(time.time()), lambda: None)
+    assert (kept.version, found.version) == (2, 2)
+
+
+def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(
+    fugu: Fugu, keys: Path, tmp_path: Path
+) -> None:
+    file, out = one_key(keys, "policy"), tmp_path / "out"
+    other = POLICY.model_copy(update={"frame_ticks": POLICY.frame_ticks + 1, "device": "device"})
+    document = policy_document(POLICY, to=Address(everyone=True))
+    document = document.model_copy(update={"compiled": (compile_policy(other).hex(),)})
+    key = decrypted(file.read_bytes(), PASSPHRASE, file)
+    out.write_bytes(encode_envelope(sign("policy", write_document(document), [key])))
+    done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
+    assert (done.code, done.err) == (
+        1,
+        "fugu: the compiled policies of the document are not those of its policies\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "code", "complaint"),
+    [("x=1", 1, "a unit of stream x, of which there is no policy"), ("1/10", 2, "--unit must be like hr=1/10")],
+)
+def test_units_that_are_none(fugu: Fugu, keys: Path, tmp_path: Path, unit: str, code: int, complaint: str) -> None:
+    words = ("--to", "everyone", "--version", 1, "--keys", keys, "-o", tmp_path / "out", "--boards", "--unit", unit)
+    done = fugu("fleet", "sign", tmp_path / "hr.json", *words)
+    assert (done.code, done.out) == (code, "")
+    assert complaint in done.err
 
 
 def test_a_passphrase_is_never_on_the_screen(fugu: Fugu, keys: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +19,11 @@ from firmware_sim.documents import with_compiled
 from tests.support.signing import NOW, Keys, policy_document
 
 
-def burnt_image(folder: Path, policies: list[Policy], enrolment: Enrolment, **burnt: Any) -> SimpleNamespace:
+def burnt_image(
+    folder: Path, policies: list[Policy], enrolment: Enrolment, unit: Fraction = Fraction(1)
+) -> SimpleNamespace:
     """An image, and what is burnt into it."""
-    build(policies, folder, enrolled(Burnt(**burnt), enrolment, policies))
+    build(policies, folder, enrolled(Burnt(), enrolment, policies), unit)
     values: dict[str, Any] = {}
     exec((folder / "image.py").read_text(), values)
     return SimpleNamespace(**values)
