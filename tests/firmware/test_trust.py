@@ -26,6 +26,16 @@ from tests.support.signing import NOW, Keys, policy_document
 FIRST = board_policy()
 
 
+def test_only_a_file_that_is_not_there_begins_anew(tmp_path: Path) -> None:
+    load = board_module("trust").load
+    assert load(str(tmp_path / "trust"), b"root").version == 0
+    with pytest.raises(IsADirectoryError):  # stands for whatever else keeps it from being read
+        load(str(tmp_path), b"root")
+    (tmp_path / "trust").write_bytes(b"")
+    with pytest.raises(OSError, match="damaged"):
+        load(str(tmp_path / "trust"), b"root")
+
+
 def test_signatures_are_those_of_the_library() -> None:
     board, generator = board_module("ed25519"), random.Random(1)
 

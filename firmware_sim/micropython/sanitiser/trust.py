@@ -10,6 +10,7 @@ import struct
 _MAGIC = b"FGT\x01"
 _HEAD = ">4sIQIQB32s16s"
 _CHECK = 16
+_NOT_THERE = 2
 
 
 class RefusedError(Exception):
@@ -76,14 +77,16 @@ def load(path: str, enrolled: bytes) -> Kept:
             followed since ends; versions go on.
 
     Raises:
-        OSError: the file is damaged, which no power cut does.
+        OSError: the file cannot be read, or is damaged, which no power cut does: versions must not begin anew.
     """
     kept = Kept(enrolled)
     try:
         with open(path, "rb") as file:
             data = file.read()
-    except OSError:
-        return kept
+    except OSError as error:
+        if error.errno == _NOT_THERE:
+            return kept
+        raise
     at, end = struct.calcsize(_HEAD), len(data) - _CHECK
     if end < at or hashlib.sha256(data[:end]).digest()[:_CHECK] != data[end:] or data[:4] != _MAGIC:
         raise OSError("what is kept of earlier documents is damaged: flash the board anew")
