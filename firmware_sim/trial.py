@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from contract.frames import SymbolFrame, decode_symbols
+from contract.frames import SymbolFrame, decode_status, decode_symbols
 from contract.policies import AnyPolicy
 from contract.topics import parse_topic
 from contract.window_frames import WindowFrame, decode_window
@@ -100,12 +100,14 @@ class Heard:
 
     Attributes:
         frames: device, kind (symbols or window) and stream, and bytes.
+        versions: what each device has said that it is.
     """
 
     def __init__(self, broker: Broker, fleet: str) -> None:
         self.frames: list[tuple[str, str, str, bytes]] = []
+        self.versions: dict[str, str] = {}
         ready = threading.Event()
-        topics = tuple(f"fugu/2/{fleet}/+/{kind}/+" for kind in ("symbols", "window"))
+        topics = tuple(f"fugu/2/{fleet}/+/{kind}" for kind in ("status", "symbols/+", "window/+"))
         self.link = Link(broker, "simulation", topics, durable=True, on_connected=ready.set, on_message=self._take)
         self.link.start()
         if not ready.wait(_PATIENCE_SECONDS):
@@ -113,6 +115,9 @@ class Heard:
 
     def _take(self, topic: str, payload: bytes, _retained: bool) -> None:
         parsed = parse_topic(topic)
+        if parsed.kind == "status":
+            self.versions[parsed.device] = decode_status(payload).agent_version
+            return
         self.frames.append((parsed.device, topic.split("/")[4], parsed.stream, payload))
 
 
@@ -128,6 +133,7 @@ class Outcome(NamedTuple):
     """What has become of what a device has drawn.
 
     Attributes:
+        version: what it says that it is.
         ticks: that it has sealed, or of an agent: published or kept.
         received: of these the gateway has, as they were sealed.
         windows, windows_received: the same of counts.
@@ -141,6 +147,7 @@ class Outcome(NamedTuple):
 
     device: str
     kind: str
+    version: str
     ticks: int
     received: int
     kept: int
@@ -264,7 +271,11 @@ def _suffer_on_board(
         _run_until_sealed(device, before + 3, stop)
         board.cut()
         device.rotten += board.rot(generator, board.life().sealed[before:])
+        board.jump_us = -round(3e6 * fault.amount)  # of what was reserved, only the flash knows
         device.line.become("whole")
+        _run_until(device, end, stop)
+        board.jump_us = 0
+        board.cut()
     _run_until(device, end, stop)
 
 
@@ -274,11 +285,15 @@ def _run_until_sealed(device: BoardDevice, count: int, stop: threading.Event) ->
         _run_until(device, time.monotonic() + _LOOK_SECONDS, stop)
 
 
-def outcome(device: Device, heard: Heard, stored: Stored) -> Outcome:
-    """What has become of what a device has drawn; it is off, and its flash memory was read."""
+def outcome(device: Device, heard: Heard, stored: Stored, first: int | None = None) -> Outcome:
+    """What has become of what a device has drawn; it is off, and its flash memory was read.
+
+    Args:
+        first: of so many frames of a board, if not of all: it may still run then.
+    """
     if isinstance(device, BoardDevice):
         life = device.process.life()
-        sealed = [(one.sequence, one.last, one.payload) for one in life.sealed]
+        sealed = [(one.sequence, one.last, one.payload) for one in life.sealed[:first]]
         kept = life.kept
         rotten = {(one.sequence, one.last) for one in device.rotten}
         drawn = len(life.drawn) - len(set(life.drawn))
@@ -300,7 +315,7 @@ def outcome(device: Device, heard: Heard, stored: Stored) -> Outcome:
         if name == device.name:
             count.compare(kind, stream, payload)
     return Outcome(
-        device.name, "board" if isinstance(device, BoardDevice) else "agent",
+        device.name, "board" if isinstance(device, BoardDevice) else "agent", heard.versions.get(device.name, ""),
         count.ticks, count.received, count.kept, count.rotten, count.lost, count.windows, count.windows_received,
         drawn + count.twice, starts, refused,
     )  # fmt: skip

@@ -46,7 +46,7 @@ from mqtt_link import Broker
 __all__ = ["Result", "simulate"]
 
 _START_SECONDS = 600.0
-_SETTLE_SECONDS = 120.0
+_SETTLE_SECONDS, _LAST_SECONDS = 120.0, 4.0
 _LOOK_SECONDS = 0.2
 _PASSPHRASE = "of a gateway that lives for an hour"
 _EXPECTED = ("frames", "duplicates")
@@ -240,17 +240,21 @@ def _off(device: Device) -> None:
 def _settle(devices: Sequence[Device], folder: Path, heard: Heard, gateway: subprocess.Popen[bytes]) -> None:
     """Let everything that was sealed arrive, and end the devices in order."""
 
+    boards = [one for one in devices if isinstance(one, BoardDevice)]
+    sealed = {one.name: len(one.process.life().sealed) for one in boards}
+
     def arrived() -> bool:
         stored = _stored(folder / "gateway.sqlite")
         return gateway.poll() is not None or not any(
-            outcome(one, heard, stored.get(one.name, Stored())).lost for one in devices if isinstance(one, BoardDevice)
+            outcome(one, heard, stored.get(one.name, Stored()), sealed[one.name]).lost for one in boards
         )
 
     _wait(arrived, _SETTLE_SECONDS)
     for device in devices:
         if device.process is not None:
             device.process.stop()
-    _wait(arrived, _LOOK_SECONDS * 20)
+    sealed = {one.name: len(one.process.life().sealed) for one in boards}
+    _wait(arrived, _LAST_SECONDS)
 
 
 def _stored(path: Path) -> dict[str, Stored]:

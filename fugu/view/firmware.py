@@ -62,8 +62,8 @@ def show_simulation(result: Result) -> None:
     """Print what became of what was sealed."""
     for fault in result.faults:
         print(f"{fault.at:8.2f} s  {fault.device}: {fault.kind}")
-    rows = [(one.device, *(str(value) for value in one[2:])) for one in result.outcomes]
-    sums = [sum(column) for column in zip(*(one[2:] for one in result.outcomes), strict=True)]
+    rows = [(one.device, *(str(value) for value in one[3:])) for one in result.outcomes]
+    sums = [sum(column) for column in zip(*(one[3:] for one in result.outcomes), strict=True)]
     show_table("What became of what was sealed", _COLUMNS, [*rows, ("all", *map(str, sums))])
     counted = ", ".join(f"{name} {count}" for name, count in sorted(result.counted.items()) if count)
     print(f"The gateway has counted: {counted}.")

@@ -31,3 +31,12 @@ def test_power_is_cut_while_a_document_is_stored() -> None:
     assert cuts == old + new
     assert old > 2
     assert new > 1
+
+
+@pytest.mark.long
+def test_a_bit_that_turns_takes_away_frames_at_most(tmp_path: Path) -> None:
+    (tmp_path / "policy.bin").write_bytes(compile_policy(board_policy(SIX, frame_ticks=4)))
+    told = micropython(SUPPORT / "board_rot.py", tmp_path / "policy.bin", tmp_path / "outbox", heap="512k")
+    size, there = map(int, told.split())
+    print(f"{size} bytes")
+    assert size // 2 < there < size

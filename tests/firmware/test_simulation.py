@@ -40,7 +40,7 @@ def test_a_fault_of_every_kind(
     assert done.code == 0
     assert {fault["kind"] for fault in told["faults"]} == set(BOARD_FAULTS)
     boards = [one for one in told["devices"] if one["kind"] == "board"]
-    assert len(boards) == 3
+    assert [one["version"] for one in boards] == ["micropython-1", "micropython-1 (computational)", "micropython-1"]
     assert len(told["devices"]) == 5
     for one in told["devices"]:
         arrived = one["received"] + one["windows_received"]
@@ -71,6 +71,7 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     sealed = [Sealed(frame.last, "hr", frame.last, encode_symbols(frame)) for frame in (one, two, three)]
     life = Life(drawn=[("hr", tick) for tick in range(9)], sealed=sealed, starts=1)
     heard = Heard.__new__(Heard)
+    heard.versions = {"b": "micropython-1"}
     heard.frames = [("b", "symbols", "hr", one.payload) for one in sealed]
 
     def told(stored: list[SymbolFrame], **changes: object) -> tuple[int, ...]:

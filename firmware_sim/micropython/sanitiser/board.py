@@ -82,7 +82,8 @@ class Board:
             self.lines.append(Line(name, outbox, ticker, version))
         self._fresh = asyncio.Event()
         self.stopping = False
-        will = messages.status(False, 0, ["connection-lost"], [])
+        self._randomness = image.RANDOMNESS
+        will = messages.status(False, 0, ["connection-lost"], [], image.RANDOMNESS)
         self.link = Link(
             (image.HOST, image.PORT),
             self._fleet + "-" + self._device,
@@ -216,7 +217,9 @@ class Board:
             depth += max(0, line.outbox.depth)
             if line.ticker.runs:
                 streams.append([line.name, line.version, max(0, line.ticker.next_tick)])
-        return await self.link.publish(self._name + "status", messages.status(True, depth, codes, streams), True)
+        return await self.link.publish(
+            self._name + "status", messages.status(True, depth, codes, streams, self._randomness), True
+        )
 
     def _delivered(self, topic: str, payload) -> None:
         if topic != self._name + "committed":

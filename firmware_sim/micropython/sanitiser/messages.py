@@ -110,9 +110,10 @@ class Unpacker:
         return self.take(size)
 
 
-def status(online: bool, depth: int, codes: list, streams: list) -> bytes:
-    """A device's status: streams are [stream, policy version, next tick]."""
-    return b"\x03" + pack([online, VERSION, depth, codes, streams])
+def status(online: bool, depth: int, codes: list, streams: list, randomness: str = "") -> bytes:
+    """A device's status: streams are [stream, policy version, next tick]; its version says what its noise rests on."""
+    kind = " (computational)" if randomness.startswith("computational") else ""
+    return b"\x03" + pack([online, VERSION + kind, depth, codes, streams])
 
 
 def policy_status(version: int, judged: bytes, reason: str, detail: str, refused: int, stale: bool) -> bytes:

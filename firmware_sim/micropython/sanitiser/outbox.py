@@ -2,8 +2,9 @@
 
 A segment holds the frames that ended at one tick and all that a restart has to know: which ticks may have been drawn,
 the last tick and window that were framed, the shift of the clock, the counter of the newest watermark. littlefs takes a
-file at one moment, when it is closed; other file systems are told apart by a checksum. So a power cut leaves a segment
-or none, and the newest that is whole says what was reserved: no tick at or below that is ever drawn again.
+file at one moment, when it is closed; other file systems are told apart by checksums. So a power cut leaves a segment
+or none, and the newest that is whole says what was reserved: no tick at or below that is ever drawn again. What a
+restart has to know is there twice, so that no bit that turns in the flash takes it away; it may take frames.
 
 A frame is one segment, its last write also reserves the ticks of the next. The newest segment stays, even if all its
 frames are safe elsewhere.
@@ -13,7 +14,7 @@ import hashlib
 import os
 import struct
 
-_MAGIC = b"FGS\x01"
+_MAGIC = b"FGS\x02"
 _HEAD = ">4sIqqqqqqQB"
 _CHECK = 16
 _SPARE_BLOCKS = 4
@@ -64,7 +65,7 @@ class Outbox:
         self.oldest = ids[0] if ids else 1
         if ids:
             self.newest = ids[-1]
-            self._restore(self._read(self.newest))
+            self._restore(self._read(self.newest)[0])
 
     def expect(self, policy) -> None:
         """Have room for frames of a policy."""
@@ -116,14 +117,15 @@ class Outbox:
         reserved = max(reserved, self.reserved, last_framed)
         one = self.newest + 1
         epoch_us, period_us = self.clock
-        state = (_MAGIC, one, epoch_us, period_us, reserved, last_framed, shift, since, self.counter, len(indices))
-        data = bytearray(struct.pack(_HEAD, *state))
+        head = (_MAGIC, one, epoch_us, period_us, reserved, last_framed, shift, since, self.counter, len(indices))
+        state = bytearray(struct.pack(_HEAD, *head))
         for window in sorted(indices):
-            data += struct.pack(">Bq", len(window), indices[window]) + window.encode()
-        data += bytes([len(self._waiting)])
+            state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
+        state += _digest(state)
+        said = bytearray([len(self._waiting)])
         for name, previous, last, frame in self._waiting:
-            data += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
-        data += hashlib.sha256(data).digest()[:_CHECK]
+            said += struct.pack(">BqqH", len(name), previous, last, len(frame)) + name.encode() + frame
+        data = state + said + _digest(said) + state + struct.pack(">H", len(state))
         with open(self._path(one), "wb") as file:
             file.write(data)
         self._waiting = []
@@ -137,9 +139,9 @@ class Outbox:
         """The id of the next segment with frames that are not known to be safe, and those; none if there is none."""
         one = max(after + 1, self.oldest)
         while one <= self.newest:
-            data = self._read(one)
-            if data is not None:
-                frames = [frame for frame in self._frames(data) if not self._is_covered(*frame[:3])]
+            segment = self._read(one)
+            if segment is not None:
+                frames = [frame for frame in segment[1] if not self._is_covered(*frame[:3])]
                 if frames:
                     return one, frames
             one += 1
@@ -159,8 +161,8 @@ class Outbox:
         for name, through, gaps in commits:
             self._covered[name] = through, gaps
         while self.oldest <= min(sent, self.newest):
-            data = self._read(self.oldest)
-            frames = [] if data is None else self._frames(data)
+            segment = self._read(self.oldest)
+            frames = [] if segment is None else segment[1]
             if not all(self._is_covered(*frame[:3]) for frame in frames):
                 return any(last <= self._covered.get(name, (-1, []))[0] for name, _, last, _ in frames)
             self._drop(self.oldest)
@@ -188,36 +190,64 @@ class Outbox:
         return "%s/%08x" % (self._folder, one)
 
     def _read(self, one: int):
-        """The bytes of a segment; none if it is not there, or not whole."""
+        """What a restart has to know, and the frames of a segment; none if it is not there, or not whole."""
         try:
             with open(self._path(one), "rb") as file:
                 data = file.read()
         except OSError:
             return None
-        whole = len(data) > _CHECK and hashlib.sha256(data[:-_CHECK]).digest()[:_CHECK] == data[-_CHECK:]
-        return data if whole and data[:4] == _MAGIC else None
+        end = len(data) - 2
+        state, again = _state(data, 0), None
+        if end > 0:
+            begin = end - struct.unpack_from(">H", data, end)[0]
+            again = _state(data, begin) if begin > 0 else None
+            if again is not None and begin + len(again) != end:
+                again = None
+        size = len(state or again or b"")
+        said = data[size : end - size]
+        if state is None:
+            state = again
+        if state is None or len(said) <= _CHECK or _digest(said[:-_CHECK]) != said[-_CHECK:]:
+            # Damaged in the middle, or cut off before the end.
+            return None if again is None else (again, [])
+        return state, _frames(said)
 
-    def _restore(self, data: bytes) -> None:
-        _, _, *clock, reserved, last_framed, shift, since, counter, windows = struct.unpack_from(_HEAD, data)
+    def _restore(self, state: bytes) -> None:
+        _, _, *clock, reserved, last_framed, shift, since, counter, windows = struct.unpack_from(_HEAD, state)
         if tuple(clock) != self.clock:
             raise OutboxError("another clock")
         self.reserved, self.last_framed, self.shift, self.since = reserved, last_framed, shift, since
         self.counter = counter
         at = struct.calcsize(_HEAD)
         for _ in range(windows):
-            size, index = struct.unpack_from(">Bq", data, at)
-            self.indices[data[at + 9 : at + 9 + size].decode()] = index
+            size, index = struct.unpack_from(">Bq", state, at)
+            self.indices[state[at + 9 : at + 9 + size].decode()] = index
             at += 9 + size
 
-    def _frames(self, data: bytes) -> list:
-        at = struct.calcsize(_HEAD)
-        for _ in range(data[at - 1]):
-            at += 9 + data[at]
-        count, at = data[at], at + 1
-        frames = []
-        for _ in range(count):
-            name, previous, last, size = struct.unpack_from(">BqqH", data, at)
-            at += 19
-            frames.append((data[at : at + name].decode(), previous, last, data[at + name : at + name + size]))
-            at += name + size
-        return frames
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()[:_CHECK]
+
+
+def _state(data: bytes, begin: int):
+    """What a restart has to know, with its checksum, if it is there and whole."""
+    at = begin + struct.calcsize(_HEAD)
+    if begin < 0 or data[begin : begin + 4] != _MAGIC or at > len(data):
+        return None
+    for _ in range(data[at - 1]):
+        if at >= len(data):
+            return None
+        at += 9 + data[at]
+    state = data[begin : at + _CHECK]
+    return state if state[-_CHECK:] == _digest(state[:-_CHECK]) else None
+
+
+def _frames(said: bytes) -> list:
+    """(sequence, previous, last, bytes) of each frame of a segment."""
+    at, frames = 1, []
+    for _ in range(said[0]):
+        name, previous, last, size = struct.unpack_from(">BqqH", said, at)
+        at += 19
+        frames.append((said[at : at + name].decode(), previous, last, said[at + name : at + name + size]))
+        at += name + size
+    return frames

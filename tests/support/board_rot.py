@@ -1,0 +1,57 @@
+"""Runs under MicroPython: every byte of a segment is damaged in turn, and the segment is cut off after every byte.
+
+Argument: the compiled policy. Prints how many bytes a segment has, and after how many damages its frames were there.
+"""
+
+import sys
+
+from sanitiser.compiled import read_policy
+from sanitiser.outbox import Outbox
+
+
+def known(outbox):
+    return (outbox.reserved, outbox.last_framed, outbox.indices, outbox.shift, outbox.since, outbox.counter)
+
+
+def main(policy, folder):
+    with open(policy, "rb") as file:
+        policy = read_policy(file.read())
+    first = [("hr", -1, 3, b"the first frame")]
+    frames = [("hr", 3, 7, b"the newest frame of symbols"), ("hr/six", 0, 1, b"and a window")]
+    outbox = Outbox(folder, policy)
+    outbox.counter = 17
+    outbox.seal(first, 7)
+    before = known(outbox)
+    outbox.seal(frames, 1 << 40, 12, 5)
+    after = known(outbox)
+    name = f"{folder}/{outbox.newest:08x}"
+    with open(name, "rb") as file:
+        whole = file.read()
+    there = 0
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 1 << place % 8
+        with open(name, "wb") as file:
+            file.write(data)
+        again = Outbox(folder, policy)
+        assert known(again) == after, "a bit that has turned is believed, or takes away what was reserved"
+        found = again.next(again.newest - 1)
+        assert found is None or found[1] == frames, "a damaged frame is believed"
+        there += found is not None
+    for size in range(len(whole)):
+        with open(name, "wb") as file:
+            file.write(whole[:size])
+        again = Outbox(folder, policy)
+        found = again.next(0)
+        if again.newest == outbox.newest:
+            assert known(again) == after
+            assert again.next(again.newest - 1)[1] == frames
+        else:
+            assert known(again) == before
+            assert found[1] == first
+            with open(name, "wb") as file:
+                file.write(whole)
+    print(len(whole), there)
+
+
+main(*sys.argv[1:])
