@@ -9,6 +9,7 @@ import typer
 
 from contract.errors import UsageError
 from contract.frames import MAX_TICK
+from fugu.commands.dashboard_options import DashboardOptions
 from fugu.commands.gateway_options import (
     FleetOptions,
     OperatorOptions,
@@ -17,7 +18,7 @@ from fugu.commands.gateway_options import (
     gateway_settings,
 )
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
-from fugu.view.terminal import answer, working
+from fugu.view.terminal import answer, say, working
 from gateway.location import store_location
 
 __all__ = ["app"]
@@ -33,6 +34,7 @@ def run(
     signed: FleetOptions,
     operator: OperatorOptions,
     connection: ConnectionOptions,
+    page: DashboardOptions,
     shards: Annotated[
         int, typer.Option(metavar="N", help="So many processes here share the devices; each has a store of its own.")
     ] = 1,
@@ -49,6 +51,8 @@ def run(
       fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
       fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep windows=2d
       fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
+      fugu gateway run --fleet home --policies policies --store home.db \\
+          --dashboard 127.0.0.1:8080 --dashboard-no-login
       fugu gateway run --fleet home --policies policies --store home.db --shards 4
       fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard 0/2
       fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard fleet/2
@@ -62,7 +66,9 @@ def run(
     if shard is not None and shards != 1:
         raise UsageError("--shards are all on this machine, --shard is one of any: give one of the two")
     settings = gateway_settings(service, process, signed, operator, connection, shards, shard)
-    with ExitStack() as starting:
+    with page.beside(settings.fleet, settings.broker) as shown, ExitStack() as starting:
+        if shown is not None:
+            say(f"the page: {shown.settings.address}")
         starting.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, started=starting.close)
 
@@ -190,7 +196,6 @@ def migrate(
       fugu gateway migrate --from home.db --to postgresql://fugu@db.example/home?sslmode=verify-full
       fugu gateway migrate --from postgresql://fugu@db.example/home?sslmode=verify-full --to home.db
     """
-    from fugu.view.terminal import say
     from gateway.service.migration import migrate_store
 
     old, new = store_location(source), store_location(target)
@@ -218,7 +223,6 @@ def forget(
     examples:
       fugu gateway forget watch --store home.db
     """
-    from fugu.view.terminal import say
     from gateway.service.forgetting import forget_device
 
     with working(f"erasing {device}"):

@@ -44,7 +44,15 @@ _KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 _PUBLIC = {"/login", "/assets/login.html", "/assets/page.css", "/assets/icon.svg"}
 
 
-def application(feed: Feed, *, login: Login | None, hosts: Sequence[str], secure: bool, stop: asyncio.Event) -> ASGIApp:
+def application(
+    feed: Feed,
+    *,
+    login: Login | None,
+    hosts: Sequence[str],
+    secure: bool,
+    stop: asyncio.Event,
+    additions: Sequence[Route] = (),
+) -> ASGIApp:
     """The page as an ASGI application.
 
     Args:
@@ -53,6 +61,7 @@ def application(feed: Feed, *, login: Login | None, hosts: Sequence[str], secure
         hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
         secure: whether it is served over TLS.
         stop: set when open streams are to end.
+        additions: what else is served, to whom the page is.
     """
     assets = {one.name: one.read_bytes() for one in (files("gateway.dashboard") / "assets").iterdir() if one.is_file()}
     tabs = _Tabs(feed, login, stop)
@@ -102,6 +111,7 @@ def application(feed: Feed, *, login: Login | None, hosts: Sequence[str], secure
         Route("/assets/{name}", asset),
         Route("/events/{what}", tabs),
         Route("/events/device/{device}", tabs),
+        *additions,
     ]
 
     @asynccontextmanager

@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import signal
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contract.errors import FuguError
 from gateway.dashboard.login import SESSION_SECONDS, Login
 from mqtt_link import Broker
 
-__all__ = ["PageError", "PageSettings", "serve"]
+if TYPE_CHECKING:
+    from starlette.routing import Route
 
+__all__ = ["Additions", "PageError", "PageSettings", "no_additions", "serve"]
+
+Additions = Callable[[], "Sequence[Route]"]
+"""Makes what a program that has a page beside it serves there besides."""
 _MOST_CONNECTIONS = 400
 
 
@@ -63,16 +71,33 @@ class PageSettings:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def serve(settings: PageSettings) -> None:
-    """Serve the page until SIGTERM or SIGINT.
+def no_additions() -> Sequence[Route]:
+    """Nothing."""
+    return ()
+
+
+def serve(
+    settings: PageSettings,
+    listener: socket.socket | None = None,
+    parent: Connection | None = None,
+    additions: Additions = no_additions,
+) -> None:
+    """Serve the page until SIGTERM, or SIGINT if nobody has it ignored.
+
+    Args:
+        listener: listens there already.
+        parent: nothing comes from it but its end, which ends the page.
+        additions: what else is served.
 
     Raises:
         FuguError: a file cannot be read, or nobody can listen there.
     """
-    asyncio.run(_serve(settings))
+    asyncio.run(_serve(settings, listener, parent, additions))
 
 
-async def _serve(settings: PageSettings) -> None:
+async def _serve(
+    settings: PageSettings, listener: socket.socket | None, parent: Connection | None, additions: Additions
+) -> None:
     # Not at the top: the command explains itself where the web server is not installed.
     import uvicorn
 
@@ -89,6 +114,7 @@ async def _serve(settings: PageSettings) -> None:
         hosts=[f"{name}:{port}" for name in names],
         secure=settings.certificate is not None,
         stop=stop,
+        additions=additions(),
     )
     tls: dict[str, Any] = {}
     if settings.certificate is not None:
@@ -112,12 +138,20 @@ async def _serve(settings: PageSettings) -> None:
         stop.set()
         server.should_exit = True
 
+    def ended() -> None:
+        assert parent is not None
+        loop.remove_reader(parent.fileno())
+        end()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, end)
+    if parent is not None:
+        loop.add_reader(parent.fileno(), ended)
     try:
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        await server._serve()
+        await server._serve(None if listener is None else [listener])
     except SystemExit:
         raise PageError(f"nobody can listen at {settings.address}") from None
 

@@ -1,10 +1,7 @@
-"""The live page in a real browser, of a real gateway and a real device."""
+"""The live page in a real browser, of a real gateway, which serves it, and a real device."""
 
 from __future__ import annotations
 
-import http.client
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import cycle, islice
 from pathlib import Path
@@ -18,9 +15,10 @@ from contract.topics import description_topic, status_topic
 from firmware_sim.devices import AgentProcess, write_device
 from gateway.dashboard.login import password_line
 from mqtt_link import Broker, Link
-from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
+from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.documents import Page
+from tests.support.pages import ServedPage, Site
 from tests.support.processes import GatewayProcess, policy
 from tests.support.whole_fleet import Everything
 
@@ -36,51 +34,6 @@ ASSETS = tuple(
 )
 
 
-class ServedPage:
-    """`fugu dashboard` in a process of its own.
-
-    Args:
-        words: more of the command.
-    """
-
-    def __init__(self, folder: Path, port: int, *words: str) -> None:
-        self.port = free_port()
-        self.address = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "fugu", "dashboard", "--fleet", "home", "--broker", f"127.0.0.1:{port}"]
-        command += ["--listen", f"127.0.0.1:{self.port}", *words]
-        with (folder / "page.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_until(self._answers, "the page")
-
-    def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, bytes]:
-        """Status and body of an answer; of a stream of events the first, or two of a device."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        try:
-            connection.request(method, path, body, given)
-            found = connection.getresponse()
-            if found.getheader("content-type", "").startswith("text/event-stream"):
-                lines, end = list[bytes](), 2 if "device" in path else 1
-                while sum(line.startswith(b"data:") for line in lines) < end:
-                    lines.append(found.fp.readline())
-                return found.status, b"".join(lines)
-            return found.status, found.read()
-        finally:
-            connection.close()
-
-    def stop(self) -> int:
-        """End it in order; returns its exit code."""
-        self.process.terminate()
-        return self.process.wait(PATIENCE)
-
-    def _answers(self) -> bool:
-        assert self.process.poll() is None
-        try:
-            return self.ask("/login")[0] < 500
-        except OSError:
-            return False
-
-
 class Fleet:
     """A broker, a gateway, a device that runs, and the statuses of many."""
 
@@ -91,7 +44,9 @@ class Fleet:
         (folder / "policies").mkdir()
         (folder / "policies" / "watch.json").write_text(device.to_json())
         (folder / "night.csv").write_text("\n".join(["value", *islice(cycle([LOW, LOW, HIGH]), 600)]) + "\n")
-        self.gateway = GatewayProcess(folder, self.broker.port)
+        self.page = Site(free_port())
+        shown = ("--dashboard", f"127.0.0.1:{self.page.port}", "--dashboard-no-login")
+        self.gateway = GatewayProcess(folder, self.broker.port, *shown)
         address = Broker(port=self.broker.port, max_backoff=1)
         config = write_device(folder / "watch", device, folder / "night.csv", "value", address, loop=True)
         self.agent = AgentProcess(config, folder / "agent.log")
@@ -109,10 +64,11 @@ class Fleet:
         wait_until(lambda: self.link.publish(topic, payload, retain=True) is not None, "room for a message")
 
     def stop(self) -> None:
-        """End all of it."""
+        """End all of it: the page ends with the gateway."""
         self.link.stop()
         self.agent.kill()
-        self.gateway.kill()
+        assert self.gateway.stop() == 0
+        assert not self.page.answers()
         self.broker.stop()
 
 
@@ -137,25 +93,23 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def page(fleet: Fleet) -> Iterator[ServedPage]:
-    made = ServedPage(fleet.folder, fleet.broker.port, "--no-login")
-    try:
-        yield made
-    finally:
-        code = made.stop()
-    assert code == 0
+def page(fleet: Fleet) -> Site:
+    wait_until(fleet.page.answers, "the page")
+    return fleet.page
 
 
-def test_a_device_is_found_among_thousands(page: ServedPage, browser: Browser) -> None:
+def test_a_device_is_found_among_thousands(page: Site, browser: Browser) -> None:
     browser.open(page.address)
     wait_until(lambda: browser.text(".tiles strong") == "2,001", "all devices")
-    assert browser.text("tbody tr td:nth-child(3)") == "clock"  # the only sick one is the first of all
+    assert "needs attention" in browser.text("tbody tr")  # the sick are the first
     assert browser.count("tbody tr") == 50
     browser.click(".bar button:last-child")
     wait_until(lambda: "51–100 of 2,001" in browser.text())
+    browser.type("#search", "ring-1234")
+    wait_until(lambda: browser.text("tbody tr td:nth-child(3)") == "clock")
+    browser.run("document.querySelector('#search').value = ''")
     browser.type("#search", "ring-0777")
-    wait_until(lambda: browser.count("tbody tr") == 1)
-    assert "ring-0777" in browser.text("tbody")
+    wait_until(lambda: browser.count("tbody tr") == 1 and "ring-0777" in browser.text("tbody"))
     browser.click("tbody a")
     wait_until(lambda: browser.text("h1") == "ring-0777")
     browser.run("history.back()")
@@ -163,7 +117,7 @@ def test_a_device_is_found_among_thousands(page: ServedPage, browser: Browser) -
     assert browser.complaints() == []
 
 
-def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: ServedPage, browser: Browser) -> None:
+def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, browser: Browser) -> None:
     heard = Everything(fleet.broker)
     try:
         browser.open(f"{page.address}/device/watch")
@@ -182,7 +136,7 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Served
     assert browser.complaints() == []
 
 
-def test_a_broker_that_dies_and_returns(fleet: Fleet, page: ServedPage, browser: Browser) -> None:
+def test_a_broker_that_dies_and_returns(fleet: Fleet, page: Site, browser: Browser) -> None:
     browser.open(f"{page.address}/device/watch")
     wait_until(lambda: browser.count(".frames li") > 0, "a frame")
     fleet.broker.kill()
@@ -193,7 +147,7 @@ def test_a_broker_that_dies_and_returns(fleet: Fleet, page: ServedPage, browser:
     wait_until(lambda: browser.text(".frames") != before, "a new frame")
 
 
-def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: ServedPage, browser: Browser) -> None:
+def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: Browser) -> None:
     named = Categories(categories={"a": 0, "b": 1}, states=(EVIL, "</script><b>"))
     told = describe(policy(epoch_us=0, period_us=20_000, device="evil").model_copy(update={"discretiser": named}))
     fleet.say(description_topic("home", "evil", "hr"), encode_description(told))
@@ -207,7 +161,7 @@ def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: ServedPage, bro
     browser.complaints()
 
 
-def test_nothing_is_in_the_way_of_anybody(page: ServedPage, browser: Browser) -> None:
+def test_nothing_is_in_the_way_of_anybody(page: Site, browser: Browser) -> None:
     """Neither axe-core nor a narrow window finds anything wrong, in light and in dark."""
     wide, narrow = ("/device/watch", "/releases"), ("/", "/device/watch")
     for width, dark, paths in ((1200, False, wide), (390, True, narrow)):
@@ -220,14 +174,14 @@ def test_nothing_is_in_the_way_of_anybody(page: ServedPage, browser: Browser) ->
             assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_no_answer_holds_a_reading(page: ServedPage) -> None:
+def test_no_answer_holds_a_reading(page: Site) -> None:
     for path in (*PATHS, *ASSETS, "/login", "/nothing"):
         status, body = page.ask(path)
         assert CANARY.encode() not in body
         assert status in (200, 303, 404), path
 
 
-def test_another_name_for_this_machine_is_refused(page: ServedPage) -> None:
+def test_another_name_for_this_machine_is_refused(page: Site) -> None:
     """A page elsewhere may let its own name point here."""
     assert page.ask("/", Host=f"evil.example:{page.port}")[0] == 421
     assert page.ask("/", Host=f"localhost:{page.port}")[0] == 200

@@ -1,0 +1,75 @@
+"""The live page, asked as a browser would ask it."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.brokers import PATIENCE, free_port, wait_until
+
+
+class Site:
+    """A page at a port of this machine, whoever serves it."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.address = f"http://127.0.0.1:{port}"
+
+    def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, bytes]:
+        """Status and body of an answer; of a stream of events the first, or two of a device."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, path, body, given)
+            found = connection.getresponse()
+            if found.getheader("content-type", "").startswith("text/event-stream"):
+                lines, end = list[bytes](), 2 if "device" in path else 1
+                while sum(line.startswith(b"data:") for line in lines) < end:
+                    lines.append(found.fp.readline())
+                return found.status, b"".join(lines)
+            return found.status, found.read()
+        finally:
+            connection.close()
+
+    def enter(self, password: str) -> str | None:
+        """The cookie of a new session; none if the password is wrong."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            connection.request("POST", "/login", f"password={password}")
+            return (connection.getresponse().getheader("set-cookie") or "").partition(";")[0] or None
+        finally:
+            connection.close()
+
+    def answers(self) -> bool:
+        """Whether anybody serves it."""
+        try:
+            return self.ask("/login")[0] < 500
+        except OSError:
+            return False
+
+
+class ServedPage(Site):
+    """`fugu dashboard` in a process of its own.
+
+    Args:
+        words: more of the command.
+    """
+
+    def __init__(self, folder: Path, port: int, *words: str) -> None:
+        super().__init__(free_port())
+        command = [sys.executable, "-m", "fugu", "dashboard", "--fleet", "home", "--broker", f"127.0.0.1:{port}"]
+        command += ["--listen", f"127.0.0.1:{self.port}", *words]
+        with (folder / "page.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(self._serves, "the page")
+
+    def stop(self) -> int:
+        """End it in order; returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(PATIENCE)
+
+    def _serves(self) -> bool:
+        assert self.process.poll() is None
+        return self.answers()
