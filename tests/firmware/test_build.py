@@ -12,16 +12,19 @@ import pytest
 from contract.discretisers import Baseline, Cells, Thresholds
 from contract.errors import FuguError, GuaranteeError
 from contract.guarantee import Guarantee
+from contract.pins import pins_of
 from contract.policy import Policy
 from contract.windows import Window
-from firmware_sim.build import Burnt, build
+from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.compiled_policy import FirmwareError, compile_policy
 from tests.support.board_policies import board_policy
 from tests.support.command import runner
+from tests.support.signing import Keys
 
 POLICY = board_policy()
 MEAN = Baseline(baseline_ticks=100, lowest=0.0, highest=200.0)
 PLACES = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=((0, 0), (1, 0)), states=("west", "east"))
+HIGHER = Thresholds(edges=(80.0,), states=("low", "high"))
 LONG = Window(name="w", length=6000, stride=100, states="histogram", scale="9999999999")
 
 
@@ -76,3 +79,33 @@ def test_a_false_guarantee_a_low_ceiling_and_a_weak_generator_are_refused(tmp_pa
         with pytest.raises(kind, match=why):
             build(policy, tmp_path / "image", burnt)
     assert not (tmp_path / "image").exists()
+
+
+OTHER = POLICY.model_copy(update={"stream": "motion"})
+
+
+@pytest.mark.parametrize(
+    ("policies", "enrolment", "why"),
+    [
+        ((POLICY, POLICY), {}, "two policies of an image are for one stream"),
+        ((POLICY, OTHER.model_copy(update={"version": 2})), {}, "of one fleet, one device and one version"),
+        ((), {}, "0 policies; an image has 1 to 8"),
+        ((POLICY, OTHER), {"total_ceiling": 9.0}, "what all streams tell together"),
+        ((POLICY,), {"total_ceiling": 3.0}, "above this device's ceiling 3"),
+        ((POLICY,), {"adversaries": ("universal",)}, "its owner accepts universal"),
+        ((POLICY,), {"device": "ring"}, "the enrolment is of home/ring"),
+        ((POLICY,), {"pins": {"motion": pins_of(OTHER)}}, "nothing is pinned of stream hr"),
+        ((POLICY,), {"pins": {"hr": pins_of(POLICY.model_copy(update={"discretiser": HIGHER}))}}, "not the pinned one"),
+    ],
+)  # fmt: skip
+def test_images_that_their_owner_or_the_board_would_not_have(
+    tmp_path: Path, policies: tuple[Policy, ...], enrolment: dict[str, Any], why: str
+) -> None:
+    with pytest.raises((FirmwareError, GuaranteeError), match=why):
+        build(policies, tmp_path, enrolled(Burnt(), Keys().enrolment(**{"ceiling": 9.0} | enrolment), policies))
+    assert not (tmp_path / "image.py").exists()
+
+
+def test_what_is_no_certificate_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FirmwareError, match="no certificate in PEM form"):
+        build(POLICY, tmp_path, Burnt(ca=b"-----BEGIN CERTIFICATE-----\n!\n-----END CERTIFICATE-----\n"))

@@ -25,6 +25,8 @@ def read():
         os.remove("hang")
         while True:
             pass
+    if count % 13 == 0:
+        raise OSError(5)  # a sensor that fails
     return None if count % 17 == 0 else 68 + count * 7 % 11
 
 

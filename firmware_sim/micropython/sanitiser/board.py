@@ -96,8 +96,8 @@ class Board:
 
     async def run(self) -> None:
         """Draw and publish until `stopping` is set."""
-        jobs = self.link.run(), self._send(), self.following.run(self.link)
-        tasks = [asyncio.create_task(job) for job in jobs]
+        jobs = self.link.run, self._send, lambda: self.following.run(self.link)
+        tasks = [asyncio.create_task(_for_ever(job)) for job in jobs]
         while not self.stopping:
             if self._idle():
                 gc.collect()
@@ -241,6 +241,16 @@ class Board:
                 line.patience, line.moved = RESEND_MS, time.ticks_ms()
             elif missed and time.ticks_diff(time.ticks_ms(), line.moved) > RESEND_MS // 2:
                 line.begin_again(line.patience)
+
+
+async def _for_ever(job) -> None:
+    """Begin a job anew when it fails, as it may for want of memory."""
+    while True:
+        try:
+            await job()
+        except Exception:  # whatever it is, ticks go on, and what is on the flash is sent later
+            gc.collect()
+            await asyncio.sleep_ms(1000)
 
 
 def _context(authorities: list):

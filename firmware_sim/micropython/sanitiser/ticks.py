@@ -264,7 +264,10 @@ class Ticker:
         self.next_tick += 1
         self._ticks.begin(tick, self._clock.offset_us)
         self._drawn_us = self._clock.elapsed_us()
-        reading = self._read()
+        try:
+            reading = self._read()
+        except Exception:  # a sensor that fails gives no reading; what it says may be one
+            reading = None
         ended = stream.before(tick)
         if policy.symbols:
             through = tick + policy.frame_ticks
