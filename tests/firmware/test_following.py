@@ -19,12 +19,12 @@ from firmware_sim.build import Burnt, build, enrolled
 from gateway.fleet import Registry
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import board_document
-from tests.support.boards import BoardProcess
+from tests.support.boards import BOARD_HEAP, SUPPORT, BoardProcess, micropython
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import runner
 from tests.support.enrolled import Gateway, Operator, add, write_gateway_files
 from tests.support.processes import Recorder, by_tick
-from tests.support.signing import Keys
+from tests.support.signing import NOW, Keys
 from tests.support.whole_fleet import Everything
 
 STREAMS = ("hr", "motion")
@@ -89,6 +89,8 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
         return device
 
     wait_until(lambda: told()["state"] == "up to date", "a registry that knows")
+    operator.say(bytes(40_000))
+    operator.until(lambda status: status.detail == "larger than a board has room for")
     replayed = keys.signed(board_document(*first, version=1))
     operator.say(replayed)
     operator.until(lambda status: status.reason == "replayed")
@@ -120,3 +122,26 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     heard.stop()
     operator.link.stop()
     every.link.stop()
+
+
+@pytest.mark.long
+def test_what_was_judged_is_not_judged_again_unless_it_may_be_judged_otherwise(tmp_path: Path) -> None:
+    keys, new, policy = Keys(), Keys(), board_policy()
+    build(policy, tmp_path, enrolled(Burnt(), keys.enrolment(ceiling=5.0), policy))
+    later = board_document(board_policy(version=2), version=2, valid_from=NOW + 9)
+    chain = encode_roots([keys.root_envelope(), new.root_envelope(2, *keys.root[:2])])
+    files = []
+    for payload in (keys.signed(later), keys.signed_time(NOW), keys.signed_time(NOW + 1), chain):
+        files.append(tmp_path / str(len(files)))
+        files[-1].write_bytes(payload)
+    told = micropython(SUPPORT / "board_follows.py", tmp_path, *files, heap=BOARD_HEAP)
+    assert told.splitlines() == [
+        "policy policy:not_yet_valid",
+        "policy policy:not_yet_valid",
+        "asked again",
+        "time time:not_yet_valid",
+        "root root:not_yet_valid",
+        "asked again",
+        "stop stop:malformed",
+        "policy policy:wrong_role",
+    ]

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from contract.chains import BinaryChains
 from contract.discretisers import Thresholds
-from contract.envelope import encode_roots
-from contract.fleet_documents import Address
+from contract.envelope import encode_envelope, encode_roots, sign
+from contract.fleet_documents import Address, write_document
 from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock
@@ -120,6 +120,8 @@ def test_a_board_follows_roots_stops_and_the_time_as_an_agent_does(tmp_path: Pat
     assert two.judge("root", encode_roots([stranger.root_envelope(2)])) == "root"
     assert two.judge("root", encode_roots([new.root_envelope(2)])) == "root"
     assert two.judge("root", encode_roots([third])) == "root"
+    not_its_own = encode_envelope(sign("root", write_document(new.root_document(2)), keys.root[:2]))
+    assert two.judge("root", encode_roots([not_its_own])) == "root"
     assert two.judge("root", encode_roots([new.root_envelope(2, *keys.root[:2], fleet="away")])) == "not_addressed"
     assert two.judge("root", b"\x0c\x91\x90") == "malformed"
     assert two.judge("root", encode_roots([keys.root_envelope()])) == ""
