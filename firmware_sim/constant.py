@@ -34,6 +34,7 @@ _MOST_STATES = 8
 _CEILING = 1e6
 """A device under test protects nobody: its readings are made up."""
 _LOOK_SECONDS = 0.2
+_MOST_SHORT = 100
 _SHORTEST_US = 100
 """The shortest period of a stream; symbols that are closer together come from several streams of a state."""
 _STATES_COUNTED = 32
@@ -54,6 +55,7 @@ class Outputs:
         noise: by state and window: the counts, less what was counted.
         points: by state and number of the table.
         problem: the first thing about the bytes that was not as the protocol has it; empty if there is none.
+        short: frames that left before they were full, as they do after a tick that nothing was drawn for.
     """
 
     states: tuple[int, ...]
@@ -61,6 +63,7 @@ class Outputs:
     noise: dict[tuple[int, str], array[int]] = field(default_factory=dict)
     points: dict[tuple[int, int], list[Point]] = field(default_factory=dict)
     problem: str = ""
+    short: int = 0
 
     @property
     def each(self) -> list[int]:
@@ -208,6 +211,8 @@ def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patie
     while min(each := outputs.each) < enough and not outputs.problem:
         if sum(each) != before:
             before, since = sum(each), time.monotonic()
+        if outputs.short > _MOST_SHORT:
+            raise ConstantError(f"the agent cannot keep up, after {min(each)} draws of a state: take a longer period")
         if process.poll() is not None or time.monotonic() - since > patience:
             ended = "has ended" if process.poll() is not None else f"has published nothing new for {patience:g} s"
             said = log.read_text(errors="replace").strip().splitlines()
@@ -239,6 +244,7 @@ class _Reader:
         frame = decode_symbols(payload) if payload[:1] == bytes([SYMBOLS]) else decode_measure(payload)
         if not self._is_new(stream, frame.first, frame.last):
             return
+        self._outputs.short += frame.padding > 0
         if isinstance(frame, SymbolFrame):
             self._outputs.symbols[state] += frame.symbols
         else:

@@ -17,7 +17,7 @@ from contract.measure_table import StaircaseNoise
 from contract.noise_table import NoiseTable
 from contract.windows import Window
 from edge_agent.randomiser import randomiser, system_entropy
-from firmware_sim.constant import run_constant
+from firmware_sim.constant import ConstantError, run_constant
 from gateway.audit import draws
 from gateway.audit.device import device_tests
 from gateway.audit.draws import checked, related
@@ -285,6 +285,14 @@ def test_points_of_a_real_agent(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -
     for side in (3, 11):
         code, told = audited(fugu, tmp_path, broker, measure_policy(side), "honest", 20_000)
         assert (code, failed(told)) == (0, set())
+
+
+@pytest.mark.soak
+def test_an_agent_that_cannot_keep_up_is_one_line(broker: Mosquitto, tmp_path: Path) -> None:
+    """Nobody draws every 2 microseconds: after ten seconds ticks are left out, and frames are never full."""
+    command = [sys.executable, "-m", "edge_agent"]
+    with pytest.raises(ConstantError, match=r"cannot keep up, after .* draws of a state: take a longer period"):
+        run_constant(command, planned(), broker.broker, tmp_path, 10**8, period_us=2, patience=60.0)
 
 
 def test_an_agent_that_ends_is_one_line(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
