@@ -20,12 +20,11 @@ from host.logs import print_any_text
 
 __all__ = ["main"]
 
-_FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy")
+_FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
 _EXTRAS = {
     **dict.fromkeys(_FRAMEWORK, "gateway"),
     "pyarrow": "parquet",
     "ray": "cluster",
-    **dict.fromkeys(("starlette", "uvicorn"), "dashboard"),
 }
 """By what is missing: the extra that brings it."""
 

@@ -24,19 +24,20 @@ def _demo(
     out: OutOption = Path("demo"),
     live: Annotated[bool, typer.Option("--live/--no-live", help="Show the running system in the terminal.")] = True,
     broker_kind: BrokerKindOption = "auto",
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Show it in a browser, on this machine.")] = True,
 ) -> int:
     """Show the whole system on recordings of sleeping hearts.
 
-    Three of them, with real processes and real MQTT, on this machine.
+    Three of them, with real processes and real MQTT, on this machine. Prints the address of its live page.
 
     \b
     examples:
       fugu demo
-      fugu demo --no-live --out /tmp/demo
+      fugu demo --no-live --no-page --out /tmp/demo
     """
     from fugu.demo.session import run
 
-    return run(out, live, one_of(broker_kind, "broker kind", _KINDS))
+    return run(out, live, one_of(broker_kind, "broker kind", _KINDS), page=page)
 
 
 @location.command()

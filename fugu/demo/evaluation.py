@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from gateway.chain.arrays import Floats
 from gateway.planning.answers import window_error
 from gateway.privacy.quilts import group_dp_scale, mqm_exact
 
-__all__ = ["PROMISE", "Night", "evaluate", "summary"]
+__all__ = ["PROMISE", "Night", "evaluate", "night_so_far", "summary"]
 
 PROMISE = math.exp(EPSILON)
 """By how much the odds on a heartbeat may change, at the most."""
@@ -45,7 +45,7 @@ class Night:
         ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
             heartbeat, for an attacker who uses all of them (forward-backward with the average chain of the class).
         ours: (n,) the same of the windows that arrived.
-        attack: the most successful attacker on those windows.
+        attack: the most successful attacker on those windows; none while the night goes on.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Night:
     group: float
     ordinary: Floats
     ours: Floats
-    attack: Attack
+    attack: Attack | None
 
     @property
     def error(self) -> float:
@@ -93,10 +93,22 @@ def evaluate(people: Sequence[Person], policies: Mapping[str, Policy], readings:
         # Of a window with fewer ticks than its length nobody can say what was counted.
         if reading["kind"] == "window" and reading["observed"] == reading["length"]:
             windows[reading["device"]][reading["first"]] = reading
-    return [_night(person, policies[person.device], windows[person.device]) for person in people]
+    return [_night(person, policies[person.device], windows[person.device], attacked=True) for person in people]
 
 
-def _night(person: Person, policy: Policy, windows: Mapping[int, Mapping[str, Any]]) -> Night:
+def night_so_far(person: Person, policy: Policy, windows: Mapping[int, Mapping[str, Any]]) -> Night:
+    """A night until the end of the newest window.
+
+    Args:
+        windows: what has arrived, by first tick, one at least that begins when there is a baseline.
+    """
+    end = max(windows) + policy.windows[0].length
+    return _night(replace(person, hours=person.hours[:end], states=person.states[:end]), policy, windows)
+
+
+def _night(
+    person: Person, policy: Policy, windows: Mapping[int, Mapping[str, Any]], *, attacked: bool = False
+) -> Night:
     states, segments, [window] = person.states, person.segments, policy.windows
     first = np.array(sorted(windows), dtype=np.int64)
     useful = first >= BEATS  # before them nobody is above a baseline
@@ -124,19 +136,24 @@ def _night(person: Person, policy: Policy, windows: Mapping[int, Mapping[str, An
         tail * group_dp_scale(length, EPSILON),
         odds_change(ordinary, knowledge)[seen],
         odds_change(outputs, knowledge)[seen],
-        attack(states, segments, outputs, EPSILON)[0],
+        attack(states, segments, outputs, EPSILON)[0] if attacked else None,
     )
 
 
-def summary(night: Night) -> tuple[str, str, str]:
-    """A night in a sentence about use, one about privacy, and one about the strongest attacker."""
+def summary(night: Night) -> tuple[str, ...]:
+    """A night in a sentence about use, one about privacy, and one about the strongest attacker, if there is one."""
     most, ours, found = math.exp(night.ordinary.max()), math.exp(night.ours.max()), night.attack
-    return (
+    said = (
         f"Useful: the released shares are off by {100 * night.error:.1f} % on average, and {100 * night.inside:.0f} % "
         f"of them by at most {100 * night.band:.0f} %.",
         f"Private: what is released changes an attacker's odds on a heartbeat by at most x {ours:.1f}, where "
         f"x {PROMISE:.1f} is promised; ordinary randomised response goes beyond that promise on "
         f"{100 * night.broken:.0f} % of the heartbeats, up to x {most:.0f}.",
+    )
+    if found is None:
+        return said
+    return (
+        *said,
         f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
         f"{100 * found.success:.1f} % of the heartbeats ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
         f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are in "

@@ -27,10 +27,14 @@ path.dots{stroke-width:3.4;stroke-linecap:round;stroke-opacity:.4;stroke:#b83227
 </style>"""
 
 
-def useful_picture(night: Night) -> str:
-    """The true and the released shares over a night, and below them how far noise of the same promise reaches."""
+def useful_picture(night: Night, whole: float | None = None) -> str:
+    """The true and the released shares over a night, and below them how far noise of the same promise reaches.
+
+    Args:
+        whole: hours of the axis; until the last share if there are none.
+    """
     top, bottom = 110, 318
-    last = float(night.hours[-1])
+    last = float(night.hours[-1]) if whole is None else whole
 
     def line(shares: Floats, hours: Floats = night.hours) -> str:
         across = LEFT + (RIGHT - LEFT) * hours / last

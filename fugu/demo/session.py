@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.live import Live
 
+from contract.errors import FuguError
 from contract.policy import Policy
 from firmware_sim.devices import AgentProcess, write_device
 from fugu.demo.broker import start_broker
@@ -31,13 +32,14 @@ _LEADS = (8.0, 40.0, 200.0)
 _MOST_SECONDS = 600.0
 
 
-def run(out: Path, live: bool, broker: str) -> int:
+def run(out: Path, live: bool, broker: str, *, page: bool) -> int:
     """Run the demo until the nights are over, and write its report.
 
     Args:
         out: folder for `report.html`, its first two pictures, `useful.svg` and `private.svg`, and the processes' logs.
         live: show a table that renews itself.
         broker: "auto", "mosquitto" or "embedded".
+        page: serve the live page, if that can be.
 
     Raises:
         FuguError: if a process does not start, ends early, or takes far too long.
@@ -47,7 +49,7 @@ def run(out: Path, live: bool, broker: str) -> int:
     people = load_people()
     with tempfile.TemporaryDirectory(prefix="fugu-demo-") as folder:
         readings = Path(folder) / "readings.jsonl"
-        policies, name, seconds = _stream(people, Path(folder), readings, out, live, broker)
+        policies, name, seconds = _stream(people, Path(folder), readings, out, live, broker, page)
         say("attacking what was released ...")
         nights = evaluate(people, policies, readings)
     (out / "report.html").write_text(html_report(nights, name, seconds))
@@ -60,7 +62,7 @@ def run(out: Path, live: bool, broker: str) -> int:
 
 
 def _stream(
-    people: Sequence[Person], folder: Path, readings: Path, out: Path, live: bool, kind: str
+    people: Sequence[Person], folder: Path, readings: Path, out: Path, live: bool, kind: str, page: bool
 ) -> tuple[dict[str, Policy], str, float]:
     """Run all processes; the devices' policies, the broker's name, and how many seconds the devices sent."""
     with ExitStack() as stack:
@@ -76,6 +78,8 @@ def _stream(
                 person.device: policy_for(person, epoch=epoch, period_seconds=PERIOD_SECONDS, version=version)
                 for person in people
             }
+            if page and version == 1:
+                _show(stack, people, policies, Broker(port=port))
             serving, processes = _start(attempt, people, policies, folder / str(version), out, port)
             while time.time() < epoch and not observer.online(version) and not _over(observer, serving, processes):
                 observer.link.maintain()
@@ -85,6 +89,18 @@ def _stream(
                 return policies, name, time.time() - epoch
             attempt.close()
     raise DemoError(f"devices and gateway did not start within {_LEADS[-1]:.0f} s: see their logs in {out}")
+
+
+def _show(stack: ExitStack, people: Sequence[Person], policies: Mapping[str, Policy], broker: Broker) -> None:
+    """Serve the page, and say where; the demo goes on without it if that cannot be."""
+    try:
+        from fugu.demo.page import demo_page
+
+        shown = stack.enter_context(demo_page(people, policies, broker))
+    except (FuguError, ImportError, OSError) as error:
+        say(f"no page: {error}")
+    else:
+        say(f"the page: {shown.settings.address}demo")
 
 
 def _start(

@@ -25,7 +25,8 @@ __all__ = ["PageBeside", "PageSettings"]
 _log = logging.getLogger(__name__)
 _NICE = 10
 """The page waits for the gateway, and never the gateway for the page."""
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 5.0
+"""Then it is killed: it has nothing to lose."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _NEEDED = ("starlette", "uvicorn")
 

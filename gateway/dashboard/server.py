@@ -19,9 +19,11 @@ from mqtt_link import Broker
 if TYPE_CHECKING:
     from starlette.routing import Route
 
+    from gateway.dashboard.feed import Feed
+
 __all__ = ["Additions", "PageError", "PageSettings", "no_additions", "serve"]
 
-Additions = Callable[[], "Sequence[Route]"]
+Additions = Callable[["Feed"], "Sequence[Route]"]
 """Makes what a program that has a page beside it serves there besides."""
 _MOST_CONNECTIONS = 400
 
@@ -71,7 +73,7 @@ class PageSettings:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def no_additions() -> Sequence[Route]:
+def no_additions(_feed: Feed) -> Sequence[Route]:
     """Nothing."""
     return ()
 
@@ -108,13 +110,14 @@ async def _serve(
     login = None if settings.password is None else Login(settings.password, settings.session_seconds)
     names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None else set[str]()
     stop = asyncio.Event()
+    feed = Feed(settings.fleet, settings.broker)
     app = application(
-        Feed(settings.fleet, settings.broker),
+        feed,
         login=login,
         hosts=[f"{name}:{port}" for name in names],
         secure=settings.certificate is not None,
         stop=stop,
-        additions=additions(),
+        additions=additions(feed),
     )
     tls: dict[str, Any] = {}
     if settings.certificate is not None:

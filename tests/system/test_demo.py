@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -212,3 +213,14 @@ def test_a_gateway_that_ends_ends_the_demo() -> None:
         assert session._over(observer, serving, [])
     with pytest.raises(DemoError, match="the gateway has ended"):
         session._over(observer, serving, [])
+
+
+def test_without_a_web_server_the_demo_says_so_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "starlette.requests", None)
+    monkeypatch.delitem(sys.modules, "fugu.demo.page", raising=False)
+    with ExitStack() as stack:
+        session._show(stack, [], {}, Broker(port=1))
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("no page: ")

@@ -26,6 +26,7 @@ from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.command import runner
 from tests.support.documents import ROOT, Page
 from tests.support.histories import fill_store
+from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
 from tests.support.proofs import PROOFS, anchor, headings
 
@@ -219,6 +220,9 @@ def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_pat
     assert "http://" not in report.replace("http://www.w3.org/2000/svg", "")
     for word in ("Useful", "Private"):
         assert f"\n{word}: " in done.stdout
+    address = re.search(r"^the page: http://127\.0\.0\.1:(\d+)/demo$", done.stdout, re.MULTILINE)
+    assert address is not None
+    assert not Site(int(address[1])).answers()  # it has ended with the demo
     said = html.unescape(report)
     ours = re.findall(r"odds on a heartbeat by at most x ([\d.]+),", said)
     ordinary = re.findall(r"on (\d+) % of the heartbeats, up to x (\d+)\.", said)

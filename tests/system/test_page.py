@@ -179,6 +179,7 @@ def test_no_answer_holds_a_reading(page: Site) -> None:
         status, body = page.ask(path)
         assert CANARY.encode() not in body
         assert status in (200, 303, 404), path
+    assert page.ask("/demo")[0] == page.ask("/demo/watch")[0] == 404  # only the demo has a truth to draw
 
 
 def test_another_name_for_this_machine_is_refused(page: Site) -> None:
