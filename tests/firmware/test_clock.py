@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,20 @@ from tests.support.clocks import SECOND, TwoClocks
 NOW = 1_800_000_000
 HOUR = 3600 * SECOND
 MINUTE = Window(name="minute", length=60, stride=60, states=(1,), scale="20")
+MORE = Window(name="more", length=90, stride=90, states=(1,), scale="20")
+SENSOR = {"kind": "call", "target": "time:time", "silence": "samples", "keep_alive_ticks": None}
 
 
-def _moves(generator: random.Random) -> Iterator[tuple[int, int]]:
-    """A board that does not know the time, then drift, small steps, jumps that last and jumps that do not."""
+def _moves(generator: random.Random) -> Iterator[tuple[int, int] | None]:
+    """A board that does not know the time, then drift, small steps, jumps that last and jumps that do not.
+
+    None is a switch to another policy.
+    """
     for _ in range(40):
         yield 250_000, 0
     yield 250_000, NOW * SECOND
     lasting = [-HOUR, *generator.sample((-HOUR, -70 * SECOND, -3 * SECOND, 5 * SECOND, 2 * HOUR), 2)]
-    for what in generator.sample([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4], 12):
+    for what in generator.sample([0, 0, 0, 1, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5], 15):
         match what:
             case 0:
                 yield 100_000, lasting.pop()
@@ -47,26 +53,40 @@ def _moves(generator: random.Random) -> Iterator[tuple[int, int]]:
                 yield 100_000, generator.randrange(-900_000, 900_000)
                 for _ in range(100):
                     yield 100_000, 0
-            case _:
+            case 4:
                 for _ in range(5):
                     yield generator.randrange(SECOND, 8 * SECOND), 0  # a machine that was late
+            case _:
+                for _ in range(generator.randrange(1, 40)):
+                    yield 250_000, 0
+                yield None
+                for _ in range(40):
+                    yield 250_000, 0
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
 def test_a_board_ticks_when_an_agent_does(tmp_path: Path, seed: int) -> None:
     moves = list(_moves(random.Random(seed)))
-    plan = stream_plan(windows=(window_plan(name="minute", length=60),))
+    plan = stream_plan(windows=(window_plan(name="minute", length=60),), sensor=SENSOR)
+    plans = [plan, replace(plan, version=2, windows=(window_plan(name="more", length=90),))]
     device = Device(tmp_path, TwoClocks(0.5, synchronised=False), plan)
-    for passed, moved in moves:
+    for move in moves:
+        if move is None:
+            plans.reverse()
+            device.ticks.switch(plans[:1], lambda: None)
+            continue
+        passed, moved = move
         device.clocks.pass_us(passed)
         device.clocks.wall += moved
         device.clocks.known = device.clocks.wall >= (NOW - 1) * SECOND
         device.ticks.catch_up()
     device.crash()
-    (tmp_path / "policy.bin").write_bytes(compile_policy(board_policy(MINUTE)))
-    (tmp_path / "moves").write_text("".join(f"{passed} {moved}\n" for passed, moved in moves))
-    files = tmp_path / "policy.bin", (NOW - 1) * SECOND, tmp_path / "outbox", tmp_path / "moves"
+    (tmp_path / "first").write_bytes(compile_policy(board_policy(MINUTE)))
+    (tmp_path / "second").write_bytes(compile_policy(board_policy(MORE, version=2)))
+    lines = ["switch" if move is None else "{} {}".format(*move) for move in moves]
+    (tmp_path / "moves").write_text("\n".join(lines) + "\n")
+    files = tmp_path / "first", tmp_path / "second", (NOW - 1) * SECOND, tmp_path / "outbox", tmp_path / "moves"
     told = micropython(SUPPORT / "board_clock.py", *files, heap="200k")
     drawn = [tuple(map(int, line.split())) for line in told.splitlines()]
     assert drawn == device.drawn

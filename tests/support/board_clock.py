@@ -1,8 +1,8 @@
 """Runs under MicroPython: a board's ticks on two clocks that a file moves.
 
-Arguments: the compiled policy, the moment before which the wall clock is wrong, a folder for the outbox, and a file of
-lines "microseconds that pass, microseconds that the wall clock is moved by". Prints tick, shift and elapsed time of
-each tick that is drawn.
+Arguments: two compiled policies, the moment before which the wall clock is wrong, a folder for the outbox, and a file
+of lines "microseconds that pass, microseconds that the wall clock is moved by", or "switch" to change between the
+policies. Prints tick, shift and elapsed time of each tick that is drawn.
 """
 
 import os
@@ -28,9 +28,13 @@ def entropy(buffer):
     buffer[:] = os.urandom(len(buffer))
 
 
-def main(path, not_before, folder, moves):
+def read(path):
     with open(path, "rb") as file:
-        policy = read_policy(file.read())
+        return read_policy(file.read())
+
+
+def main(first, second, not_before, folder, moves):
+    policy, other = read(first), read(second)
     clock, outbox = Clock(), Outbox(folder, policy)
 
     def stream(policy, outbox):
@@ -47,6 +51,11 @@ def main(path, not_before, folder, moves):
     ticker = Ticker(policy, Anchored(clock, int(not_before)), outbox, stream, lambda: 70)
     with open(moves) as lines:
         for line in lines:
+            if line.strip() == "switch":
+                policy, other = other, policy
+                ticker.close()
+                ticker.switch(policy)
+                continue
             passed, moved = map(int, line.split())
             clock.wall += passed + moved
             clock.elapsed += passed
