@@ -67,10 +67,25 @@ def _moves(generator: random.Random) -> Iterator[tuple[int, int] | None]:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 60))])
 def test_a_board_ticks_when_an_agent_does(tmp_path: Path, seed: int) -> None:
-    moves = list(_moves(random.Random(seed)))
-    plan = stream_plan(windows=(window_plan(name="minute", length=60),), sensor=SENSOR)
+    drawn = _same(tmp_path, list(_moves(random.Random(seed))), SECOND)
+    assert drawn[0][2] > 15 * SECOND, "something was drawn before the time was known"
+    assert len({shift for _, shift, _ in drawn}) > 1
+
+
+def test_a_switch_between_fast_ticks_loses_none_and_draws_none_again(tmp_path: Path) -> None:
+    generator = random.Random(4)
+    moves: list[tuple[int, int] | None] = [(SECOND, NOW * SECOND), *[(7_000, 0)] * 600]
+    for _ in range(20):
+        moves.insert(generator.randrange(20, len(moves)), None)
+    drawn = _same(tmp_path, moves, 20_000)
+    assert [tick for tick, _, _ in drawn] == list(range(drawn[0][0], drawn[-1][0] + 1))
+
+
+def _same(folder: Path, moves: list[tuple[int, int] | None], period: int) -> list[tuple[int, int, int]]:
+    """What the agent draws, and the board: tick, shift and elapsed time of each."""
+    plan = stream_plan(period_us=period, windows=(window_plan(name="minute", length=60),), sensor=SENSOR)
     plans = [plan, replace(plan, version=2, windows=(window_plan(name="more", length=90),))]
-    device = Device(tmp_path, TwoClocks(0.5, synchronised=False), plan)
+    device = Device(folder, TwoClocks(0.5, synchronised=False), plan)
     for move in moves:
         if move is None:
             plans.reverse()
@@ -82,14 +97,13 @@ def test_a_board_ticks_when_an_agent_does(tmp_path: Path, seed: int) -> None:
         device.clocks.known = device.clocks.wall >= (NOW - 1) * SECOND
         device.ticks.catch_up()
     device.crash()
-    (tmp_path / "first").write_bytes(compile_policy(board_policy(MINUTE)))
-    (tmp_path / "second").write_bytes(compile_policy(board_policy(MORE, version=2)))
+    (folder / "first").write_bytes(compile_policy(board_policy(MINUTE, period_us=period)))
+    (folder / "second").write_bytes(compile_policy(board_policy(MORE, version=2, period_us=period)))
     lines = ["switch" if move is None else "{} {}".format(*move) for move in moves]
-    (tmp_path / "moves").write_text("\n".join(lines) + "\n")
-    files = tmp_path / "first", tmp_path / "second", (NOW - 1) * SECOND, tmp_path / "outbox", tmp_path / "moves"
+    (folder / "moves").write_text("\n".join(lines) + "\n")
+    files = folder / "first", folder / "second", (NOW - 1) * SECOND, folder / "outbox", folder / "moves"
     told = micropython(SUPPORT / "board_clock.py", *files, heap="200k")
     drawn = [tuple(map(int, line.split())) for line in told.splitlines()]
     assert drawn == device.drawn
-    check(device.drawn, SECOND)
-    assert drawn[0][2] > 15 * SECOND, "something was drawn before the time was known"
-    assert len({shift for _, shift, _ in drawn}) > 1
+    check(device.drawn, period)
+    return device.drawn

@@ -206,6 +206,7 @@ class Ticker:
         if policy is None:
             return
         self._outbox.expect(policy)
+        self.next_tick = max(self.next_tick, self._last + 1)
         if self._placed == self._clock.anchors and not self._outbox.shift % self._multiple():
             self._stream = self._make(policy, self._outbox)
         elif self._placed:
