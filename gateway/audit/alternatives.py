@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from gateway.exact import NotRecomputed, stream_loss, tick_ratios
+from gateway.exact import NotRecomputed, tick_ratios
 from gateway.exact.numbers import log_up
+from gateway.exact_chains.claims import stream_loss
 
 __all__ = ["Bound", "above", "alternatives", "bound", "widened"]
 
@@ -32,7 +33,7 @@ def above(value: Fraction) -> float:
 def bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fraction], adversary: str) -> Bound:
     """A bound for a class of chains, what a tick tells at most, and an adversary."""
     try:
-        return Bound(truth, above(stream_loss(chains, ratios, adversary)[0]))
+        return Bound(truth, above(stream_loss(chains, ratios, adversary)))
     except NotRecomputed as error:
         return Bound(truth, None, str(error))
 

@@ -13,8 +13,9 @@ from contract.pins import SymbolPins, contains, violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from gateway.audit.alternatives import above, widened
-from gateway.exact import Claim, NotRecomputed, recompute, stream_loss, tick_ratios, window_rate
+from gateway.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from gateway.exact.numbers import exp_up
+from gateway.exact_chains.claims import recompute, stream_loss
 
 __all__ = ["Finding", "against_owner", "judged", "other_certificate", "room"]
 
@@ -73,7 +74,7 @@ def _allowance(given: Mapping[str, Any], claim: Claim) -> float:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         rate = exp_up(Fraction(middle))
-        loss, _ = stream_loss(given["chains"], (beside[0] * rate, beside[1] * rate), claim.adversary)
+        loss = stream_loss(given["chains"], (beside[0] * rate, beside[1] * rate), claim.adversary)
         low, high = (middle, high) if loss <= claim.stated else (low, middle)
     return low
 

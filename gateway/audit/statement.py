@@ -24,8 +24,9 @@ from contract.topics import count_topic, description_topic, estimate_topic, rele
 from gateway.audit.access import Listed, listed
 from gateway.audit.alternatives import Bound, above, alternatives, bound
 from gateway.audit.findings import Finding, against_owner, judged, other_certificate, room
-from gateway.exact import Claim, NotRecomputed, recompute, tick_ratios, window_rate
+from gateway.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from gateway.exact.numbers import exp_up
+from gateway.exact_chains.claims import recompute
 
 __all__ = ["ASSUMPTIONS", "Finding", "Output", "Stated", "Statement", "policy_statement", "signed_statement"]
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, suppress
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from gateway.exact.binary import binary_loss, odds_ratio_loss
-from gateway.exact.known import known_loss, known_odds
 from gateway.exact.numbers import NotRecomputed, exp_up, log_up
 from gateway.exact.points import point_losses
 
 __all__ = ["Claim", "recompute", "stream_loss", "tick_ratios", "window_rate"]
 
 Ratios = tuple[Fraction, Fraction]  # of a tick's outputs, state 0 over 1 and 1 over 0; of more states the largest twice
+ChainsLoss = Callable[[Mapping[str, Any], Fraction, str], Fraction]
+PointsLoss = Callable[[Mapping[str, Any]], Fraction]
+_MANY = 12  # states, above which the other certificate may have found a smaller bound
 
 
 class Claim(NamedTuple):
@@ -29,44 +30,54 @@ class Claim(NamedTuple):
     why: str = ""
 
 
-def recompute(policy: Mapping[str, Any]) -> list[Claim]:
-    """All claims of a policy: of all that it releases, of windows alone, of single points."""
+def recompute(
+    policy: Mapping[str, Any], known: ChainsLoss | None = None, all_points: PointsLoss | None = None
+) -> list[Claim]:
+    """All claims of a policy: of all that it releases, of windows alone, of points.
+
+    Args:
+        known, all_points: what known chains, and all points of a stream, lose; see `gateway.exact_chains`.
+    """
     if policy.get("kind") == "points":
         near, far, whole = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
         claims = [
-            _claim("a point, of joined states", near, "any", lambda: (log_up(point_losses(policy)[0]), True)),
-            _claim("a point, of two possible states", far, "any", lambda: (log_up(point_losses(policy)[1]), True)),
-            Claim(
-                "all points",
-                Fraction(whole["epsilon"] or 0),
-                whole["adversary"],
-                None,
-                "no bound here for all tables that may come",
-            ),
+            _claim("a point, of joined states", near, "any", lambda: log_up(point_losses(policy)[0])),
+            _claim("a point, of two possible states", far, "any", lambda: log_up(point_losses(policy)[1])),
         ]
-        return claims if whole["epsilon"] is not None else claims[:2]
+        if whole["epsilon"] is not None:
+            loss = partial(_all_points, policy, all_points)
+            many = len(policy["transition"]) > _MANY
+            claims.append(_claim("all points", whole["epsilon"], whole["adversary"], loss, sharp=not many))
+        return claims
     outputs = [name for name, key in (("symbols", "table"), ("windows", "windows")) if policy.get(key)]
-    asked = [(" and ".join(outputs), policy["guarantee"], most := tick_ratios(policy))]
-    if len(outputs) == 2:
-        asked.append(("windows alone", policy["windows_guarantee"], (exp_up(window_rate(policy)),) * 2))
+    chains, rate, most = policy["chains"], window_rate(policy), tick_ratios(policy)
+    names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
+    own, streams = [one["rate"] for one in chains.get("streams", ()) if one["name"] in names], chains.get("streams", ())
+    asked = [(" and ".join(outputs), policy["guarantee"], chains, most)]
+    if len(outputs) == 2:  # of streams that move together the others tell what they may
+        alone = {**chains, "streams": [{**one, "rate": rate} if one["name"] in names else one for one in streams]}
+        asked.append(("windows alone", policy["windows_guarantee"], alone, (exp_up(rate),) * 2))
     claims = []
-    for of, stated, ratios in asked:
-        loss = partial(stream_loss, policy["chains"], ratios, stated["adversary"])
+    for of, stated, each, ratios in asked:
+        loss = partial(stream_loss, each, ratios, stated["adversary"], known)
         claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
-    if policy["chains"]["kind"] == "joint":
-        names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
-        (own,) = (one["rate"] for one in policy["chains"]["streams"] if one["name"] in names)
-        claims.append(Claim("a tick of the stream", Fraction(own), "any", log_up(max(most))))
-    return claims
+    return [*claims, *(Claim("a tick of the stream", Fraction(one), "any", log_up(max(most))) for one in own)]
 
 
-def _claim(of: str, stated: float, adversary: str, loss: Callable[[], tuple[Fraction, bool]]) -> Claim:
+def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:
     try:
-        found, sharp = loss()
+        found = loss()
     except NotRecomputed as error:
         return Claim(of, Fraction(stated), adversary, None, str(error))
-    why = "" if sharp or found <= stated else f"only that it is at most {float(found):.6g}"
-    return Claim(of, Fraction(stated), adversary, None if why else found, why)
+    if found > stated and not sharp:
+        return Claim(of, Fraction(stated), adversary, None, f"only that it is at most {float(found):.6g}")
+    return Claim(of, Fraction(stated), adversary, found)
+
+
+def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:
+    if all_points is None:
+        raise NotRecomputed("all points together: see gateway.exact_chains")
+    return log_up(all_points(policy))
 
 
 def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
@@ -84,26 +95,17 @@ def window_rate(policy: Mapping[str, Any]) -> Fraction:
     return sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in each), Fraction(0))
 
 
-def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str) -> tuple[Fraction, bool]:
-    """At least the loss of an endless stream (of joint chains all), in nats; and whether no lower bound is proven."""
+def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str, known: ChainsLoss | None = None) -> Fraction:
+    """At least the loss of an endless stream (of joint chains all), in nats."""
     if chains["kind"] == "binary":
         (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
-        return log_up(binary_loss((q, p), (r, s), most, adversary)), True
+        return log_up(binary_loss((q, p), (r, s), most, adversary))
+    if (alpha := chains.get("odds_ratio")) is None:
+        if known is None:
+            raise NotRecomputed("known chains: see gateway.exact_chains")
+        return log_up(known(chains, max(most), adversary))
     if chains["kind"] == "joint":
-        shows, rates = chains["shows"], [Fraction(stream["rate"]) for stream in chains["streams"]]
-        sums = [[sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for y in shows] for x in shows]
-        tick = [[exp_up(Fraction(rate)) for rate in row] for row in sums]
-        most = (max(map(max, tick)),) * 2
-    if (alpha := chains.get("odds_ratio")) is not None:
-        return log_up(odds_ratio_loss(Fraction(alpha), max(most))), True
-    known = chains["transitions"]
-    if chains["kind"] == "finite":
-        tick = [[max(most) if x != y else Fraction(1) for y in range(len(known[0]))] for x in range(len(known[0]))]
-    odds = [one for chain in known if (one := known_odds(chain))]
-    found = [odds_ratio_loss(max(odds), max(most))] if len(odds) == len(known) else []
-    if adversary != "universal":
-        with suppress(NotRecomputed) if found else nullcontext():
-            found.append(max(known_loss(chain, tick, adversary) for chain in known))
-    elif not found:
-        raise NotRecomputed("known chains with impossible steps, and the universal adversary")
-    return log_up(min(found)), adversary == "ignorant" or chains["kind"] == "finite"
+        rates, shows = [Fraction(stream["rate"]) for stream in chains["streams"]], chains["shows"]
+        apart = (sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for x in shows for y in shows)
+        most = (exp_up(Fraction(max(apart))),) * 2
+    return log_up(odds_ratio_loss(Fraction(alpha), max(most)))

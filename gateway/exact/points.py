@@ -17,7 +17,7 @@ import msgpack
 
 from gateway.exact.numbers import NotRecomputed
 
-__all__ = ["point_losses"]
+__all__ = ["joined", "point_losses"]
 
 Ratio = Callable[[int, int], Fraction]
 
@@ -28,7 +28,7 @@ def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
     Alike are joined possible states and, for a state with fewer of them than its degree asks for, the nearest others.
     The fallback is for any set of states, and takes all to be joined.
     """
-    joined, every = _joined(policy), set(range(len(policy["coordinates"])))
+    graph, every = joined(policy), set(range(len(policy["coordinates"])))
     alike = apart = Fraction(1)
     for text in (policy["fallback"], *policy.get("tables", ())):
         *_, bits, _first, _until, kind, body = msgpack.unpackb(base64.b64decode(text)[1:], raw=False)
@@ -37,7 +37,7 @@ def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
         apart = max([apart, *(ratio(x, y) for x in possible for y in possible if x < y)])
         for x in every:
             others = possible - {x}
-            near = others & (joined[x] if x in possible else set()) if bits else others
+            near = others & (graph[x] if x in possible else set()) if bits else others
             alike = max([alike, *(ratio(x, y) for y in near)])
             if len(near) < (least := min(policy.get("degree", 2) - 1, len(others))):
                 alike = max(alike, sorted(ratio(x, y) for y in others)[least - 1])
@@ -85,7 +85,7 @@ def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
     return [(_cross(v, _minus(b, a)), _cross(a, b)) for a, b in edges]
 
 
-def _joined(policy: Mapping[str, Any]) -> list[set[int]]:
+def joined(policy: Mapping[str, Any]) -> list[set[int]]:
     """For each state those that the policy graph joins to it."""
     ((kind, value),) = policy["graph"].items()
     at, states = policy["coordinates"], range(len(policy["coordinates"]))
