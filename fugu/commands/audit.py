@@ -157,6 +157,10 @@ def stream(
     truth: Annotated[
         Path | None, typer.Argument(metavar="[TRUTH]", help="What was read, a row a tick: CSV or NPZ.")
     ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="POLICY", help="Of a stream that moves together with it; may be repeated."),
+    ] = None,
     releases: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The gateway's configuration of releases.")
     ] = None,
@@ -188,6 +192,7 @@ def stream(
     \b
     examples:
       fugu audit stream policy.json --releases releases.toml --access broker
+      fugu audit stream light.json --with motion.json
       fugu audit stream policy.json night.csv --recording heard.txt
       fugu audit stream policy.json night.csv --loop --live 600 --username screen --password-file password
     """
@@ -195,22 +200,20 @@ def stream(
         raise CommandLineError("give either --recording or --live")
     if truth is not None and recording is None and live is None:
         raise CommandLineError("what was read is of use beside --recording or --live")
-    policy = _policy(file)
-    if not isinstance(policy, Policy):
-        raise PolicyError(f"{file}: measured points are not attacked by this command")
+    policies = [_policy(one) for one in (file, *(beside or ()))]
     config = load_releases(releases) if releases is not None else None
     list_ = listed(access) if access is not None else None
-    told = planned_audiences(config) if list_ is None else audiences(list_, policy, config)
+    told = planned_audiences(policies, config) if list_ is None else audiences(list_, policies, config)
     with working("listening and attacking"):
         messages, account = None, connection.username or ""
         if recording is not None:
             messages = read_messages(recording)
         elif live is not None:
-            topics = heard_topics(policy)
+            topics = heard_topics(policies[0])
             messages = listen(connection.broker(broker), topics, positive(live, "live"))
         readings = read_readings(truth, column) if truth is not None else None
         found = audit_stream(
-            policy, told, config,
+            policies, told, config,
             messages=messages, readings=readings, loop=loop, known=known, trials=trials, seed=seed,
         )  # fmt: skip
     if list_ is not None and live is not None:

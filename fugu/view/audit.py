@@ -101,7 +101,12 @@ def show_tested(tested: Sequence[Tested], problem: str, rate: float) -> None:
 def stream_document(audit: StreamAudit) -> dict[str, Any]:
     """What was found of a stream, as an object for JSON."""
     finite = [
-        {**one._asdict(), "certified": one.certified if math.isfinite(one.certified) else None, "refuted": one.refuted}
+        {
+            **one._asdict(),
+            "promised": _finite(one.promised),
+            "certified": _finite(one.certified),
+            "refuted": one.refuted,
+        }
         for one in audit.audiences
     ]
     return {
@@ -118,16 +123,17 @@ def show_stream(audit: StreamAudit) -> None:
     rows = [
         (
             *(one.audience, one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
-            *(f"{one.least:.4g}", "-" if one.extended is None else f"{one.extended:.4g}"),
+            *(f"{one.least:.4g}", _shown(one.extended), _shown(one.witness)),
             f"{one.hits} and {one.alarms} of {one.trials}",
         )
         for one in audit.audiences
     ]
-    titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "happened")
+    titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
     show_table("Epsilon of all that an audience may read", titles, rows)
     say(
         "at least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
-        "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent."
+        "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
+        "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
     )
     if audit.trials:
         show_trials(audit.trials)
@@ -137,6 +143,14 @@ def show_stream(audit: StreamAudit) -> None:
         say(f"WRONG {finding.name}: {finding.about}", style="bold")
     if not audit.findings:
         say("No attacker refutes what is promised.", style="bold")
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _shown(bound: float | None) -> str:
+    return "-" if bound is None else f"{bound:.4g}"
 
 
 def ledger_document(audit: LedgerAudit) -> dict[str, Any]:

@@ -5,7 +5,7 @@ An audience is those accounts that may read the same and are promised the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -80,53 +80,62 @@ class Audience(NamedTuple):
         site: whether it is promised what the site is, the stream's own guarantee.
         epsilon: what it is promised otherwise; 0 for those who should be told nothing.
         adversary: what it may know, if it is not the site.
-        symbols: whether it may read symbols, or estimates, which are made of every symbol.
-        windows: whether it may read the counts of the device, or the gateway's reports of them.
-        releases: names of the configured releases that it may read.
+        symbols: the streams, as device/stream, whose symbols it may read, or estimates, which are made of every symbol.
+        windows: those whose devices' counts it may read, or the gateway's reports of them.
+        releases: names of the releases that it may read, as they are published.
     """
 
     name: str
     site: bool
     epsilon: float
     adversary: Adversary
-    symbols: bool
-    windows: bool
+    symbols: tuple[str, ...]
+    windows: tuple[str, ...]
     releases: tuple[str, ...]
 
 
-def planned_audiences(config: ReleaseConfig | None) -> tuple[Audience, ...]:
+def planned_audiences(policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
     """The site, and each audience of a configuration of releases, as they are meant to be."""
-    releases = config.releases if config is not None else ()
-    every = tuple(one.name for one in releases)
-    found = [Audience("site", True, 0.0, "ignorant", True, True, every)]
+    streams = tuple(f"{one.device}/{one.stream}" for one in policies)
+    made = _published(policies, config)
+    found = [Audience("site", True, 0.0, "ignorant", streams, streams, tuple(made))]
     for name, promise in config.audiences.items() if config is not None else ():
-        mine = tuple(one.name for one in releases if one.audience == name)
-        found.append(Audience(name, False, promise.epsilon, promise.adversary, False, False, mine))
+        mine = tuple(called for called, audience in made.items() if audience == name)
+        found.append(Audience(name, False, promise.epsilon, promise.adversary, (), (), mine))
     return tuple(found)
 
 
-def audiences(known: Listed, policy: PolicyHeader, config: ReleaseConfig | None = None) -> tuple[Audience, ...]:
-    """Who may read what of a stream, by the access list; accounts that may read nothing of it are left out."""
-    name = (policy.fleet, policy.device, policy.stream)
-    releases = config.releases if config is not None else ()
+def audiences(
+    known: Listed, policies: Sequence[PolicyHeader], config: ReleaseConfig | None = None
+) -> tuple[Audience, ...]:
+    """Who may read what of some streams, by the access list; accounts that may read nothing of them are left out."""
+    made = _published(policies, config)
     found: dict[Audience, list[str]] = {}
     for account, role in known.roles.items():
 
         def reads(*topics: str, account: str = account) -> bool:
             return any(may_read(known.rules, account, topic) for topic in topics)
 
-        told = []
-        for one in releases:
-            called = f"{one.name}-{policy.device}" if one.per_device else one.name
-            if reads(release_topic(policy.fleet, one.audience, called)):
-                told.append(one.name)
-        symbols = reads(symbols_topic(*name), estimate_topic(*name))
-        windows = reads(window_topic(*name), count_topic(*name))
+        told = [called for called, to in made.items() if reads(release_topic(policies[0].fleet, to, called))]
+        symbols, windows = [], []
+        for one in policies:
+            name = (one.fleet, one.device, one.stream)
+            symbols += [f"{one.device}/{one.stream}"] if reads(symbols_topic(*name), estimate_topic(*name)) else []
+            windows += [f"{one.device}/{one.stream}"] if reads(window_topic(*name), count_topic(*name)) else []
         site, (limit, adversary) = role in _SITE, known.limits.get(account, (0.0, "ignorant"))
         if symbols or windows or told:
-            same = Audience("", site, limit, adversary, symbols, windows, tuple(told))
+            same = Audience("", site, limit, adversary, tuple(symbols), tuple(windows), tuple(told))
             found.setdefault(same, []).append(account or "(anybody)")
     return tuple(one._replace(name=" ".join(accounts)) for one, accounts in found.items())
+
+
+def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> dict[str, str]:
+    """The names under which releases are published, with their audiences."""
+    found: dict[str, str] = {}
+    for one in config.releases if config is not None else ():
+        names = [f"{one.name}-{policy.device}" for policy in policies] if one.per_device else [one.name]
+        found |= dict.fromkeys(names, one.audience)
+    return found
 
 
 def listed(broker: Path) -> Listed:

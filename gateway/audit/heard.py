@@ -10,6 +10,7 @@ import numpy as np
 from contract.errors import FrameError, FuguError, TopicError
 from contract.frames import SymbolFrame, decode_symbols
 from contract.policy import Policy
+from contract.policy_header import PolicyHeader
 from contract.release_frames import ReleaseFrame, decode_release
 from contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
 from contract.window_frames import WindowFrame, decode_window
@@ -28,7 +29,7 @@ class StreamError(FuguError):
     """A recording of a stream cannot be read, or has nothing to attack."""
 
 
-def heard_topics(policy: Policy) -> list[str]:
+def heard_topics(policy: PolicyHeader) -> list[str]:
     """All topics that tell of a stream, whoever they are for."""
     name = (policy.fleet, policy.device, policy.stream)
     own = [make(*name) for make in (symbols_topic, window_topic, estimate_topic, count_topic)]

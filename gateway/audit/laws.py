@@ -14,7 +14,7 @@ from contract.measure_table import Noise, StaircaseNoise
 from contract.noise_table import SCALE, NoiseTable
 from contract.staircase import normaliser
 
-__all__ = ["count_cells", "point_cells", "symbol_law"]
+__all__ = ["count_cells", "inside_law", "point_cells", "symbol_law"]
 
 Law = NDArray[np.float64]
 Cells = NDArray[np.int64]
@@ -57,11 +57,11 @@ def point_cells(points: Sequence[Point], noise: Noise, state: int, centre: Point
         number = {point: place for place, point in enumerate(noise.points)}
         law = np.append(np.array(noise.row_weights(state)) / SCALE, 0.0)
     else:
-        number, law = _inside(noise, centre)
+        number, law = inside_law(noise, centre)
     return np.array([number.get(point, len(number)) for point in points], dtype=np.int64), law
 
 
-def _inside(noise: StaircaseNoise, centre: Point) -> tuple[dict[Point, int], Law]:
+def inside_law(noise: StaircaseNoise, centre: Point) -> tuple[dict[Point, int], Law]:
     """The points inside the box, with P(v) = q^ceil(gauge(v)) / Z; last what is left for its border."""
     hull = noise.noise
     ranges = [range(low + 1, high) for low, high in zip(noise.low, noise.high, strict=True)]

@@ -1,26 +1,40 @@
-"""All that an audience hears of a stream around one tick, drawn for many paths at once, and its exact likelihood.
+"""All that an audience hears of streams around one tick, drawn for many paths at once, and its exact likelihood.
 
 The likelihood adds up all paths and all counts that are under way: forward over the chain, with a count beside the
 state for every window that has begun and not ended. Counts of symbols that are heard say nothing that the symbols do
-not, and are left out.
+not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `gateway.audit.witness` has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from contract.noise_table import SCALE, NoiseTable
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.chain_class import MarkovChain
 
-__all__ = ["Counted", "Heard", "Mechanism", "Randomness", "Simulated", "log_likelihoods", "paths", "release"]
+__all__ = ["Counted", "Heard", "Mechanism", "Randomness", "Simulated", "Source", "log_likelihoods", "paths", "release"]
 
 _CELLS = 4_000_000
 """Numbers of one array: trials are taken a part at a time."""
+
+
+class Source(NamedTuple):
+    """What draws the symbols of one stream.
+
+    Attributes:
+        emission: (k, m) probabilities of symbols, given each state of the chain.
+        shows: the state of the stream that each state of the chain shows.
+        heard: whether its symbols are.
+    """
+
+    emission: Floats
+    shows: tuple[int, ...]
+    heard: bool
 
 
 class Counted(NamedTuple):
@@ -29,19 +43,21 @@ class Counted(NamedTuple):
     Attributes:
         name: whose noise it has.
         first, length: its ticks.
-        members: the states that are counted, or the symbols.
-        symbols: whether symbols are counted, and not states.
+        members: the states of the chain that are counted, or the symbols, or the pairs of symbols z m + z'.
+        symbols: the source whose symbols are counted; none if states are.
         scale: of the discrete Laplace noise.
         terms: how many such noises were added up.
+        pairs: whether consecutive symbols are counted, two at a time.
     """
 
     name: str
     first: int
     length: int
     members: tuple[int, ...]
-    symbols: bool
+    symbols: int | None
     scale: Fraction
     terms: int = 1
+    pairs: bool = False
 
 
 class Mechanism(NamedTuple):
@@ -50,35 +66,40 @@ class Mechanism(NamedTuple):
     Attributes:
         ticks: how many there are.
         secret: the tick that is attacked.
-        states: of the stream.
-        table: of its symbols, if it has some.
-        heard: whether symbols are.
+        states: of the chain.
+        sources: of symbols.
         counts: that are heard.
+        shown: for each state of the chain what it shows, which is what is secret; empty if that is the state.
     """
 
     ticks: int
     secret: int
     states: int
-    table: NoiseTable | None
-    heard: bool
+    sources: tuple[Source, ...]
     counts: tuple[Counted, ...]
+    shown: tuple[int, ...] = ()
 
     @property
-    def emission(self) -> Floats:
-        """(k, m) probabilities of symbols; of one meaningless symbol if there are none."""
-        if self.table is None:
-            return np.ones((self.states, 1))
-        return np.array(self.table.weights(), dtype=np.float64) / SCALE
+    def secrets(self) -> Ints:
+        """(k,) what each state of the chain shows."""
+        return np.array(self.shown or range(self.states))
+
+    @property
+    def news(self) -> tuple[int, ...]:
+        """The counts that do not follow from symbols that are heard."""
+        heard = [one.heard for one in self.sources]
+        return tuple(n for n, one in enumerate(self.counts) if one.symbols is None or not heard[one.symbols])
 
     @property
     def telling(self) -> tuple[int, ...]:
-        """The counts that do not follow from symbols that are heard."""
-        return tuple(n for n, one in enumerate(self.counts) if not (one.symbols and self.heard))
+        """Those of them whose likelihood is computed."""
+        return tuple(n for n in self.news if not self.counts[n].pairs)
 
     @property
-    def draws_symbols(self) -> bool:
-        """Whether anything that is heard is made of symbols."""
-        return self.table is not None and (self.heard or any(one.symbols for one in self.counts))
+    def drawn(self) -> tuple[int, ...]:
+        """The sources that anything which is heard is made of."""
+        counted = {one.symbols for one in self.counts}
+        return tuple(n for n, one in enumerate(self.sources) if one.heard or n in counted)
 
     def uses(self, name: str) -> int:
         """How many noises of a name are drawn."""
@@ -97,35 +118,44 @@ class Mechanism(NamedTuple):
             most = max(most, size)
         return most * self.states
 
+    @property
+    def work(self) -> int:
+        """About how many steps the likelihood of one trial takes."""
+        symbols = max((one.emission.shape[1] for one in self.sources), default=1)
+        return self.cells * self.ticks * self.states * symbols
+
 
 class Heard(NamedTuple):
-    """Symbols (trials, ticks), -1 where none is heard, and counts (trials, counts)."""
+    """Symbols (trials, ticks) of every source that is drawn from, and counts (trials, counts)."""
 
-    symbols: Ints
+    symbols: dict[int, Ints]
     counts: Ints
 
 
 class Randomness(Protocol):
     """Where a device's draws come from."""
 
-    def symbols(self, states: Ints, table: NoiseTable) -> Ints:
-        """A symbol for each state, in the same shape."""
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count."""
 
 
 class Simulated:
-    """Draws by the integers of a table, and by the stated scales."""
+    """Draws by the probabilities of a table, and by the stated scales."""
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
 
-    def symbols(self, states: Ints, table: NoiseTable) -> Ints:
-        """A symbol for each state, in the same shape."""
-        limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)[:, :-1]
-        words = self._generator.integers(SCALE, size=states.shape)
-        return np.asarray((words[..., None] >= limits[states]).sum(axis=-1), dtype=np.int64)
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
+        found = np.empty_like(states)
+        for x, law in enumerate(source.emission):
+            at = states == x
+            limits = np.cumsum(law)[:-1]
+            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
+        return found
 
     def noise(self, count: Counted, trials: int) -> Ints:
         """(trials,) noise of a count: the difference of two geometric numbers."""
@@ -133,12 +163,13 @@ class Simulated:
         return np.asarray((up - down).sum(axis=1), dtype=np.int64)
 
 
-def paths(chain: MarkovChain, mechanism: Mechanism, state: int, trials: int, generator: np.random.Generator) -> Ints:
-    """Paths (trials, ticks) of a stationary chain that are in a state at the secret tick."""
+def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
+    """Paths (trials, ticks) of a stationary chain that show a secret at its tick."""
     law, forward = _law(chain), chain.transition
     backward = (law[:, None] * forward).T / law[:, None]
     found = np.empty((trials, mechanism.ticks), dtype=np.int64)
-    found[:, mechanism.secret] = state
+    inside = np.where(mechanism.secrets == secret, law, 0.0)
+    found[:, mechanism.secret] = generator.choice(len(law), trials, p=inside / inside.sum())
     for tick in range(mechanism.secret + 1, mechanism.ticks):
         found[:, tick] = _stepped(found[:, tick - 1], forward, generator)
     for tick in range(mechanism.secret - 1, -1, -1):
@@ -153,32 +184,28 @@ def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -
 
 def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard:
     """What is heard of paths (trials, ticks)."""
-    symbols = np.full(states.shape, -1, dtype=np.int64)
-    if mechanism.table is not None and mechanism.draws_symbols:
-        symbols = randomness.symbols(states, mechanism.table)
+    symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, one in enumerate(mechanism.counts):
-        of = (symbols if one.symbols else states)[:, one.first : one.first + one.length]
+        of = (states if one.symbols is None else symbols[one.symbols])[:, one.first : one.first + one.length]
+        if one.pairs:
+            assert one.symbols is not None
+            of = of[:, :-1] * mechanism.sources[one.symbols].emission.shape[1] + of[:, 1:]
         counts[:, n] = np.isin(of, one.members).sum(axis=1) + randomness.noise(one, len(states))
-    return Heard(symbols if mechanism.heard else np.full_like(symbols, -1), counts)
+    return Heard(symbols, counts)
 
 
 def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
-    """(trials, k) logarithms of the likelihood of all that is heard, given each state of the secret tick.
+    """(trials, s) logarithms of the likelihood of all that is heard, given each of s secrets.
 
     Up to a number for each trial.
     """
     size = max(1, _CELLS // mechanism.cells)
-    parts = []
-    for at in range(0, len(heard.symbols), size):
-        part = Heard(heard.symbols[at : at + size], heard.counts[at : at + size])
-        law = _law(chain)
-        parts.append(
-            np.stack(
-                [_forward(mechanism, chain, part, state) - np.log(law[state]) for state in range(mechanism.states)],
-                axis=1,
-            )
-        )
+    parts, law = [], np.bincount(mechanism.secrets, _law(chain))
+    for at in range(0, len(heard.counts), size):
+        part = Heard({n: own[at : at + size] for n, own in heard.symbols.items()}, heard.counts[at : at + size])
+        logs = [_forward(mechanism, chain, part, secret) for secret in range(len(law))]
+        parts.append(np.stack(logs, axis=1) - np.log(law))
     return np.concatenate(parts)
 
 
@@ -187,45 +214,47 @@ def _law(chain: MarkovChain) -> Floats:
     return chain.initial
 
 
-def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, state: int) -> Floats:
-    """(trials,) logarithms of the likelihood of what is heard, and the secret being in a state."""
-    emission = mechanism.emission
-    total = np.zeros(len(heard.symbols))
+def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
+    """(trials,) logarithms of the likelihood of what is heard, and of a secret."""
+    total = np.zeros(len(heard.counts))
     weights = _law(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
     open_: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
             weights = np.moveaxis(np.tensordot(weights, chain.transition, axes=(1, 0)), -1, 1)
         if tick == mechanism.secret:
-            others = np.arange(mechanism.states) != state
-            weights[:, others] = 0.0
+            weights[:, mechanism.secrets != secret] = 0.0
         for n in mechanism.telling:
             if mechanism.counts[n].first == tick:
                 open_.append(n)
                 weights = weights[..., None]
         if open_:
-            weights = _counted(weights, [mechanism.counts[n] for n in open_], emission)
-        if mechanism.heard:
-            seen = emission[:, heard.symbols[:, tick]].T
-            weights = weights * seen.reshape(seen.shape + (1,) * (weights.ndim - 2))
+            weights = _counted(weights, [mechanism.counts[n] for n in open_], mechanism.sources)
+        for source, symbols in heard.symbols.items():
+            if mechanism.sources[source].heard:
+                seen = mechanism.sources[source].emission[:, symbols[:, tick]].T
+                weights = weights * seen.reshape(seen.shape + (1,) * (weights.ndim - 2))
         for n in [n for n in open_ if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
             weights = _told(weights, 2 + open_.index(n), mechanism.counts[n], heard.counts[:, n])
             open_.remove(n)
         scale = weights.reshape(len(weights), -1).sum(axis=1)
-        total = total + np.log(scale)
-        weights = weights / scale.reshape((-1,) + (1,) * (weights.ndim - 1))
+        with np.errstate(divide="ignore"):
+            total = total + np.log(scale)
+        weights = weights / np.where(scale > 0, scale, 1.0).reshape((-1,) + (1,) * (weights.ndim - 1))
     return total
 
 
-def _counted(weights: Floats, counts: Sequence[Counted], emission: Floats) -> Floats:
+def _counted(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
     """One more tick in all windows under way."""
-    states, symbols = emission.shape
     grown = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
-    for x in range(states):
+    used = sorted({one.symbols for one in counts if one.symbols is not None})
+    for x in range(weights.shape[1]):
         added: dict[tuple[int, ...], float] = {}
-        for z in range(symbols):
-            step = tuple(int((z if one.symbols else x) in one.members) for one in counts)
-            added[step] = added.get(step, 0.0) + float(emission[x, z])
+        for drawn in product(*(range(sources[n].emission.shape[1]) for n in used)):
+            symbols = dict(zip(used, drawn, strict=True))
+            chance = float(np.prod([sources[n].emission[x, z] for n, z in symbols.items()]))
+            step = tuple(int((x if one.symbols is None else symbols[one.symbols]) in one.members) for one in counts)
+            added[step] = added.get(step, 0.0) + chance
         for step, chance in added.items():
             at = tuple(slice(s, s + size) for s, size in zip(step, weights.shape[2:], strict=True))
             inside = grown[:, x][(slice(None), *at)]

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 
-from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from contract.release_frames import ReleaseFrame
 from contract.window_frames import WindowFrame
-from gateway.audit.outputs import Counted, Mechanism
+from gateway.audit.outputs import Counted, Mechanism, Source
 from gateway.audit.told import Definition
 from gateway.chain.arrays import Ints
 from gateway.privacy.chain_class import MarkovChain
@@ -50,9 +50,10 @@ class Recorded:
     def trials(self, made: Mechanism, chain: MarkovChain) -> int:
         """About how many trials of each of two states the draws are enough for."""
         most = min((self.noises[one.name].size // (2 * made.uses(one.name)) for one in made.counts), default=10**9)
-        if made.draws_symbols:
+        for n in made.drawn:
             assert chain.initial is not None
-            needed = 2 * np.maximum(made.ticks * chain.initial, 1.0)
+            law = np.bincount(made.sources[n].shows, chain.initial)
+            needed = 2 * np.maximum(made.ticks * law, 1.0)
             most = min(most, *(int(own.size / each) for own, each in zip(self.drawn, needed, strict=True)))
         return most
 
@@ -61,16 +62,17 @@ class Recorded:
         most = len(states[0])
         for one in made.counts:
             most = min(most, self.noises[one.name].size // (len(states) * made.uses(one.name)))
-        for x, own in enumerate(self.drawn if made.draws_symbols else ()):
-            used = np.cumsum(sum((each == x).sum(axis=1) for each in states))
+        for n, (x, own) in product(made.drawn, enumerate(self.drawn)):
+            shown = np.array(made.sources[n].shows)
+            used = np.cumsum(sum((shown[each] == x).sum(axis=1) for each in states))
             most = min(most, int(np.searchsorted(used, own.size, side="right")))
         return most
 
-    def symbols(self, states: Ints, table: NoiseTable) -> Ints:
-        """A symbol for each state, in the same shape."""
-        found = np.empty_like(states)
-        for x in range(table.states):
-            at = states == x
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
+        found, shown = np.empty_like(states), np.array(source.shows)[states]
+        for x in range(len(self.drawn)):
+            at = shown == x
             begin, number = self._symbols[x], int(at.sum())
             found[at] = self.drawn[x][begin : begin + number]
             self._symbols[x] += number
@@ -112,7 +114,8 @@ def release_noise(
     for frame in sorted(frames, key=lambda one: one.entry):
         low = frame.first - begin
         inside = symbols[low : low + frame.length] if low >= 0 else symbols[:0]
-        if frame.devices != 1 or inside.size != frame.length or (inside < 0).sum() != frame.length - frame.observed:
+        missing = frame.length - frame.observed
+        if definition.part or frame.devices != 1 or inside.size != frame.length or (inside < 0).sum() != missing:
             continue
         labels = policy.discretiser.states
         rule = None

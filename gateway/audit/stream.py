@@ -11,14 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BinaryChains, FiniteChains, JointChains
+from contract.chains import BinaryChains, FiniteChains
+from contract.measure_policy import MeasurePolicy
+from contract.policies import AnyPolicy
 from contract.policy import Policy
 from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.audiences import Attacked, attack_audiences
 from gateway.audit.findings import Finding
 from gateway.audit.heard import Message, draws_of
+from gateway.audit.points import attack_points
 from gateway.audit.recorded import law_problems
-from gateway.audit.told import released, windows
+from gateway.audit.scene import Scene, SceneError
+from gateway.audit.told import Definition, released, windows
 from gateway.audit.trials import attack_stream, refuted
 from gateway.chain.arrays import Ints
 from gateway.planning.attacked import Trial
@@ -49,7 +53,7 @@ class StreamAudit(NamedTuple):
 
 
 def audit_stream(
-    policy: Policy,
+    given: Sequence[AnyPolicy],
     audiences: Sequence[Audience],
     config: ReleaseConfig | None = None,
     *,
@@ -60,46 +64,67 @@ def audit_stream(
     trials: int = 20_000,
     seed: int = 1,
 ) -> StreamAudit:
-    """Attack a stream.
+    """Attack a stream, and those that move together with it.
 
     Without messages the mechanism is attacked as it is configured, with simulated draws. With messages, what they show
     is also held against the configuration: whether noise is of its scale, as far as what was counted is known, and
     whether symbols can come from the class. With the truth, too, what was published is attacked.
 
     Args:
+        given: the policy of the stream, and of other streams that its class of joint chains names. One of points is
+            attacked as it is configured.
         audiences: who may read what: `gateway.audit.access`.
         config: of the gateway's releases.
-        messages: topics and payloads that were heard.
-        readings: the truth, as for `attack_stream`.
+        messages: topics and payloads that were heard; those of the first policy's stream are looked at.
+        readings: the truth of that stream, as for `attack_stream`.
         loop, known: as for `attack_stream`.
         trials: simulated, of each of two states.
         seed: of all that is simulated.
 
     Raises:
-        FuguError: a payload is no frame, nothing can be attacked, or the class of chains is of several streams.
+        FuguError: a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
-    made, left = released(policy, config)
-    definitions = (*windows(policy), *made)
-    if isinstance(policy.chains, JointChains):
-        audiences, left = (
-            (),
-            (*left, "what audiences may read: its chains are of several streams, or of a higher order"),
-        )
-    found = list(attack_audiences(policy, audiences, definitions, seed=seed, trials=trials))
+    policies = [one for one in given if isinstance(one, Policy)]
+    if not policies and len(given) == 1 and isinstance(given[0], MeasurePolicy) and messages is None:
+        points = tuple(attack_points(given[0], audiences, seed=seed, trials=trials))
+        return StreamAudit(points, (), tuple(_refutation(one) for one in points if one.refuted), ())
+    if len(policies) < len(given):
+        raise SceneError("measured points are attacked as their policy has them: alone, and not as they are heard")
+    policy = policies[0]
+    definitions, left = _definitions(policies, config)
+    found = list(attack_audiences(policies, audiences, definitions, seed=seed, trials=trials))
     findings = [_refutation(one) for one in found if one.refuted]
     attacked: tuple[Trial, ...] = ()
     if messages is not None:
-        drawn, symbols = draws_of(policy, messages, made, readings, loop=loop)
-        findings += [Finding("noise-not-as-stated", about) for about in law_problems(drawn.noises, definitions)]
+        mine = [one for one in definitions if one.source == 0]
+        drawn, symbols = draws_of(policy, messages, [one for one in mine if one.release], readings, loop=loop)
+        findings += [Finding("noise-not-as-stated", about) for about in law_problems(drawn.noises, mine)]
         findings += _class_findings(policy, symbols)
         if readings is not None:
             attacked = tuple(attack_stream(policy, messages, readings, loop=loop, known=known))
-            again = attack_audiences(policy, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
+            again = attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
             recorded = list(again)
             findings += [_refutation(one) for one in recorded if one.refuted]
             findings += [_published(one) for one in refuted(attacked)]
             found += recorded
     return StreamAudit(tuple(found), attacked, tuple(findings), left)
+
+
+def _definitions(
+    policies: Sequence[Policy], config: ReleaseConfig | None
+) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+    """All counts of some streams, and, in words, what is left out."""
+    found: list[Definition] = []
+    left = [f"stream {name} moves together with these: give its policy, too" for name in Scene.of(policies).absent]
+    for number, policy in enumerate(policies):
+        made, more = released(policy, config)
+        left += more
+        for one in (*windows(policy), *made):
+            if one.release and any(one.name == other.name and other.source != number for other in found):
+                left.append(f"release {one.name}: of what it adds up, only the part of one stream is attacked")
+            else:
+                found.append(one._replace(source=number))
+    return tuple(found), tuple(dict.fromkeys(left))
 
 
 def not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list[Finding]:
@@ -113,8 +138,9 @@ def not_listed(known: Listed, account: str, messages: Iterable[Message]) -> list
 
 
 def _refutation(one: Attacked) -> Finding:
-    least = max(one.least, one.extended or 0.0)
-    how = "" if one.least > one.promised else ", if draws are independent"
+    least = max(one.least, one.extended or 0.0, one.witness or 0.0)
+    how = ", if draws are independent" if least == one.extended else ", if draws are as stated"
+    how = "" if one.least > one.promised else how
     promised = f"epsilon {one.promised:.6g} is promised" if one.promised else "nothing should be told"
     about = f"{one.audience}: {one.heard} ({one.draws} draws): {promised}, and it is at least {least:.4g}{how}"
     return Finding("epsilon-refuted", about)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
+from contract.errors import FuguError
 from contract.mechanisms import ALONE
 from contract.policy import Policy
 from gateway.release.allowance import allowance
@@ -13,8 +14,9 @@ from gateway.release.amplification import smallest_scale
 from gateway.release.charges import units_above
 from gateway.release.inversion import ReleaseError, two_valued
 from gateway.release.statistics import Query
+from gateway.release.whole_window import WholeWindow, counted_symbols, moved_by_all
 from gateway.service.release_config import ReleaseConfig, Scheduled
-from gateway.service.release_jobs import answers
+from gateway.service.release_jobs import answers, release_window
 
 __all__ = ["Definition", "released", "windows"]
 
@@ -29,6 +31,10 @@ class Definition(NamedTuple):
         symbols: whether symbols are counted.
         scale: of the noise.
         terms: how many noises each count has.
+        pairs: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
+        alone: whether it does not compose with anything: its only window takes all of its audience's epsilon.
+        part: of the release, if it is put together.
+        source: which of the policies it is about.
     """
 
     name: str
@@ -40,12 +46,17 @@ class Definition(NamedTuple):
     symbols: bool
     scale: Fraction
     terms: int = 1
+    pairs: bool = False
+    alone: bool = False
+    part: str = ""
+    source: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of each count's noise."""
         kind = "release" if self.release else "window"
-        return tuple(f"{kind} {self.name} {n}" for n in range(len(self.groups)))
+        of = f"{kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
+        return tuple(f"{of} {n}" for n in range(len(self.groups)))
 
     @property
     def overlap(self) -> int:
@@ -55,7 +66,7 @@ class Definition(NamedTuple):
     @property
     def spread(self) -> Fraction:
         """The most that one window tells of a tick, or of its symbol, in nats."""
-        return min(len(self.groups), 2) / self.scale
+        return (4 if self.pairs else min(len(self.groups), 2)) / self.scale
 
     @property
     def rate(self) -> Fraction:
@@ -64,6 +75,10 @@ class Definition(NamedTuple):
 
     def windows(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """First and last ticks of all windows that have one of the ticks low to high."""
+        if self.alone:
+            if self.start <= high and self.start + self.length > low:
+                yield self.start, self.start + self.length - 1
+            return
         index = max(0, -(-(low - self.length + 1 - self.start) // self.stride))
         while (first := self.start + index * self.stride) <= high:
             yield first, first + self.length - 1
@@ -84,64 +99,85 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
 
 
 def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
-    """What the gateway counts of a stream, and, in words, what it releases of it that is not attacked."""
+    """What the gateway counts of a stream, and, in words, which of its releases say nothing of it."""
     found, left = [], []
     for plan in config.releases if config is not None else ():
         if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
             continue
         assert config is not None
-        made = _definition(policy, plan, config)
-        if isinstance(made, str):
-            left.append(f"release {plan.name}: {made}")
-        else:
-            found.append(made)
+        try:
+            found += _definitions(policy, plan, config)
+        except FuguError as error:
+            left.append(f"release {plan.name}: {error}")
     return tuple(found), tuple(left)
 
 
-def _definition(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> Definition | str:
-    """The counts of a release; why there is no attack on them, if there is none."""
+def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
+    """The counts that a release is made of: of windows, of symbols, or of both.
+
+    Raises:
+        ReleaseError: the gateway would not make it, either.
+        ChainClassError: its mechanism has no noise for it.
+    """
     labels = policy.discretiser.states
     if not set(plan.states) <= set(labels):
-        return "the stream has not its states"
-    if plan.mechanism in ALONE or plan.query == "dwell":
-        return f"{plan.mechanism if plan.mechanism in ALONE else plan.query} is not attacked"
+        raise ReleaseError("the stream has not its states")
     query = Query(plan.query, tuple(map(labels.index, plan.states or labels)))
-    fit = [
-        one
-        for one in policy.windows
-        if plan.source != "symbols"
-        and answers(one, labels, query) is not None
-        and plan.length % one.length == plan.step % one.length == 0
-        and one.length % one.stride == one.start % one.stride == 0
-    ]
-    if fit and policy.table is not None:
-        return "it is put together of windows and symbols, which are attacked as the site hears them"
-    if fit:
-        one = fit[0]
-        if len(fit) > 1 or one.states == "histogram":
-            return "it is put together of several counts, which are attacked as the site hears them"
-        counted = (one.counted(labels),)
-        times = plan.length // one.length
-        return Definition(
-            plan.name, True, one.start, plan.length, plan.step, counted, False, Fraction(one.scale), times
-        )
-    if policy.table is None:
-        return "the stream has no symbols"
-    groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(policy.table.symbols))
-    if plan.query != "histogram":
-        try:
-            rule = two_valued(policy.table, query.states)
-        except ReleaseError as error:
-            return str(error)
+    found = []
+    window = release_window(policy, plan, query) if plan.source != "symbols" else None
+    if window is not None:
+        asked = answers(window, labels, query)
+        assert asked is not None
+        own = tuple((x,) for x in range(len(labels))) if window.states == "histogram" else (window.counted(labels),)
+        groups = tuple(tuple(x for n in row.nonzero()[0] for x in own[n]) for row in asked)
+        terms = plan.length // window.length * int(asked.sum(axis=1).max())
+        spans = (window.start, plan.length, plan.step)
+        found.append(Definition(_called(policy, plan), True, *spans, groups, False, Fraction(window.scale), terms))
+    if policy.table is not None:
+        made = _of_symbols(policy, plan, config, query)
+        found.append(made._replace(part=" beside windows") if found else made)
+    if not found:
+        raise ReleaseError("the stream has no symbols, and no windows that answer it")
+    return found
+
+
+def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
+    """The counts of symbols that a release is made of."""
+    assert policy.table is not None
+    symbols = policy.table.symbols
+    pairs = plan.query == "dwell"
+    groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if pairs else symbols))
+    if plan.query in ("count", "frequency"):
+        rule = two_valued(policy.table, query.states)
         if rule is not None:
             groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
-    scale = Fraction(plan.scale) if plan.scale is not None else _share(policy, plan, config, min(len(groups), 2))
-    if scale is None:
-        return "nothing of the allowance is left for it"
-    return Definition(plan.name, True, 0, plan.length, plan.step, groups, True, scale)
+    alone = plan.mechanism in ALONE
+    if alone:
+        scale = _whole(policy, plan, config, query, len(groups))
+    elif plan.scale is not None:
+        scale = Fraction(plan.scale)
+    else:
+        scale = _share(policy, plan, config, 4 if pairs else min(len(groups), 2))
+    spans = (plan.once or 0, plan.length, plan.step)
+    return Definition(_called(policy, plan), True, *spans, groups, True, scale, pairs=pairs, alone=alone)
 
 
-def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction | None:
+def _called(policy: Policy, plan: Scheduled) -> str:
+    return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
+
+
+def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
+    """The scale of a release that does not compose."""
+    assert policy.table is not None
+    if plan.mechanism == "wasserstein":
+        law = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
+        basis = WholeWindow(symbols=(law,))
+    else:
+        basis = WholeWindow(moved=moved_by_all(query.kind, numbers, plan.length))
+    return basis.scale(config.audiences[plan.audience].epsilon)
+
+
+def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
     """The scale that a share of the audience's allowance asks for."""
     assert plan.share is not None
     assert policy.table is not None
@@ -149,4 +185,6 @@ def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: 
     by = "chain" if plan.mechanism == "auto" else plan.mechanism
     free = allowance(policy.chains, promise.epsilon, promise.adversary, by) - units_above(policy.window_rate)
     budget = int(Fraction(plan.share) * free)
-    return smallest_scale([policy.table], sensitivity, budget) if budget >= 1 else None
+    if budget < 1:
+        raise ReleaseError("nothing of the allowance is left for it")
+    return smallest_scale([policy.table], sensitivity, budget)

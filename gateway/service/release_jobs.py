@@ -28,7 +28,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.service.streams_together import streams_together, together_with
 
-__all__ = ["Job", "allowances", "answers", "jobs"]
+__all__ = ["Job", "allowances", "answers", "jobs", "release_window"]
 
 _NAME_LENGTH = 64
 _TIED = 1.0 + 1e-6
@@ -145,7 +145,7 @@ def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catal
     windows = {
         device: window
         for device, policy in zip(devices, newest, strict=True)
-        if plan.source != "symbols" and (window := _window(policy, plan, query)) is not None
+        if plan.source != "symbols" and (window := release_window(policy, plan, query)) is not None
     }
     silent = frozenset(device for device, policy in zip(devices, newest, strict=True) if policy.table is None)
     for device in devices:
@@ -212,7 +212,7 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
                 raise ReleaseConfigError(f"{what}: {device}/{job.plan.stream}: {error}") from None
 
 
-def _window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
+def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
     """The window of which a whole number, side by side, is every window of a release; the one with the least noise."""
     fit = [
         window

@@ -1,0 +1,241 @@
+"""What is attacked: streams with a chain in common, the worst members of its class, and what is heard of a tick.
+
+Audiences are promised an epsilon for a whole class of chains, so that an attack on any one member refutes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from contract.errors import FuguError, GuaranteeError
+from contract.exponential import exp_up, log_up
+from contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
+from contract.noise_table import SCALE
+from contract.policy import Policy
+from gateway.audit.outputs import Counted, Mechanism, Source
+from gateway.audit.told import Definition
+from gateway.chain.arrays import Floats
+from gateway.privacy.chain_class import MarkovChain
+from gateway.release.amplification import charge
+
+__all__ = ["Scene", "SceneError", "certified", "mechanism_of", "worst_chains"]
+
+_STEPS = 10_000
+_RARE = 1e-6
+"""Probability of states beside two, in a chain of bounded odds ratio that has them as rarely as one likes."""
+
+
+class SceneError(FuguError):
+    """Streams that are no mechanism of one class of chains."""
+
+
+class Scene(NamedTuple):
+    """Streams whose states one chain shows.
+
+    Attributes:
+        policies: of the streams.
+        shows: for each of them, the state that each state of the chain shows.
+    """
+
+    policies: tuple[Policy, ...]
+    shows: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy]) -> Scene:
+        """The scene of some policies.
+
+        Raises:
+            SceneError: they are several and not of one class of joint chains.
+        """
+        chains = policies[0].chains
+        if isinstance(chains, JointChains) and all(one.chains == chains for one in policies):
+            columns = [chains.column(one.device, one.stream) for one in policies]
+            if len(set(columns)) == len(columns):
+                return cls(tuple(policies), tuple(tuple(row[n] for row in chains.shows) for n in columns))
+        if len(policies) > 1:
+            raise SceneError("several policies are attacked together if they name one another in one class of chains")
+        return cls(tuple(policies), (tuple(range(chains.states)),))
+
+    @property
+    def chains(self) -> ChainClass:
+        """The class of chains."""
+        return self.policies[0].chains
+
+    @property
+    def states(self) -> int:
+        """Of the chain."""
+        return len(self.shows[0])
+
+    @property
+    def secrets(self) -> tuple[int, ...]:
+        """For each state of the chain what it shows of all streams of the class; empty if that is the state itself."""
+        if not isinstance(self.chains, JointChains):
+            return ()
+        rows = list(dict.fromkeys(self.chains.shows))
+        return tuple(map(rows.index, self.chains.shows)) if len(rows) < self.states else ()
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Streams of the class whose policy is not given."""
+        if not isinstance(self.chains, JointChains):
+            return ()
+        given = {self.chains.column(one.device, one.stream) for one in self.policies}
+        return tuple(one.name for n, one in enumerate(self.chains.streams) if n not in given)
+
+    def named(self, secret: int) -> str:
+        """What a state of the chain shows, in words."""
+        state = self.secrets.index(secret) if self.secrets else secret
+        shown = zip(self.policies, self.shows, strict=True)
+        return ", ".join(policy.discretiser.states[column[state]] for policy, column in shown)
+
+    def source(self, number: int, *, heard: bool) -> Source:
+        """What draws the symbols of a policy."""
+        table, shows = self.policies[number].table, self.shows[number]
+        if table is None:
+            return Source(np.ones((self.states, 1)), shows, heard=False)
+        weights = np.array(table.weights(), dtype=np.float64) / SCALE
+        return Source(weights[list(shows)], shows, heard)
+
+
+def worst_chains(scene: Scene, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
+    """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
+
+    Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
+    likes: all that counts against him is the odds ratio of the steps. Where odds ratios are what is declared, the chain
+    that he then sees is of the class.
+
+    Args:
+        told: (k, k) how much a tick tells of each state rather than each other.
+    """
+    known = scene.chains
+    if isinstance(known, BinaryChains):
+        pairs = dict.fromkeys((q, r) for q in known.q for r in known.r)
+        if known.q[0] + known.r[0] <= 1:
+            pairs = dict.fromkeys([(known.q[0], known.r[0])])
+            if known.q[1] + known.r[1] > 1:
+                pairs[known.q[1], known.r[1]] = None
+        transitions = [np.array([[1 - q, q], [r, 1 - r]]) for q, r in pairs]
+    elif isinstance(known, BoundedChains) or (isinstance(known, JointChains) and known.odds_ratio is not None):
+        assert known.odds_ratio is not None
+        x, z = (int(n) for n in np.unravel_index(np.argmax(told), told.shape))
+        return (_leaning(told, x, z, known.odds_ratio),)
+    else:
+        assert isinstance(known, FiniteChains | JointChains)
+        transitions = [np.array(one) for one in known.transitions]
+    if adversary == "universal" and not isinstance(known, JointChains) and all(one.min() > 0 for one in transitions):
+        return tuple(_between_two(told, one) for one in transitions)
+    return tuple(MarkovChain.stationary(one) for one in transitions)
+
+
+def _between_two(told: Floats, transition: Floats) -> MarkovChain:
+    """A chain as one sees it who learns at every tick that it is in one of the two states that differ most."""
+    odds = {
+        (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
+        for x, z in permutations(range(len(transition)), 2)
+    }
+    x, z = max(odds, key=lambda pair: abs(math.log(odds[pair])) * float(told[pair]))
+    return _leaning(told, x, z, odds[x, z])
+
+
+def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
+    """The chain of an odds ratio, nearly always in one of two states, of which all outputs tell most that x was.
+
+    Steps into x are made so likely that an endless past, or future, of outputs for x tells most: with u how much
+    likelier these are under x than under z one tick further away, s / (1 - s) = (odds u)^(-1/2) for s the probability
+    of a step from z into x. Source: docs/proofs/randomised-response.md, "Three adversaries in closed form".
+    """
+    rate, side, into = math.exp(float(told[x, z])), 1.0, 1 / math.sqrt(odds)
+    for _ in range(_STEPS if odds > 1 else 0):
+        further = rate * side
+        into = 1 / math.sqrt(odds * further)
+        side = (odds * into * further + 1) / (odds * into + 1) * (into + 1) / (into * further + 1)
+    matrix = np.full(told.shape, _RARE)
+    for state in range(len(told)):
+        chance = odds * into if state == x else into
+        matrix[state, [x, z]] = chance / (1 + chance), 1 / (1 + chance)
+    return MarkovChain.stationary(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Definition], radius: int) -> Mechanism:
+    """What is heard around a tick that as many windows as possible have in their midst.
+
+    Args:
+        heard: of which policies the symbols are.
+        radius: how many ticks on each side are heard at least.
+    """
+    whole = [one for one in definitions if one.alone]
+    far = max((one.start for one in definitions), default=0) + 4 * max((one.length for one in definitions), default=1)
+    secret = far + radius
+    if whole:
+        secret = whole[0].start + whole[0].length // 2
+    elif definitions:
+        most = max(definitions, key=lambda one: one.overlap * one.spread)
+        index = -(-(secret - most.start) // most.stride)
+        last = most.start + index * most.stride
+        first = last - (most.overlap - 1) * most.stride
+        secret = (last + first + most.length - 1) // 2
+    covering = [span for one in definitions for span in one.windows(secret, secret)]
+    low = min([secret - radius, *(first for first, _ in covering)])
+    high = max([secret + radius, *(last for _, last in covering)])
+    counts = [
+        Counted(
+            *(name, first - low, one.length, _members(scene, one, group), one.source if one.symbols else None),
+            *(one.scale, one.terms, one.pairs),
+        )
+        for one in definitions
+        for first, last in one.windows(low, high)
+        if low <= first and last <= high
+        for name, group in zip(one.names, one.groups, strict=True)
+    ]
+    sources = tuple(scene.source(n, heard=own) for n, own in enumerate(heard))
+    return Mechanism(high - low + 1, secret - low, scene.states, sources, tuple(counts), scene.secrets)
+
+
+def _members(scene: Scene, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
+    if definition.symbols:
+        return group
+    return tuple(x for x, shown in enumerate(scene.shows[definition.source]) if shown in group)
+
+
+def certified(
+    scene: Scene, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
+) -> float:
+    """The bound of the accountant for the symbols that are heard, and counts; infinite if there is none.
+
+    Args:
+        alone: what is promised of a release that does not compose; it holds if nothing else is heard.
+    """
+    if any(one.alone for one in definitions):
+        return alone if len(definitions) == 1 and not any(heard) else math.inf
+    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(scene.policies)]
+    try:
+        if not isinstance(scene.chains, JointChains):
+            return ratio_loss(scene.chains, *told[0], adversary).epsilon
+        rates = [0.0] * len(scene.chains.streams)
+        for policy, ratios in zip(scene.policies, told, strict=True):
+            rates[scene.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
+        return shown_loss(scene.chains, adversary, rates).epsilon
+    except GuaranteeError:
+        return math.inf
+
+
+def _tick_ratios(
+    policy: Policy, number: int, heard: bool, definitions: Sequence[Definition]
+) -> tuple[Fraction, Fraction]:
+    """Bounds on the likelihood ratios of all that a tick of a stream adds to, as for `ratio_loss`."""
+    mine = [one for one in definitions if one.source == number]
+    rate = sum((one.rate for one in mine if not one.symbols), Fraction(0))
+    if policy.table is not None and not heard:
+        for one in mine:
+            if one.symbols:
+                rate += one.overlap * Fraction(charge(policy.table, float(one.spread)))
+    symbols = tick_ratios(policy.table) if heard and policy.table is not None else (Fraction(1), Fraction(1))
+    beside = exp_up(rate)
+    return symbols[0] * beside, symbols[1] * beside
