@@ -89,7 +89,7 @@ def test_a_board_that_hangs_is_ended_and_goes_on_when_it_is_started_again(broker
     policy = policy.model_copy(update={"clock": policy.clock.model_copy(update={"epoch_us": now})})
     build(policy, tmp_path, Burnt(port=broker.port))
     recorder = Recorder(broker.broker)
-    board = BoardProcess(tmp_path)
+    board = BoardProcess(tmp_path, watchdog=5)
     wait_until(lambda: recorder.payloads, "frames")
     (tmp_path / "hang").touch()
     wait_until(lambda: board.process.poll() is not None, "the watchdog")

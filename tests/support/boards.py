@@ -69,13 +69,15 @@ class BoardProcess:
         folder: of the image; also holds the outbox, and what it prints in `board.log`.
         heap: its memory.
         streams: the names of its streams, if there are several.
+        watchdog: seconds after which it is ended if it hangs.
     """
 
-    def __init__(self, folder: Path, *streams: str, heap: str = BOARD_HEAP) -> None:
+    def __init__(self, folder: Path, *streams: str, heap: str = BOARD_HEAP, watchdog: int = 300) -> None:
         self._folder = folder
         command = [*MICROPYTHON, "-X", f"heapsize={heap}", str(SUPPORT / "board_run.py"), str(folder), *streams]
         with (folder / "board.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            environment = {**os.environ, "WATCHDOG_SECONDS": str(watchdog)}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     @property
     def log(self) -> str:

@@ -1,39 +1,46 @@
 """What restarts a board that hangs: a timer that has to be fed.
 
 On boards it is the hardware's, which resets them. The Unix port has none: there it is a process of its own that kills
-this one, and whoever has started it starts it again.
+this one, and whoever has started it starts it again. On a machine that is very busy a loop may take long to come round:
+`WATCHDOG_SECONDS` in the environment says how long it may.
 """
 
 import os
 import time
 
-_MS = {"esp32": 60000, "unix": 2000}  # an ESP32 may wait that long for a name server
+_ESP32_MS = 60000  # it may wait that long for a name server
 _LONGEST_MS = 8300  # of the Raspberry Pi's chips
+_UNIX_SECONDS = 60
 
 
 def watchdog(board: str):
     """A function that has to be called more often than every few seconds, from now on and for ever."""
-    most = _MS.get(board, _LONGEST_MS)
     if board == "unix":
-        return _process(most)
+        return _process(int(os.getenv("WATCHDOG_SECONDS") or _UNIX_SECONDS))
     from machine import WDT
 
-    return WDT(timeout=most).feed
+    return WDT(timeout=_ESP32_MS if board == "esp32" else _LONGEST_MS).feed
 
 
-def _process(most: int):
-    """A process that looks for a file every so often, removes it, and kills this one if it is not there."""
+_LOOK = """board=$PPID; file=%s; most=%d
+born() { cut -d " " -f 22 /proc/$board/stat 2>/dev/null; }
+(since=$(born); missed=0; while sleep 1 && [ "$(born)" = "$since" ]; do
+if [ -e $file ]; then rm $file; missed=0; else missed=$((missed + 1)); fi
+if [ $missed -ge $most ]; then kill -9 $board; exit; fi; done; rm -f $file) </dev/null >/dev/null 2>&1 &"""
+
+
+def _process(seconds: int):
+    """A process that looks for a file every second, removes it, and kills this one if there was none for too long."""
     name = ".alive-%s" % "".join(["%02x" % byte for byte in os.urandom(8)])
     fed = None
 
     def feed() -> None:
         nonlocal fed
         now = time.ticks_ms()
-        if fed is None or time.ticks_diff(now, fed) > most // 4:
+        if fed is None or time.ticks_diff(now, fed) > 250 * seconds:
             fed = now
             open(name, "w").close()
 
     feed()
-    look = "while sleep %d; do if [ -e %s ]; then rm %s; else kill -9 $board; exit; fi; done"
-    os.system("board=$PPID; (%s) </dev/null >/dev/null 2>&1 &" % (look % (most // 1000, name, name)))
+    os.system(_LOOK % (name, seconds))
     return feed
