@@ -1,5 +1,7 @@
 """What the firmware costs on MicroPython's Unix port: memory, size, time per reading, start, and a signature.
 
+Also what a reading costs in energy, and a frame in flash, by a model (`board_energy.py`).
+
 Usage: python benchmarks/firmware.py [--json]
 """
 
@@ -14,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from board_energy import energy
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import show
 
@@ -24,6 +27,7 @@ from contract.guarantee import Guarantee
 from contract.noise_table import NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.windows import Window
+from firmware_sim.board_code import BOARD
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.documents import with_compiled
 
@@ -100,7 +104,8 @@ def _figures(folder: Path) -> dict[str, float | str]:
         begin = time.monotonic()
         _run(folder, _START.format(folder=str(start.folder), then="pass"), 160)
         starts.append(time.monotonic() - begin)
-    return {
+    reading = statistics.median(float(_run(folder, stream, 64).split()[0]) for _ in range(ROUNDS))
+    figures: dict[str, float | str] = {
         "image, bytes": image.size,
         "sanitiser's bytecode, bytes": sum(size for name, size in image.sizes.items() if name.endswith(".mpy")),
         "compiled policy, bytes": len(image.compiled[0]),
@@ -112,12 +117,12 @@ def _figures(folder: Path) -> dict[str, float | str]:
         "least heap of the whole board that judges a policy, kB": _least(
             folder, _START.format(folder=str(start.folder), then=_JUDGE), 40, 240
         ),
-        "microseconds a reading, two windows": statistics.median(
-            float(_run(folder, stream, 64).split()[0]) for _ in range(ROUNDS)
-        ),
+        "microseconds a reading, two windows": reading,
         "start of the process to the first sealed frame, s": statistics.median(starts),
         "Ed25519 verification, ms": statistics.median(float(_run(folder, verify, 64)) for _ in range(ROUNDS)),
     }
+    slow = _policy(frame_ticks=60, period_us=1_000_000)
+    return figures | energy(slow, reading, lambda script, heap: _run(folder, script, heap))
 
 
 def _policy(frame_ticks: int, period_us: int) -> Policy:
@@ -166,7 +171,9 @@ def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]
     for kept in folder.glob("*/trust"):
         kept.unlink()
     command = [*_MICROPYTHON, "-X", f"heapsize={heap}k", str(script)]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": ".frozen"})
+    return subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": f"{BOARD}:.frozen"}
+    )
 
 
 def _run(folder: Path, code: str, heap: int) -> str:

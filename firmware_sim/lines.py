@@ -22,9 +22,11 @@ class Line:
 
     Attributes:
         port: where the device connects.
+        carried: bytes towards the broker, and from it.
     """
 
     def __init__(self, broker_port: int) -> None:
+        self.carried = [0, 0]
         self._broker_port = broker_port
         self._mode: Mode = "whole"
         self._open: set[socket.socket] = set()
@@ -67,16 +69,17 @@ class Line:
                 self._open |= {device, broker}
                 if self._mode == "silent":
                     self._dead |= {device, broker}
-            for source, sink in ((device, broker), (broker, device)):
-                threading.Thread(target=self._forward, args=(source, sink), daemon=True).start()
+            for way, (source, sink) in enumerate(((device, broker), (broker, device))):
+                threading.Thread(target=self._forward, args=(source, sink, way), daemon=True).start()
 
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, way: int) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
                 if self._mode == "slow":
                     time.sleep(_SLOW_SECONDS)  # this is the fault
                 if source not in self._dead:
                     sink.sendall(data)
+                    self.carried[way] += len(data)
         for end in (source, sink):
             self._end(end)
 
