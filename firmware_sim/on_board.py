@@ -79,7 +79,7 @@ def image_of(config: Path, prepare: Callable[[Policy], Policy], damage: str = ""
         source = folder / "entropy.py"
         source.write_text(damage)
         compile_module(source, image.folder / "sanitiser" / "entropy.mpy")
-    return BoardProcess(image.folder, folder, sensors, heap_kb=_HEAP_KB, in_flash=False)
+    return BoardProcess(image.folder, folder, sensors, heap_kb=_HEAP_KB, under_test=True)
 
 
 if __name__ == "__main__":

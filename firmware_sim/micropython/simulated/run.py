@@ -24,7 +24,7 @@ class Hardware:
         self.log = open(settings["log"], "ab")
         self.flash = None
         self.tick = 0
-        self.hold = None
+        self.clock = None
 
     def say(self, *words) -> None:
         """Add a line to the log; it is there when this returns."""
@@ -83,6 +83,7 @@ class Hardware:
 
         def drawing(stream, number, reading):
             self.say("d", stream.policy.stream, number)
+            self.clock.drew(stream.policy, number)
             return draw(stream, number, reading)
 
         def sealing(outbox, frames, reserved, shift=None, since=None):
@@ -136,20 +137,39 @@ class Hardware:
         hold.clear()
 
 
-def device_clock(jump: int):
-    """The board's clocks, with faults."""
+def device_clock(jump: int, patient: int):
+    """The board's clocks, with faults.
+
+    Args:
+        jump: microseconds by which the wall clock is off.
+        patient: of how many streams time waits for the slowest, so that no tick is late; 0 for a real clock.
+    """
     from sanitiser.ticks import SystemClock
 
     class Clock(SystemClock):
         def __init__(self):
             super().__init__()
             self.jump, self._ppm, self._from, self._to = jump, 0, 0, 0
+            self._waited, self._first, self._until = 0, {}, {}
+            self._began = super().now_us() - super().elapsed_us()
 
         def now_us(self):
+            if patient:
+                return self._began + self.elapsed_us()
             return super().now_us() + self.jump
 
+        def drew(self, policy, tick):
+            if patient:
+                first, begin = self._first.setdefault(policy.stream, (tick, self.elapsed_us()))
+                self._until[policy.stream] = begin + (tick - first + 2) * policy.period_us
+
         def elapsed_us(self):
-            raw = super().elapsed_us()
+            raw = super().elapsed_us() - self._waited
+            if patient and len(self._until) == patient:
+                late = raw - min(self._until.values())
+                if late > 0:
+                    self._waited += late
+                    raw -= late
             return self._to + (raw - self._from) * (1000000 + self._ppm) // 1000000
 
         def drift(self, ppm):
@@ -188,7 +208,7 @@ async def run(hardware) -> None:
     from sanitiser.start import board
 
     settings = hardware.settings
-    clock = device_clock(settings["jump"])
+    clock = hardware.clock = device_clock(settings["jump"], len(settings["streams"]) if settings["patient"] else 0)
     sensors = {name: hardware.sensor(*shown) for name, shown in settings["streams"].items()}
     made = board(image, sensors, clock)
     hardware.watch()
