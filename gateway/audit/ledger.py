@@ -34,7 +34,8 @@ from gateway.release.audit import Told, verify
 from gateway.release.charges import PER_NAT, ChargedTicks, units_below
 from gateway.release.entries import Key
 from gateway.release.ledger import Ledger
-from gateway.release.rules import classes_of
+from gateway.release.rules import classes_of, streams_charged
+from gateway.release.together import Stream, together_name
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
 
@@ -72,6 +73,7 @@ class ReaderLoss(NamedTuple):
     """What an account at the broker has been told about a stream by all audiences that it ever belonged to.
 
     Attributes:
+        device, stream: which; of streams that move together all of them, as `gateway.release.together` calls them.
         limit: of the account, in nats.
         epsilon: an upper bound on what it was told, in nats; none if there is none.
     """
@@ -210,25 +212,42 @@ def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
 
 
 def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterator[ReaderLoss]:
-    """The bounds of all readers, and of those who were readers once."""
+    """The bounds of all readers, and of those who were readers once.
+
+    What was told of streams that move together counts as one, whichever of them each audience was told about.
+    """
+    moving = _moving(told)
     for account in accounts:
         if account.epsilon is None or account.adversary is None:
             continue
-        streams: dict[tuple[str, str], list[Told]] = defaultdict(list)
+        streams: dict[frozenset[Stream], list[Told]] = defaultdict(list)
         for one in told:
             if one.key.audience in account.ever:
-                streams[one.key.device, one.key.stream].append(one)
-        for (device, stream), mine in sorted(streams.items()):
+                streams[moving[one.key[:2]]].append(one)
+        for members, mine in sorted(streams.items(), key=lambda one: together_name(one[0])):
+            device, _, stream = together_name(members).partition("/")
             audiences = tuple(sorted({one.key.audience for one in mine}))
             epsilon = _joint(mine, account.adversary)
             yield ReaderLoss(account.name, device, stream, audiences, account.adversary, account.epsilon, epsilon)
 
 
+def _moving(told: Iterable[Told]) -> dict[Stream, frozenset[Stream]]:
+    """For each stream those that move together with it by any class that was promised, and itself."""
+    found: dict[Stream, frozenset[Stream]] = {}
+    for one in told:
+        own = one.key[:2]
+        joined = frozenset().union(
+            *(found.get(member, {member}) for member in (own, *streams_charged(one.chains, one.key.device)))
+        )
+        found |= dict.fromkeys(joined, joined)
+    return found
+
+
 def _joint(told: Sequence[Told], adversary: Adversary) -> float | None:
     """What one who reads several audiences was told of a stream; for every class, by what was told while it was known.
 
-    The most that any tick was charged for each audience is added up, wherever that was; what the device itself releases
-    to all of them counts once.
+    The most that any tick was charged for each audience is added up, wherever that was: what an account was charged
+    counts streams that move together with it. What devices themselves release to all of them counts once.
     """
     if any(one.mechanism in ALONE for one in told):
         known = _stream_loss(told[0])

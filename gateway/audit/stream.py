@@ -92,8 +92,8 @@ def audit_stream(
         raise SceneError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, left = _definitions(policies, config)
-    found = list(attack_audiences(policies, audiences, definitions, seed=seed, trials=trials))
-    findings = [_refutation(one) for one in found if one.refuted]
+    found: list[Attacked] = []
+    findings: list[Finding] = []
     attacked: tuple[Trial, ...] = ()
     if messages is not None:
         mine = [one for one in definitions if one.source == 0]
@@ -102,11 +102,10 @@ def audit_stream(
         findings += _class_findings(policy, symbols)
         if readings is not None:
             attacked = tuple(attack_stream(policy, messages, readings, loop=loop, known=known))
-            again = attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
-            recorded = list(again)
-            findings += [_refutation(one) for one in recorded if one.refuted]
+            found += attack_audiences(policies, audiences, definitions, seed=seed + 1, trials=10**9, recorded=drawn)
             findings += [_published(one) for one in refuted(attacked)]
-            found += recorded
+    found = [*attack_audiences(policies, audiences, definitions, seed=seed, trials=trials), *found]
+    findings += [_refutation(one) for one in found if one.refuted]
     return StreamAudit(tuple(found), attacked, tuple(findings), left)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,30 @@ def test_no_enumerated_loss_is_above_the_bound(ledger: Ledger, adversary: Advers
         assert only(audit)[1] == "every tick"
         assert epsilon < 0.9
         assert audit.streams[0].tick in (1, 2)
+
+
+def test_windows_that_overlap_are_added_up_where_they_do(ledger: Ledger) -> None:
+    """By brute force over paths, symbols and counts of two windows with two ticks in common."""
+    allowed = granted(ledger)
+    windows, transition = ((0, 2), (1, 3)), np.array([[1 - Q, Q], [R, 1 - R]])
+    for first, last in windows:
+        reserve(ledger, release(first, last, allowed // 2))
+    scale = float(smallest_scale([TABLE], 1, allowed // 2))
+    law, hit = stationary(transition), np.array(TABLE.weights())[:, 1] / SCALE
+    outputs = np.arange(-2, 6)
+    likely = np.zeros((4, 2, len(outputs) ** 2))
+    for path, symbols in product(product(range(2), repeat=4), repeat=2):
+        weight = law[path[0]] * np.prod([transition[a, b] for a, b in pairwise(path)])
+        weight *= np.prod([hit[x] if z else 1 - hit[x] for x, z in zip(path, symbols, strict=True)])
+        noise = [np.exp(-np.abs(outputs - sum(symbols[low : high + 1])) / scale) for low, high in windows]
+        for tick, state in enumerate(path):
+            likely[tick, state] += weight * np.outer(*noise).ravel() / law[state]
+    real = np.abs(np.log(likely[:, 0] / likely[:, 1])).max(axis=1)
+    (stream,) = audit_ledger(ledger).streams
+    assert (stream.by, stream.charge) == ("every tick", 2 * (allowed // 2))
+    assert stream.tick in (1, 2)
+    assert stream.epsilon is not None
+    assert 0.8 * stream.epsilon < real.max() <= stream.epsilon
 
 
 @pytest.mark.parametrize("mechanism", ["chain", "mqm-exact", "mqm-approx", "group"])

@@ -190,5 +190,11 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
         assert done.code == 1
         assert said in done.err
         assert done.err.count("\n") == 1
-    done = fugu("audit", "stream", *given, "--live", 0.1, "--broker", "127.0.0.1:1")
+
+
+@pytest.mark.soak
+def test_a_broker_that_is_not_there_is_waited_for_and_then_given_up(fugu: Fugu, tmp_path: Path) -> None:
+    (tmp_path / "policy.json").write_text(planned(CHAINS).to_json())
+    done = fugu("audit", "stream", tmp_path / "policy.json", "--live", 0.1, "--broker", "127.0.0.1:1")
     assert done.code == 1
+    assert done.err.count("\n") == 1

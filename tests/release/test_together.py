@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import combinations, product
 from pathlib import Path
@@ -15,8 +16,11 @@ from numpy.typing import NDArray
 from contract.chains import JointChains, Shown
 from contract.guarantee import Adversary
 from contract.noise_table import SCALE, NoiseTable
+from gateway.audit.ledger import audit_ledger
 from gateway.chain import stationary_law
-from gateway.release.allowance import allowance
+from gateway.deployment.accounts import Account
+from gateway.deployment.broker_files import Settings, create_broker
+from gateway.release.allowance import allowance, joint_loss
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import ChargedTicks, peak_of_sum, units_above
 from gateway.release.entries import Allowance, LedgerError, Release
@@ -251,3 +255,60 @@ def test_of_two_devices_together_no_wall_tick_is_told_too_much_whatever_their_cl
             assert {tick: run.charge for run in runs for tick in range(run.first, run.last + 1)} == spent
         ledger.close()
     assert taken > 40 < refused
+
+
+def guild(ledger: Ledger, *audiences: str) -> int:
+    """Open accounts of both streams, of the joint class, for audiences; what each is allowed."""
+    joint = chains()
+    allowed = allowance(joint, 1.0, "ignorant")
+    ledger.set_allowances(
+        [
+            Allowance(key(stream=stream, audience=audience), allowed, 0, 1.0, "ignorant", "chain", (joint,))
+            for stream in ("hr", "steps")
+            for audience in audiences
+        ],
+        time_us=1,
+    )
+    return allowed
+
+
+def told(ledger: Ledger, stream: str, audience: str, units: int) -> None:
+    topic = f"fugu/2/home/release/{audience}/active"
+    reserve(ledger, release(0, 4, units, stream=stream, audience=audience, topic=topic))
+
+
+def test_the_audit_finds_no_less_than_what_both_streams_tell_together(ledger: Ledger) -> None:
+    """By brute force; of one of the streams alone it would be less."""
+    allowed = guild(ledger, "guild")
+    table = NoiseTable.binary(SCALE // 10, SCALE // 10)
+    scale = smallest_scale([table], 1, allowed // 2)
+    enumerated = losses((table, table), (scale, scale), 5)
+    told(ledger, "hr", "guild", allowed // 2)
+    (alone,) = audit_ledger(ledger).streams
+    told(ledger, "steps", "guild", allowed // 2)
+    streams = audit_ledger(ledger).streams
+    assert alone.epsilon is not None
+    assert alone.epsilon < enumerated <= max(one.epsilon or 0.0 for one in streams) <= 1.0
+    assert not any(one.wrong for one in streams)
+
+
+@pytest.mark.long
+def test_a_reader_whose_audiences_are_told_of_one_stream_each_was_told_of_both(ledger: Ledger, tmp_path: Path) -> None:
+    allowed = guild(ledger, "guild", "town")
+    told(ledger, "hr", "guild", allowed)
+    told(ledger, "steps", "town", allowed)
+    made = create_broker(
+        tmp_path / "broker", Settings(fleet="home", hosts=("gw.example",), port=8883), datetime.now(UTC)
+    )
+    for name, audiences in (("one", ("guild",)), ("both", ("guild", "town"))):
+        made.add(
+            Account(name=name, role="reader", audiences=audiences, epsilon=1.2, adversary="ignorant"), datetime.now(UTC)
+        )
+    found = {one.reader: one for one in audit_ledger(ledger, tmp_path / "broker").readers}
+    table = NoiseTable.binary(SCALE // 10, SCALE // 10)
+    scale = smallest_scale([table], 1, allowed)
+    assert {one.stream for one in found.values()} == {"hr+steps"}
+    assert not found["one"].wrong
+    assert found["both"].wrong
+    assert found["both"].epsilon == joint_loss(chains(), 2 * allowed, "ignorant")
+    assert losses((table, table), (scale, scale), 5) <= (found["both"].epsilon or 0.0)
