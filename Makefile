@@ -1,4 +1,4 @@
-.PHONY: demo demo-location test quick soak bench docs constraints lint setup-demo setup-test
+.PHONY: dist demo demo-location test quick soak bench docs constraints lint setup-demo setup-test
 
 # Tests wait as much as they compute: three at a time keep two cores busy.
 THREE = -n 3 --dist worksteal
@@ -29,7 +29,7 @@ soak:
 	.venv/bin/python -m pytest -m soak --timeout 7200
 
 bench:
-	deploy/bootstrap.sh bench mosquitto=mosquitto pg_createcluster=postgresql
+	deploy/bootstrap.sh bench mosquitto=mosquitto pg_createcluster=postgresql chromium=chromium chromedriver=chromium-driver
 	.venv/bin/python benchmarks/edge.py
 	.venv/bin/python benchmarks/wear.py
 	.venv/bin/python benchmarks/firmware.py
@@ -46,6 +46,7 @@ bench:
 	.venv/bin/python benchmarks/real.py
 	.venv/bin/python benchmarks/history.py
 	.venv/bin/python benchmarks/cluster.py
+	.venv/bin/python benchmarks/dashboard.py
 
 # The reference of all public names, from their docstrings: build/reference/index.html.
 docs: setup-test
@@ -60,6 +61,13 @@ lint: setup-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+
+# What an index would be given: source and wheel, and whether it would take them. Nothing is sent anywhere.
+dist:
+	deploy/bootstrap.sh dist
+	rm -rf dist
+	.venv/bin/python -m build --outdir dist .
+	.venv/bin/twine check --strict dist/*
 
 setup-demo:
 	deploy/bootstrap.sh demo

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +124,30 @@ def test_the_gateway_image_holds_every_package_and_the_units(tmp_path: Path) -> 
         "fugu",
         "deploy/systemd",
     }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "words"), [("edge", ["-m", "edge_agent"]), ("gateway", ["-m", "fugu"])])
+def test_what_a_container_file_copies_is_all_that_it_runs(name: str, words: list[str], tmp_path: Path) -> None:
+    """Its COPY steps, without an image; then the program that its entry point names, from what was copied alone."""
+    text = (CONTAINER / f"Containerfile.{name}").read_text()
+    for *sources, target in (line.split() for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.MULTILINE)):
+        place = tmp_path / target.lstrip("/")
+        for source in sources:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / source, place)
+    project = tomllib.loads((tmp_path / "src" / "pyproject.toml").read_text())["project"]
+    assert (tmp_path / "src" / project["readme"]).exists()
+    [program] = re.findall(r'^ENTRYPOINT \["/opt/fugu-edge/bin/([^"]+)"\]$', text, re.MULTILINE)
+    assert project["scripts"][program].startswith(words[1])
+    dangling = [one for one in tmp_path.rglob("*") if one.is_symlink() and not one.exists()]
+    assert dangling == []
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src")}
+    where = f"import {words[1]}; print({words[1]}.__file__)"
+    for given in (["-c", where], [*words, "--help"]):
+        done = subprocess.run([sys.executable, *given], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "sage: " in done.stdout or str(tmp_path) in done.stdout

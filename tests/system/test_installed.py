@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,26 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
         yield from commands(below, (*words, name))
 
 
+def holds_all_files(wheel: Path, archive: Path) -> None:
+    """Fail unless both have every file of the packages, above all those that are no modules."""
+    packages = ("contract", "host", "mqtt_link", "edge_agent", "gateway", "firmware_sim", "fugu")
+    tracked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
+    paths = [ROOT / name for name in tracked.stdout.splitlines()]
+    found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
+    wanted = {str(one.relative_to(ROOT)) for one in found if one.is_file()}
+    assert {"gateway/dashboard/assets/uplot.js", "fugu/demo/assets/demo.html"} <= wanted
+    assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
+    with tarfile.open(archive) as source:
+        held = {name.partition("/")[2] for name in source.getnames()}
+    assert (wanted | {"CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml"}) - held == set()
+
+
+def released() -> str:
+    """The newest version in the changelog."""
+    versions = re.findall(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    return str(versions[0])
+
+
 def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     """Also shows that the demo runs with the embedded broker."""
     environment = {**os.environ, "PIP_COMPILE": "no"}  # most of what is installed is never imported
@@ -42,12 +64,18 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    home, source = tmp_path / "environment", tmp_path / "source"
-    # A copy: pip would build in the tree, from what an earlier build has left there as well.
+    source, dist = tmp_path / "source", tmp_path / "dist"
+    # A copy: a build would leave things in the tree, and take what an earlier one has left there as well.
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info", "__pycache__", "tests"))
+    run(sys.executable, "-m", "build", "--outdir", dist, source)
+    [wheel], [archive] = dist.glob("*.whl"), dist.glob("*.tar.gz")
+    run(sys.executable, "-m", "twine", "check", "--strict", wheel, archive)
+    holds_all_files(wheel, archive)
+    home = tmp_path / "environment"  # as pipx makes one
     run(sys.executable, "-m", "venv", home)
-    run(home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{source}[demo]")
+    run(home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[demo]")
     fugu = home / "bin" / "fugu"
+    assert run(fugu, "--version").split()[1] == wheel.name.split("-")[1] == released()
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
     assert Path(where.strip()).is_relative_to(home)
     assert "sage: " in run(fugu, "--help")
@@ -58,7 +86,7 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
         "import importlib.resources as r; print(r.files('contract').joinpath('asyncapi.json').read_text(), end='')"
     )
     assert run(fugu, "asyncapi") == run(home / "bin" / "python", "-c", shipped)
-    run(fugu, "demo", "--no-live", "--broker-kind", "embedded", "--out", "demo")
+    run(fugu, "demo", "--no-live", "--no-page", "--broker-kind", "embedded", "--out", "demo")
     report = (tmp_path / "demo" / "report.html").read_text()
     assert "<svg" in report
     assert re.search(r"received 208 of 208\b", report)
