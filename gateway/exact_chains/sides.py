@@ -39,7 +39,7 @@ Rows = Sequence[Sequence[Any]]
 Step = Callable[[Matrix, bool], Matrix]
 LIMIT = ONE << 400
 _MOST_FOLLOWED = 4097
-_SLACKS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8)
+_SLACKS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 3e-9, 1e-8)
 
 
 def each(function: Callable[..., int], *matrices: Rows) -> Matrix:

@@ -14,7 +14,7 @@ __all__ = ["guessed_limit", "guessed_ratio", "useful_distances"]
 
 Rows = Sequence[Sequence[Any]]
 Matrix = list[list[int]]
-_MOST_GUESSES, _MOST_DISTANCE, _TINY = 60, 4096, 1e-13
+_MOST_GUESSES, _MOST_DISTANCE, _TINY = 200, 4096, 1e-13
 
 
 def guessed_ratio(
@@ -89,7 +89,7 @@ def guessed_limit(step: Callable[[Matrix], Matrix], one: int, size: int, most: i
             return ahead
         ahead = _cells(lambda a, b: a + (b - a) * 7 // 8, second, ahead)
         side = step(ahead)
-        if any(a > b for rows in zip(ahead, side, strict=True) for a, b in zip(*rows, strict=True)):
+        if any(a > b * (1 + change / 4) for rows in zip(ahead, side, strict=True) for a, b in zip(*rows, strict=True)):
             side = second  # it went too far
     return side
 
