@@ -17,15 +17,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
-__all__ = ["Alarm", "Tested", "checked", "related"]
+__all__ = ["Alarm", "Tested", "checked", "frequencies", "related", "smallest_error"]
 
 Cells = NDArray[np.integer]
 
 _MOST_LAGS = 1 << 20
 _FEWEST_TOGETHER = 100.0
-"""Expected pairs at a distance, from which their number is taken for normal."""
+"""Expected pairs at a distance, from which their number is taken for normal but for its skewness."""
+_LEAST_SKEWNESS = 1e-5
+"""Below it a sum is taken for normal."""
 _POWER = 0.99
 _PIECE = 1 << 22
 """Draws that are looked at together."""
@@ -66,30 +68,61 @@ def checked(of: str, cells: Cells, law: NDArray[np.float64], rate: float) -> Tes
         law: (m,) probabilities.
         rate: of an alarm if draws are independent and follow the law.
     """
-    found = [*_frequencies(cells, law, rate / 3), *_lags(cells, law, rate / 3)]
+    found = [*frequencies(_counted(cells, law.size), law, rate / 3), *_lags(cells, law, rate / 3)]
     length = _unlikely(cells.size, law, rate / 3)
     if length is not None:
         found += _repeats(cells, length)
-    return Tested(of, cells.size, tuple(found), _smallest(cells.size, law, rate / 3), length)
+    return Tested(of, cells.size, tuple(found), smallest_error(cells.size, law, rate), length)
 
 
-def _frequencies(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
-    """Exact binomial tests of all cells; one whose probability is 0 must never come."""
-    counts = sum(np.bincount(cells[at], minlength=law.size) for at in _pieces(cells.size)) + np.zeros(
-        law.size, np.int64
-    )
-    below, above = stats.binom.cdf(counts, cells.size, law), stats.binom.sf(counts - 1, cells.size, law)
+def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
+    """(m,) how often every cell came."""
+    return sum((np.bincount(cells[at], minlength=m) for at in _pieces(cells.size)), start=np.zeros(m, np.int64))
+
+
+def frequencies(counts: NDArray[np.int64], law: NDArray[np.float64], rate: float) -> list[Alarm]:
+    """Exact binomial tests of all cells; one whose probability is 0 must never come.
+
+    Args:
+        counts: (m,) how often every cell came.
+        law: (m,) probabilities.
+        rate: of an alarm if draws are independent and follow the law.
+    """
+    draws = int(counts.sum())
+    below, above = stats.binom.cdf(counts, draws, law), stats.binom.sf(counts - 1, draws, law)
     chance = 2 * np.minimum(below, above)
     return [
-        Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {law[cell] * cells.size:.1f} were expected")
+        Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {law[cell] * draws:.1f} were expected")
         for cell in np.flatnonzero(chance * law.size < rate)
     ]
 
 
-def _smallest(draws: int, law: NDArray[np.float64], rate: float) -> float:
-    """The error that shifts a cell's mean by both quantiles, where that takes the largest."""
-    quantiles = stats.norm.isf(rate / 2 / law.size) + stats.norm.ppf(_POWER)
+def smallest_error(draws: int, law: NDArray[np.float64], rate: float) -> float:
+    """The error of a probability that `checked` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
+
+    Args:
+        draws: how many.
+        law: (m,) probabilities; the cell counts where the error is the largest.
+        rate: as for `checked`.
+    """
+    quantiles = stats.norm.isf(rate / 3 / 2 / law.size) + stats.norm.ppf(_POWER)
     return float((quantiles * np.sqrt(law * (1 - law) / draws)).max())
+
+
+def _most_deviations(chance: float, skewness: float) -> float:
+    """What a sum of mean 0 and variance 1 exceeds on either side with at most this probability: Pearson's type III.
+
+    A normal sum if it is not skewed. Where outcomes are rare, far tails are much heavier on one side than a normal's.
+    """
+    if abs(skewness) < _LEAST_SKEWNESS:
+        return float(stats.norm.isf(chance))
+    shape = 4 / skewness**2
+    return float((special.gammainccinv(shape, chance) - shape) / math.sqrt(shape))
+
+
+def _skewness(p: float) -> float:
+    """Of the indicator of an event of probability p."""
+    return (1 - 2 * p) / math.sqrt(p * (1 - p))
 
 
 def _lags(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
@@ -100,7 +133,7 @@ def _lags(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
         return []
     scores = _products((cells, values), (cells, values), most)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, most + 1)))
     worst = int(np.argmax(np.abs(scores)))
-    if abs(scores[worst]) < stats.norm.isf(rate / 2 / most):
+    if abs(scores[worst]) < _most_deviations(rate / 2 / most, _skewness(p) ** 2 / math.sqrt(n - most)):
         return []
     return [Alarm("lags", f"draws at a distance of {worst + 1} depend on each other: {scores[worst]:.1f} deviations")]
 
@@ -125,7 +158,7 @@ def related(
         (float(np.max(np.abs(s))), int(np.argmax(np.abs(s))))
         for s in (_products(x, y, most) / deviation, _products(y, x, most) / deviation)
     )
-    if worst < stats.norm.isf(rate / 4 / (most + 1)):
+    if worst < _most_deviations(rate / 4 / (most + 1), _skewness(p) * _skewness(r) / math.sqrt(n - most)):
         return []
     return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {worst:.1f} deviations")]
 
