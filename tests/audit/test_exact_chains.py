@@ -6,6 +6,7 @@ import json
 import math
 import random
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -13,11 +14,15 @@ import pytest
 
 from contract.chains import JointChains, Shown
 from contract.guarantee import Adversary, shown_loss
+from gateway.dphmm.stream_check import measured_loss, rounded_up
 from gateway.exact import NotRecomputed
 from gateway.exact.numbers import ONE, ceil_of, exp_up, log_up
 from gateway.exact_chains import sides
-from gateway.exact_chains.claims import stream_loss
+from gateway.exact_chains.claims import recompute, stream_loss
 from gateway.exact_chains.known import known_loss
+from gateway.planning.measure_planner import make_measure_plan
+from gateway.planning.measure_spec import read_spec
+from gateway.planning.policy_builder import MeasureHeader, build_measure_policy
 from tests.support.oracle import enumerated_losses, extreme_chain, symbol_density
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
@@ -159,3 +164,42 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
                 except NotRecomputed:
                     continue
                 assert found >= honest[who] * (1 - Fraction(1, 10**7))
+
+
+ROOMS = {
+    "three": ("[[0, 0], [1, 0], [5, 5]]", "{complete = true}", "[[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]]"),
+    "in a row": ("[[0, 0], [1, 0], [2, 0]]", "{radius = 1.0}", "[[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]]"),
+    "two": ("[[0], [1]]", "{complete = true}", "[[0.9, 0.1], [0.1, 0.9]]"),
+    "never twice": ("[[0], [1]]", "{complete = true}", "[[0.4, 0.6], [1.0, 0.0]]"),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rooms", ROOMS)
+def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tmp_path: Path) -> None:
+    """From every start, for every adversary; the planner rounds up to eight digits, or has a looser bound."""
+    at, graph, rows = ROOMS[rooms]
+    law = "[0.9, 0.1]" if rooms in ("two", "never twice") else "[0.2, 0.3, 0.5]"
+    for start in ("any", "stationary", None):
+        spec = tmp_path / "places.toml"
+        initial = f'"{start}"' if start else law
+        spec.write_text(
+            f"coordinates = {at}\ngraph = {graph}\nepsilon = 0.3\ntransition = {rows}\ninitial = {initial}\n"
+        )
+        plan = make_measure_plan(read_spec(spec), "ignorant", quick=True)
+        policy = build_measure_policy(plan, MeasureHeader(fleet="home", device="d", stream="place", period=60.0))
+        given = json.loads(policy.to_json())
+        began = given["stream_loss"]["start"]
+        for adversary in ADVERSARIES:
+            if rooms == "never twice" and adversary == "universal":
+                continue  # a step is impossible: there is no bound
+            first = measured_loss(policy.measurement, policy.matrix, policy.initial, began, adversary).epsilon
+            given["stream_loss"] = {"epsilon": rounded_up(first), "adversary": adversary, "start": began}
+            claim = recompute(given)[-1]
+            assert claim.of == "all points"
+            assert claim.loss is not None
+            assert 0.97 * first < claim.loss <= claim.stated
+            given["stream_loss"]["epsilon"] = float(claim.loss) * (1 - 1e-6)
+            less = recompute(given)[-1]
+            assert less.loss is not None
+            assert less.loss > less.stated
