@@ -275,6 +275,7 @@ def universal_side(alpha: Fraction, ratio: Fraction) -> Decimal:
 
 
 def as_decimal(value: Fraction) -> Decimal:
+    """A fraction as a decimal of the precision in force."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 

@@ -239,7 +239,6 @@ def _off(device: Device) -> None:
 
 def _settle(devices: Sequence[Device], folder: Path, heard: Heard, gateway: subprocess.Popen[bytes]) -> None:
     """Let everything that was sealed arrive, and end the devices in order."""
-
     boards = [one for one in devices if isinstance(one, BoardDevice)]
     sealed = {one.name: len(one.process.life().sealed) for one in boards}
 

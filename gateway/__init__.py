@@ -1,0 +1,1 @@
+"""Everything of the site that may be heavy: numbers, planning, accounting, the gateway, audits."""

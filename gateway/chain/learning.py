@@ -17,8 +17,14 @@ __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
 
 
 class Learned(NamedTuple):
-    """A fitted chain: transition (k, k), initial (k,), the log-likelihood (iterations,) of every chain tried
-    (the last one belongs to the chain returned), and whether the gain fell below the tolerance."""
+    """A fitted chain.
+
+    Attributes:
+        transition: (k, k).
+        initial: (k,).
+        log_likelihoods: (iterations,) of every chain that was tried, in nats; the last one is of this chain.
+        converged: whether the gain fell below the tolerance.
+    """
 
     transition: Floats
     initial: Floats

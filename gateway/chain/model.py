@@ -32,8 +32,15 @@ _TINY = 1e-290  # below this a float loses relative accuracy soon
 
 
 class Problem(NamedTuple):
-    """A checked question to a kernel: symbols (n,), starts (sequences + 1,), initial (sequences, k),
-    transition (k, k), rows (m + 1, k) = likelihood of each symbol with an unobserved tick (all ones) last."""
+    """A checked question to a kernel.
+
+    Attributes:
+        symbols: (n,) of all sequences, one after the other.
+        starts: (sequences + 1,) where each begins, and the end.
+        initial: (sequences, k).
+        transition: (k, k).
+        rows: (m + 1, k) the likelihood of each symbol, and at last of an unobserved tick: all ones.
+    """
 
     symbols: Ints
     starts: Ints

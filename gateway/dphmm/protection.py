@@ -237,7 +237,6 @@ def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints
 
 def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Objective) -> int:
     """The best partner of an exposed state among the others of the constraint set."""
-
     others = states[states != state]
     differences = values[state] - values[others]
     if objective == "nearest":

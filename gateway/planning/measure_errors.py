@@ -185,4 +185,5 @@ def _means(joint: Floats, values: Ints) -> Floats:
 
 
 def rms(errors: Floats) -> float:
+    """The root of the mean squared length of errors (n, d)."""
     return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))

@@ -80,6 +80,7 @@ def set_plans(spec: MeasureSpec, found: ConstraintSchedule) -> tuple[SetPlan, ..
 
 
 def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, kept: Bools) -> SetPlan:
+    """What protects the states that are possible from one tick until another, when only some have rows of their own."""
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
@@ -101,5 +102,6 @@ def prior_within(law: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]
 
 
 def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:
+    """The table of least expected error for the states of a set."""
     within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.kept
     return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
