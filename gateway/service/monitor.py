@@ -340,7 +340,7 @@ class Monitor:
         alarms = [(alarm.code, alarm.name, alarm.detail, alarm.count) for alarm in self.alarms.current()]
         return {
             "since": self._since,
-            "connected": self._link.connected,
+            "connected": self._link.subscribed,
             "heard": len(self._heard),
             "counters": dict(self._sources.counters),
             "alarms": alarms[:_MOST_ALARMS],
@@ -359,7 +359,7 @@ class Monitor:
         return {
             "fleet": self._fleet,
             "uptime_seconds": round(now - self._began, 1),
-            "connected": self._link.connected,
+            "connected": self._link.subscribed,
             "connection": self._link.last_error,
             "worker_round_seconds": round(self._sources.round_age(), 1),
             "alarms": [

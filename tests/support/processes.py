@@ -85,6 +85,10 @@ class GatewayProcess:
         """What it has counted, as it says itself."""
         return Counter(asked(self.store)["counters"])
 
+    def hears(self) -> bool:
+        """Whether the broker has granted what it subscribes to: what is published before never reaches it."""
+        return self.answers() and asked(self.store)["connected"]
+
     def answers(self) -> bool:
         """Whether it runs, and says so."""
         try:

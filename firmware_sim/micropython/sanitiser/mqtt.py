@@ -4,12 +4,14 @@ A client of our own: a quarter of the bytecode of the usual one, `mqtt_as`, whic
 """
 
 import asyncio
+import gc
 import random
 import struct
 
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK, _SUBSCRIBE, _SUBACK, _PING, _PONG = 1, 2, 3, 4, 8, 9, 12, 13
 _TOO_LARGE = 16
 MOST_BYTES = 16384
+_PIECE = 256
 _PATIENCE = 15
 _MOST_WAIT = 60
 
@@ -169,16 +171,18 @@ class Link:
                 break
             if shift > 21:
                 raise LinkError("a length that is none")
-        body = await reader.readexactly(min(size, MOST_BYTES)) if size else b""
-        size -= len(body)
-        if not size:
-            return kind, body
-        if kind >> 4 != _PUBLISH:
+        if size <= MOST_BYTES:
+            if size > _PIECE:
+                gc.collect()  # so much in one piece is hard to find
+            return kind, await reader.readexactly(size) if size else b""
+        body = await reader.readexactly(2)
+        named = struct.unpack(">H", body)[0]
+        if kind >> 4 != _PUBLISH or named > _PIECE:
             raise LinkError("a packet that is too large")
-        end = 4 + struct.unpack_from(">H", body)[0]
-        body = body[:end]
-        while size:
-            size -= len(await reader.readexactly(min(size, 1024)))
+        body += await reader.readexactly(named + 2)
+        size -= len(body)
+        while size:  # a little at a time: if there were no room, the broker would send it again for ever
+            size -= len(await reader.readexactly(min(size, _PIECE)))
         return kind & 15 | _TOO_LARGE << 4, body
 
     async def _take(self, kind: int, body: bytes) -> None:

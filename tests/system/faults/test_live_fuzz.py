@@ -94,7 +94,7 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
         device = policy(epoch_us=epoch_us, period_us=1000, device=name, windows=(window,), epsilon=4.0)
         (tmp_path / "policies" / f"{name}.json").write_text(device.to_json())
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(gateway.answers, "the gateway")
+    wait_until(gateway.hears, "the gateway")
     whole = {
         "symbols": encode_symbols(SymbolFrame(1, 9, 10, bytes(10))),
         "window": encode_window(WindowFrame(1, "high", 0, 1, 10, 10, 9, (4,))),
