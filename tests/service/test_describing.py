@@ -72,18 +72,18 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there.keys() == set(topics.values()), "two descriptions, and no third")
             assert decode_description(here.there[topics["ring"]]) == describe(ring)
-            assert gateway.counters["descriptions"] == 3
+            wait_until(lambda: gateway.counters["descriptions"] == 3, "the count")
         before = list(here.messages)
         newer = policy(2, device="ring")
         write_policies(tmp_path / "policies", [newer])
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there[topics["ring"]] == encode_description(describe(newer)), "the newer policy")
-            assert gateway.counters["descriptions"] == 1
+            wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
         assert here.messages[len(before) :] == [topics["ring"]]
         (tmp_path / "policies" / "watch-hr-1.json").unlink()
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there.keys() == {topics["ring"]}, "one description")
-            assert gateway.counters["descriptions"] == 1
+            wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
             broker.kill()  # which forgets what it had not written down, and is told again
             (broker.folder / "mosquitto.db").unlink(missing_ok=True)
             broker.restart()
