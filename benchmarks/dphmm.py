@@ -5,9 +5,9 @@ point, with every edge's difference and scipy.spatial.ConvexHull (qhull). Ours d
 the check that a device makes before it uses a table, in plain Python.
 
 The third part is a tick of ten thousand devices of a hundred cells, each with a point of its own: reachable sets, and
-the forward, backward and fixed-lag laws. Times there are processor time, the least of several runs in turns, beside a
-copy of the same arrays (or, for a full transition, the product of matrices by BLAS), and beside a loop in numpy over
-the devices, which is what the gateway did before.
+the forward, backward and fixed-lag distributions. Times there are processor time, the least of several runs in turns,
+beside a copy of the same arrays (or, for a full transition, the product of matrices by BLAS), and beside a loop in
+numpy over the devices, which is what the gateway did before.
 
 The fourth part is the evaluation of Xiao et al. (DPHMM, figures 11 to 13) in kind, on a walk over a grid: the degree of
 protection, averaged over the possible states, and the errors of the released point and of the gateway's estimate
@@ -185,10 +185,10 @@ def least_times(tasks: dict[str, Callable[[], object]]) -> dict[str, float]:
     return {name: min(values) for name, values in times.items()}
 
 
-def loop_tick(laws: FloatArray, transition: FloatArray, seen: Seen, out: FloatArray) -> None:
+def loop_tick(distributions: FloatArray, transition: FloatArray, seen: Seen, out: FloatArray) -> None:
     """The peer: a tick, device by device."""
-    for device in range(len(laws)):
-        joint = laws[device] @ transition * seen.rows[seen.which[device]]
+    for device in range(len(distributions)):
+        joint = distributions[device] @ transition * seen.rows[seen.which[device]]
         out[device] = joint / joint.sum()
 
 
@@ -200,9 +200,9 @@ def show_devices() -> None:
     generator = np.random.default_rng(3)
     values = grid(SIDE, SIDE)
     near = within_radius(values, 1.5) | np.eye(len(values), dtype=np.bool_)
-    laws = generator.dirichlet(np.ones(len(values)), DEVICES)
+    distributions = generator.dirichlet(np.ones(len(values)), DEVICES)
     seen = Seen(generator.random((121, len(values))), generator.integers(0, 121, DEVICES))
-    out, sets = np.empty_like(laws), laws > 0.03
+    out, sets = np.empty_like(distributions), distributions > 0.03
     for name, steps in (("eight neighbours", near), ("full", np.ones_like(near))):
         matrix = steps * generator.random(steps.shape)
         matrix /= matrix.sum(axis=1, keepdims=True)
@@ -210,15 +210,15 @@ def show_devices() -> None:
         few = slice(0, DEVICES // 100)
         some = [Seen(seen.rows, seen.which[few])] * 9
         between = [moves] * 8
-        known = follow(laws[few], between, some)
+        known = follow(distributions[few], between, some)
         times = least_times(
             {
-                "copy": partial(np.copyto, out, laws),
-                "blas": partial(np.matmul, laws, matrix, out=out),
-                "tick": partial(advance, laws, moves, seen, out),
-                "back": partial(moves.backward.carry, laws, out),
+                "copy": partial(np.copyto, out, distributions),
+                "blas": partial(np.matmul, distributions, matrix, out=out),
+                "tick": partial(advance, distributions, moves, seen, out),
+                "back": partial(moves.backward.carry, distributions, out),
                 "reach": partial(reached, sets, moves),
-                "loop": partial(loop_tick, laws[few], matrix, Seen(seen.rows, seen.which[few]), out[few]),
+                "loop": partial(loop_tick, distributions[few], matrix, Seen(seen.rows, seen.which[few]), out[few]),
                 "lag": partial(fixed_lag, known, between, some, 8),
             }
         )
@@ -229,12 +229,14 @@ def show_devices() -> None:
         ratios = iter((tick / copy, tick / blas, loop / tick))
         cells = (f"{next(ratios):9.1f}" if cell is None else f"{cell * 1e3:9.2f}" for cell in numbers)
         print(f"  {name:20s}" + "".join(cells) + ("   LATE" if ratio > MOST[name] else ""))
-        apart = float(np.max(np.abs(smoothed(laws[few], between, some) - fixed_lag(known, between, some, 8))[0]))
+        apart = float(
+            np.max(np.abs(smoothed(distributions[few], between, some) - fixed_lag(known, between, some, 8))[0])
+        )
         assert apart < 1e-12, "the first of nine ticks sees all of them either way"
     print(
         "  wanted: eight neighbours at most 6 copies, full at most 2 products. loop and lag 8: from 100 devices, times"
     )
-    print("  100; lag 8 is the law of a tick given the eight after it")
+    print("  100; lag 8 is the distribution of a tick given the eight after it")
 
 
 def evaluated(walk: Walk, graph: Bools, epsilon: float, delta: float = 0.0) -> Series:

@@ -39,7 +39,7 @@ from contract.frames import SymbolFrame
 from contract.guarantee import Guarantee
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock, Policy, Thresholds
-from gateway.chain import simulate, stationary_law
+from gateway.chain import simulate, stationary_distribution
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS
@@ -72,9 +72,10 @@ def main() -> None:
 
 def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, object]:
     """What was measured, by name."""
-    law = stationary_law(_CHAIN)
+    distribution = stationary_distribution(_CHAIN)
     symbols = [
-        simulate(ticks, law, _CHAIN, _EMISSION, np.random.default_rng(device)).symbols for device in range(devices)
+        simulate(ticks, distribution, _CHAIN, _EMISSION, np.random.default_rng(device)).symbols
+        for device in range(devices)
     ]
     store, every = folder / "store.db", devices * ticks
     fill(store, symbols)
@@ -92,7 +93,7 @@ def figures(folder: Path, devices: int, ticks: int, runs: int) -> dict[str, obje
         return model
 
     fixed = peer()
-    fixed.transmat_, fixed.startprob_ = _CHAIN, law
+    fixed.transmat_, fixed.startprob_ = _CHAIN, distribution
     columns = [one[:, None] for one in symbols]
 
     def script() -> None:

@@ -78,13 +78,13 @@ def naive_mqm_exact(chain: MarkovChain, length: int, epsilon: float, longest: in
         epsilon: above 0.
         longest: the longest sum of two widths.
     """
-    law, power = chain.stationary_law, np.eye(chain.states)
+    distribution, power = chain.stationary_distribution, np.eye(chain.states)
     right, left = [], []
     for _ in range(1, longest):
         power = power @ chain.transition
         right.append(np.log(power[:, None, :] / power[None, :, :]).max(axis=2))
         left.append(np.log(power.T[:, None, :] / power.T[None, :, :]).max(axis=2))
-    base, after = np.log(law[None, :] / law[:, None]), np.array(right)
+    base, after = np.log(distribution[None, :] / distribution[:, None]), np.array(right)
     best = length / epsilon
     for a in range(1, longest):
         influence = (base + left[a - 1] + after[: longest - a]).max(axis=(1, 2))

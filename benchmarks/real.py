@@ -97,7 +97,7 @@ def fitted(states: Ints, segments: Ints | None = None, *, k: int) -> MarkovChain
     """
     counts = count_transitions(states, np.zeros_like(states) if segments is None else segments, k)
     chain = MarkovChain.stationary(transition_matrix(counts))
-    if not (counts.sum(axis=0).all() and counts.sum(axis=1).all() and chain.stationary_law.all()):
+    if not (counts.sum(axis=0).all() and counts.sum(axis=1).all() and chain.stationary_distribution.all()):
         raise SystemExit("a state is not entered or not left again: fit on another part")
     return chain
 

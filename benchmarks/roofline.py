@@ -141,7 +141,7 @@ def machine(found: dict[str, float]) -> Machine:
 
 
 def sticky(k: int) -> tuple[Floats, Floats, Floats]:
-    """A law, a transition and an emission table of k states and symbols."""
+    """A distribution, a transition and an emission table of k states and symbols."""
     generator = np.random.default_rng(k)
     transition = 0.9 * np.eye(k) + 0.1 * generator.dirichlet(np.ones(k), k)
     emission = 0.6 * np.eye(k) + 0.4 * generator.dirichlet(np.ones(k), k)

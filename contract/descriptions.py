@@ -146,7 +146,7 @@ class Description(Document):
         epoch: of tick 0, as RFC 3339.
         period_seconds: from tick to tick.
         frame_ticks: ticks in a message of the device.
-        table: for each state cumulative thresholds over 2^32, the law of its symbols; none without symbols.
+        table: for each state cumulative thresholds over 2^32, the distribution of its symbols; none without symbols.
         windows: that the device counts.
         place: for streams of places.
         chains: the class of chains that the guarantee is for, as in the policy; none of points.

@@ -21,7 +21,7 @@ from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
 from contract.rounding import OUTWARD, SIDE, UNIT, reversal_error
 
-__all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "stationary_law", "summed", "uniform"]
+__all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "stationary_distribution", "summed", "uniform"]
 
 _LONGEST_QUILT = 4096
 _MOST_STEPS = 4000
@@ -64,14 +64,17 @@ def finite_loss(
     worst, size = 0.0, max(_FEW, len(rates) ** 2)
     work, bridging = (Work(most * _FEW // size) for most in (_MOST_PIVOTS, _MOST_BRIDGES))
     for rows in transitions:
-        future = [_law(row) for row in rows]
-        # A state is reached from another in fewer than k steps, so no law and no product below comes to less.
+        future = [_distribution(row) for row in rows]
+        # A state is reached from another in fewer than k steps, so no distribution and no product below comes to less.
         rarest = min(p for row in future for p in row if p > 0.0)
         if rarest ** len(future) < _LEAST:
             raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
-        law = stationary_law(future)
-        past = [_law([law[y] * future[y][x] for y in range(len(law))]) for x in range(len(law))]
-        kernels = ((future, 0.0), (past, reversal_error(len(law))))
+        distribution = stationary_distribution(future)
+        past = [
+            _distribution([distribution[y] * future[y][x] for y in range(len(distribution))])
+            for x in range(len(distribution))
+        ]
+        kernels = ((future, 0.0), (past, reversal_error(len(distribution))))
         sides = [_side(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
         worst = max(worst, of_secrets(rates, *sides))
     if not worst < LARGEST:
@@ -79,8 +82,8 @@ def finite_loss(
     return worst * (1.0 + OUTWARD)
 
 
-def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
-    """Return the law pi with pi P = pi, to a relative accuracy of some ulps in every state.
+def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:
+    """Return the distribution pi with pi P = pi, to a relative accuracy of some ulps in every state.
 
     Args:
         transition: k x k, row-stochastic, irreducible.
@@ -99,15 +102,15 @@ def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
             left[x][last] /= leaving
             for y in range(last):
                 left[x][y] += left[x][last] * left[last][y]
-    law = [1.0]
+    distribution = [1.0]
     for state in range(1, len(left)):
-        law.append(math.fsum(law[x] * left[x][state] for x in range(state)))
-    if min(law) <= 0.0:
+        distribution.append(math.fsum(distribution[x] * left[x][state] for x in range(state)))
+    if min(distribution) <= 0.0:
         raise GuaranteeError("a chain of the class does not visit all its states for ever")
-    return _law(law)
+    return _distribution(distribution)
 
 
-def _law(values: Sequence[float]) -> list[float]:
+def _distribution(values: Sequence[float]) -> list[float]:
     total = math.fsum(values)
     return [value / total for value in values]
 
@@ -216,7 +219,7 @@ def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
         sums = [math.fsum(term) for term in terms]
         if any(term and total < _LEAST for term, total in zip(terms, sums, strict=True)):
             return None
-        product.append(_law(sums))
+        product.append(_distribution(sums))
     return product
 
 
@@ -261,11 +264,11 @@ def _turned(matrix: Matrix) -> Matrix:
     return [list(row) for row in zip(*matrix, strict=True)]
 
 
-def _influence(laws: Matrix, products: int) -> Matrix:
-    """Return max over y of log(laws[x][y] / laws[x'][y]) for every x and x'."""
-    margin = (4.0 * len(laws) * products + 32.0) * UNIT
-    size = range(len(laws))
-    return [[_log_ratio(laws[x], laws[y]) + margin if x != y else 0.0 for y in size] for x in size]
+def _influence(distributions: Matrix, products: int) -> Matrix:
+    """Return max over y of log(distributions[x][y] / distributions[x'][y]) for every x and x'."""
+    margin = (4.0 * len(distributions) * products + 32.0) * UNIT
+    size = range(len(distributions))
+    return [[_log_ratio(distributions[x], distributions[y]) + margin if x != y else 0.0 for y in size] for x in size]
 
 
 def _log_ratio(above: list[float], below: list[float]) -> float:

@@ -97,8 +97,8 @@ class StreamLoss(Document):
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.
-        start: of the chain that it holds for: any law of the first state, the policy's initial one, or the stationary
-            one.
+        start: of the chain that it holds for: any distribution of the first state, the policy's initial one, or the
+            stationary one.
     """
 
     epsilon: Annotated[float, Field(gt=0.0)] | None
@@ -115,7 +115,7 @@ class MeasurePolicy(PolicyHeader):
         unit: of the resolution.
         transition: for each state the states that can follow it, with their probabilities; which there are counts for
             privacy, how likely they are for estimates only.
-        initial: the law of the state at tick 0; only which states are possible counts for privacy.
+        initial: the distribution of the state at tick 0; only which states are possible counts for privacy.
         shows: if the chain's states are others than those that are measured (pairs of a state before and one now), for
             each the state that it shows; transition and initial are then theirs, all else is of what they show.
         cycle: ticks after which the steps repeat; tick 0 begins a cycle.

@@ -3,7 +3,7 @@
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
 symbols, or points of a measurement; either way one uniform 32-bit word against one row decides.
 
-A tick without a usable reading: what it releases is drawn from a fixed public law, without any state.
+A tick without a usable reading: what it releases is drawn from a fixed public distribution, without any state.
 
 One uniform 32-bit word takes a row of the table that is in force, every row equally likely up to the rounding of 2^32
 words to k rows; what is released is then drawn from that row as for any other state. That is a convex combination of

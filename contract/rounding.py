@@ -30,14 +30,14 @@ SIDE = 1e-13
 OUTWARD = 1e-12
 """Relative, far above the error of thousands of roundings, and far below what anybody would notice."""
 WIDE = 1e-11
-"""For what goes through thousands of products of laws, and the steps that use them."""
+"""For what goes through thousands of products of distributions, and the steps that use them."""
 
 
 def reversal_error(states: int) -> float:
-    """Return what rounding of a stationary law can add to a step of the reversed chain, in nats.
+    """Return what rounding of a stationary distribution can add to a step of the reversed chain, in nats.
 
-    Elimination without subtractions changes an entry of the matrix at most k - 1 times, by some four roundings. A law
-    is a sum over trees of products of k - 1 entries (the tree theorem), so it is good to 4 (k - 1)^2 roundings, and the
-    ratio of two means of a step has it four times.
+    Elimination without subtractions changes an entry of the matrix at most k - 1 times, by some four roundings. A
+    distribution is a sum over trees of products of k - 1 entries (the tree theorem), so it is good to 4 (k - 1)^2
+    roundings, and the ratio of two means of a step has it four times.
     """
     return 16.0 * states * (states + 2.0) * UNIT

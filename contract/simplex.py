@@ -75,7 +75,7 @@ def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: fl
     bound. (It holds for every ratio; the ray only chooses it. A ray beyond floats costs the search, not the proof.)
 
     Args:
-        above: (k,) one law.
+        above: (k,) one distribution.
         below: (k,) another.
         high: (k * k,) the cone, row by row, closed up to its widening; no entry is below 1.
         tree: Where to work; k rows.

@@ -1,8 +1,9 @@
 """What known chains lose to those who may have any side information about the states that they show.
 
 Whatever is known of single ticks, for certain or as odds, of one stream or of several, weighs the states of a tick:
-given the tick before, their law is a row of the matrix with its columns reweighted; given the tick after, with any
-start, it is a column with its rows reweighted. So a side is at most what the worst weights make of it. Two states y and
+given the tick before, their distribution is a row of the matrix with its columns reweighted; given the tick after, with
+any start, it is a column with its rows reweighted. So a side is at most what the worst weights make of it. Two states y
+and
 z are the worst to have weights, and those are in closed form: if h_y = u h_z, two rows x and x' whose columns have been
 reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2, where a is the odds
 ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).

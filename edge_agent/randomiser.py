@@ -1,6 +1,6 @@
 """A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers.
 
-Without a state, a word before it takes the row: contract/noise_table.py says by which law.
+Without a state, a word before it takes the row: contract/noise_table.py says by which distribution.
 
 What a stream draws from, its noise, begins as a mechanism, whatever its outputs are: here one table of symbols, in
 edge_agent/measurer.py tables of points.

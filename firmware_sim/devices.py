@@ -27,7 +27,7 @@ from host.wake import Wake
 from mqtt_link import Broker
 
 __all__ = [
-    *("AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "stationary_law", "typical_chain"),
+    *("AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),
     "write_device",
 ]
 
@@ -144,8 +144,8 @@ def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
     return chains.transition
 
 
-def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
-    """The law that a step of an irreducible chain leaves as it is.
+def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:
+    """The distribution that a step of an irreducible chain leaves as it is.
 
     Source: Grassmann, Taksar, Heyman, "Regenerative Analysis and Steady State Distributions for Markov Chains" (1985):
     states are taken out one after the other, without a subtraction.
@@ -163,7 +163,7 @@ def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
     for last in range(states - 1, 0, -1):
         leaves = sum(rows[last][:last])
         if not leaves:
-            raise PolicyError("a chain with states that are not reached from others has no one stationary law")
+            raise PolicyError("a chain with states that are not reached from others has no one stationary distribution")
         for row in rows[:last]:
             row[last] /= leaves
             if row[last]:
@@ -177,13 +177,13 @@ def stationary_law(transition: Sequence[Sequence[float]]) -> list[float]:
 
 
 def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:
-    """A path of a chain that starts from its stationary law.
+    """A path of a chain that starts from its stationary distribution.
 
     Args:
         transition: k rows of k probabilities; every state is reached from every other.
     """
     states = range(len(transition))
-    path = generator.choices(states, stationary_law(transition))
+    path = generator.choices(states, stationary_distribution(transition))
     for _ in range(length - 1):
         path.append(generator.choices(states, transition[path[-1]])[0])
     return path

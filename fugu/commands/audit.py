@@ -120,8 +120,8 @@ def device(
     """Test the randomness of a device, from the bytes that it publishes.
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, so that all that differs is
-    what it draws. Symbols, counts and points are held against the laws that the policy gives them, and against each
-    other. A hundred million draws take hours.
+    what it draws. Symbols, counts and points are held against the distributions that the policy gives them, and against
+    each other. A hundred million draws take hours.
 
     Exit code 1 if anything is not as it should be.
 

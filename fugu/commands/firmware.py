@@ -89,8 +89,8 @@ def simulate_boards(
     """Run boards and agents with faults, and count what was lost.
 
     A broker and a gateway of its own, and devices whose readings follow a chain of the policy's class from its
-    stationary law on. Faults come by a schedule that the seed draws: flash that fails, loses its power or rots, clocks
-    that drift and jump, memory that is full, lines that are away, silent or slow.
+    stationary distribution on. Faults come by a schedule that the seed draws: flash that fails, loses its power or
+    rots, clocks that drift and jump, memory that is full, lines that are away, silent or slow.
 
     Exit code 1 if anything that was sealed is lost, or a tick was drawn twice.
 

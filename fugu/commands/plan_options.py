@@ -35,8 +35,8 @@ StartOption = Annotated[
     str | None,
     typer.Option(
         "--start",
-        help="What is believed of the first tick: any (whatever its law) or stationary (default: as the chains are "
-        "given; Q and R are stationary). The output says what is covered.",
+        help="What is believed of the first tick: any (whatever its distribution) or stationary (by default as the "
+        "chains are given; Q and R are stationary). The output says what is covered.",
     ),
 ]
 SegmentsOption = Annotated[

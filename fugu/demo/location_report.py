@@ -21,7 +21,7 @@ __all__ = ["Walk", "html_report", "map_picture", "read_walk", "summary"]
 
 _CELL = 24
 _ELLIPSE = math.sqrt(-2.0 * math.log(0.05))
-"""Half-axes of the ellipse that holds 95 % of a normal law in the plane, in standard deviations."""
+"""Half-axes of the ellipse that holds 95 % of a normal distribution in the plane, in standard deviations."""
 _LEAST_TICKS = 20
 _STYLE = """<style>
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}

@@ -40,7 +40,7 @@ def show_verdicts(
 
     Args:
         releases: that are made.
-        start: the laws of the first tick that are covered.
+        start: the distributions of the first tick that are covered.
         rows: what the theorems say.
         notes: how the class of chains came about.
     """

@@ -108,7 +108,8 @@ def measure_notes(plan: MeasurePlan) -> list[str]:
         )
     if plan.delta is not None:
         notes.append(
-            f"Delta-location sets depend on what was released; an example is that of the law before the first point: "
+            "Delta-location sets depend on what was released; an example is that of the distribution before the first "
+            f"point: "
             f"{int(plan.delta.kept.sum())} of {int(plan.delta.possible.sum())} states kept."
         )
     return [*notes, *spec.notes]

@@ -135,7 +135,7 @@ def _estimates(model: ChainModel, confidence: float) -> None:
         rows.append((name, *counts, f"{model.transition[x][y]:.5f}", interval))
     show_table("Transitions", ("", "count", "of", "estimate", "interval"), rows)
     if model.initial is not None:
-        say("Stationary law: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
+        say("Stationary distribution: " + "  ".join(f"{x}: {p:.4f}" for x, p in enumerate(model.initial)))
 
 
 def tell(question: str, test: LikelihoodRatio, yes: str, no: str) -> None:

@@ -176,8 +176,8 @@ def _facts(plan: StreamPlan) -> list[tuple[str, str]]:
     ]
     if len(flips) == 2:
         enter, leave = chosen.transition[0, 1], chosen.transition[1, 0]
-        law = [leave / (enter + leave), enter / (enter + leave)]
-        bound = success_bound(law, chosen.loss.epsilon_01, chosen.loss.epsilon_10)
+        distribution = [leave / (enter + leave), enter / (enter + leave)]
+        bound = success_bound(distribution, chosen.loss.epsilon_01, chosen.loss.epsilon_10)
         facts.append(("an attacker is right, if readings are in the class, at most", f"{bound:.2%}"))
     return facts
 

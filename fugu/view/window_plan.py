@@ -72,7 +72,8 @@ def show_noise(
     show_stretches(best.planned.stretches, f" ({best.noise.mechanism})")
     say(
         "scale: of the Laplace noise on every number, in ticks, as a policy writes it. further: whether the "
-        "same epsilon covers a stream of such windows that do not overlap. start: what the first tick's law may be."
+        "same epsilon covers a stream of such windows that do not overlap. start: what the distribution of the first "
+        "tick may be."
     )
     if request.segments is not None:
         say(SEGMENTS)

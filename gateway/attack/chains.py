@@ -20,13 +20,13 @@ EXACT_TICKS = 1000
 
 def single(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """An attacker who takes ticks for independent: each symbol, or each window, for itself."""
-    law = knowledge.law
-    return smoothing_with(outputs, knowledge, law, np.tile(law, (law.size, 1)))
+    distribution = knowledge.distribution
+    return smoothing_with(outputs, knowledge, distribution, np.tile(distribution, (distribution.size, 1)))
 
 
 def smoothing(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """An attacker who believes a chain and uses every output (forward-backward)."""
-    return smoothing_with(outputs, knowledge, knowledge.law, knowledge.transition)
+    return smoothing_with(outputs, knowledge, knowledge.distribution, knowledge.transition)
 
 
 def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
@@ -35,7 +35,7 @@ def path(outputs: Outputs, knowledge: Knowledge) -> Floats:
     symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
     if np.all(symbols < 0):
         return smoothing(outputs, knowledge)
-    decoded = viterbi(symbols, knowledge.law, knowledge.transition, table, lengths=knowledge.lengths)
+    decoded = viterbi(symbols, knowledge.distribution, knowledge.transition, table, lengths=knowledge.lengths)
     return hard(decoded.states, table.shape[0])
 
 
@@ -50,7 +50,7 @@ def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, tran
     Args:
         outputs: what was released; one count (or two states' histogram) of windows up to 1,000 ticks exactly, what is
             longer or has more counts by `tilted_marginals`.
-        initial: (k,) law at the beginning of a stretch.
+        initial: (k,) distribution at the beginning of a stretch.
         transition: (k, k) row-stochastic.
     """
     seen = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
@@ -108,7 +108,9 @@ def tilted_marginals(
     for _ in range(_ROUNDS):
         factors = np.exp(np.vstack([tilts @ members, np.zeros((1, outputs.states))]).T)
         joint = (seen[:, :, None] * factors[:, None, :]).reshape(outputs.states, -1)
-        joint /= joint.sum(axis=1).max() * (1 + 1e-12)  # a further symbol, which is never seen, makes rows laws
+        joint /= joint.sum(axis=1).max() * (
+            1 + 1e-12
+        )  # a further symbol, which is never seen, makes rows distributions
         joint = np.hstack([joint, 1 - joint.sum(axis=1, keepdims=True)])
         marginals = posterior_marginals(codes, initial, transition, joint, lengths=lengths)
         expected = np.array([np.bincount(cells, marginals @ group, w + 1)[:w] for group in members]).T

@@ -112,17 +112,17 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     Source: docs/proofs/learned-classes.md, "An attacker's success"; it corrects the bound in section 4 of
     the BDP paper.
     """
-    law = np.asarray(prior, dtype=np.float64)
-    best = law.max(axis=-1)
+    distribution = np.asarray(prior, dtype=np.float64)
+    best = distribution.max(axis=-1)
     if epsilon_10 is None:
-        others = np.arange(law.shape[-1])
-        sums = np.cumsum(-np.sort(-law, axis=-1), axis=-1)
+        others = np.arange(distribution.shape[-1])
+        sums = np.cumsum(-np.sort(-distribution, axis=-1), axis=-1)
         return np.asarray(np.maximum(best, (sums / (1 + others * math.exp(-epsilon))).max(axis=-1)))
     if not epsilon > 0 < epsilon_10:
         return np.asarray(best)
     span = -math.expm1(-(epsilon + epsilon_10))
     right = np.array([math.expm1(-epsilon_10), math.expm1(-epsilon)]) / -span
-    return np.asarray(np.maximum(best, law @ right))
+    return np.asarray(np.maximum(best, distribution @ right))
 
 
 _BLOCKS = 32

@@ -78,7 +78,7 @@ def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: boo
 
 
 def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
-    """First guesses: the believed chain, and stickier and looser ones; or regimes of speeds, of laws, or phases."""
+    """First guesses: the believed chain, stickier and looser ones; or regimes of speeds, distributions or phases."""
     k = len(believed)
     chains = [_sticky(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
     if regimes == 1:
@@ -89,10 +89,10 @@ def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
     for stay in (0.99, 0.999):
         switch = _sticky(np.full(regimes, 1 / regimes), stay)
         for base in (0.5, 0.9):
-            laws = [np.full(k, 0.3 / k) + 0.7 * np.eye(k)[i % k] for i in range(regimes)]
+            distributions = [np.full(k, 0.3 / k) + 0.7 * np.eye(k)[i % k] for i in range(regimes)]
             if regimes > k:
-                laws[k:] = [np.full(k, 1 / k)] * (regimes - k)
-            yield _joined(switch, [_sticky(law, base) for law in laws])
+                distributions[k:] = [np.full(k, 1 / k)] * (regimes - k)
+            yield _joined(switch, [_sticky(distribution, base) for distribution in distributions])
         yield _joined(switch, speeds)
     # A state passes through its regimes as phases, and only then goes on to the next one: lengths of stay, and cycles.
     order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
@@ -102,9 +102,9 @@ def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
         yield 0.1 / (regimes * k) + 0.9 * (stay * np.eye(regimes * k) + (1 - stay) * onward)
 
 
-def _sticky(law: Floats, stay: float) -> Floats:
-    """A chain (k, k) with a given stationary law, which a state keeps with a probability, else draws anew."""
-    return stay * np.eye(law.size) + (1 - stay) * law
+def _sticky(distribution: Floats, stay: float) -> Floats:
+    """A chain (k, k) with a given stationary distribution, which a state keeps with a probability, else draws anew."""
+    return stay * np.eye(distribution.size) + (1 - stay) * distribution
 
 
 def _joined(switch: Floats, chains: list[Floats]) -> Floats:
@@ -132,7 +132,7 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     windows, odds = outputs.windows(), prior.copy()
     for group, counts in zip(outputs.groups, outputs.counts.T, strict=True):
         shares = max(_models(outputs, counts, grid), key=lambda one: one[0])[1] @ grid
-        usual = float(np.clip(knowledge.law[list(group)].sum(), 1e-6, 1 - 1e-6))
+        usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
         odds[:, group] *= np.append(shares / (1 - shares) * (1 - usual) / usual, 1.0)[windows][:, None]
     return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
@@ -154,13 +154,13 @@ def _smoothed(logs: Floats, move: Floats) -> tuple[float, Floats]:
     weights = np.exp(logs - top)
     forward, backward = np.empty_like(weights), np.ones_like(weights)
     total = float(top.sum())
-    law = np.full(len(move), 1 / len(move))
+    distribution = np.full(len(move), 1 / len(move))
     for w, weight in enumerate(weights):
-        law = law * weight
-        mass = law.sum()
+        distribution = distribution * weight
+        mass = distribution.sum()
         total += float(np.log(mass))
-        forward[w] = law / mass
-        law = forward[w] @ move
+        forward[w] = distribution / mass
+        distribution = forward[w] @ move
     for w in range(len(weights) - 1, 0, -1):
         message = move @ (weights[w] * backward[w])
         backward[w - 1] = message / message.max()

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from contract.noise_table import SCALE, NoiseTable
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.chain.arrays import Floats, Ints
 
 __all__ = [
@@ -100,7 +100,8 @@ def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Genera
     """Symbols as a device would draw them, for simulations only.
 
     Args:
-        states: (n,) true states, -1 where there is none: its symbol comes from a public law, and counts as unobserved.
+        states: (n,) true states, -1 where there is none: its symbol comes from a public distribution, and counts as
+            unobserved.
     """
     weights = np.array(table.weights(), dtype=np.float64)
     emission = weights / weights.sum(axis=1, keepdims=True)
@@ -159,9 +160,9 @@ class Knowledge:
     truth: Ints | None = None
 
     @property
-    def law(self) -> Floats:
-        """The stationary law (k,) of the believed chain."""
-        return stationary_law(self.transition)
+    def distribution(self) -> Floats:
+        """The stationary distribution (k,) of the believed chain."""
+        return stationary_distribution(self.transition)
 
     @property
     def lengths(self) -> Ints:
@@ -171,7 +172,7 @@ class Knowledge:
     def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
         """Symbols and a table that also say the known states: state x is known by the symbol m + x.
 
-        Every likelihood is halved, which changes no posterior, and so the rows of the table remain laws.
+        Every likelihood is halved, which changes no posterior, and so the rows of the table remain distributions.
         """
         if self.known is None:
             return symbols, emission

@@ -1,4 +1,4 @@
-"""A device's randomness, from the bytes that it publishes: every output against the law that its policy gives it."""
+"""A device's randomness, from the bytes that it publishes: each output against the distribution that it should have."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from contract.measure_policy import MeasurePolicy
 from contract.measure_table import StaircaseNoise
 from contract.policies import AnyPolicy
 from contract.policy import Policy
+from gateway.audit.distributions import count_cells, point_cells, symbol_distribution
 from gateway.audit.draws import Alarm, Tested, checked, related
-from gateway.audit.laws import count_cells, point_cells, symbol_law
 
 __all__ = ["device_tests"]
 
@@ -40,10 +40,10 @@ def device_tests(
         rate: of any alarm at all, if the device is as it should be.
     """
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample[1].size]
-    tested = [checked(of, cells, law, rate / 2 / len(samples)) for of, cells, law in samples]
+    tested = [checked(of, cells, distribution, rate / 2 / len(samples)) for of, cells, distribution in samples]
     pairs = list(combinations(samples, 2))
-    for (of, one, law), (also, other, other_law) in pairs:
-        if alarms := related((one, law), (other, other_law), rate / 2 / len(pairs)):
+    for (of, one, distribution), (also, other, other_distribution) in pairs:
+        if alarms := related((one, distribution), (other, other_distribution), rate / 2 / len(pairs)):
             tested.append(Tested(f"{of}, and {also}", min(one.size, other.size), tuple(alarms), 1.0, None))
     for (_, number), released in points.items():
         if isinstance(policy, MeasurePolicy) and policy.table(number) is None:
@@ -63,7 +63,7 @@ def _samples(
         assert isinstance(policy, Policy)
         assert policy.table is not None
         cells = np.frombuffer(drawn, dtype=np.uint8)
-        yield f"symbols of {names[state]}", cells, symbol_law(policy.table, state)
+        yield f"symbols of {names[state]}", cells, symbol_distribution(policy.table, state)
     for (state, name), counts in noise.items():
         assert isinstance(policy, Policy)
         window = policy.window(name)

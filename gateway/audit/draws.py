@@ -1,6 +1,6 @@
-"""Whether draws are independent and follow a law: tests whose chance of an alarm without a fault is stated beforehand.
+"""Whether draws are independent and follow a distribution: tests with a stated chance of an alarm without a fault.
 
-- frequencies: how often every cell came, against its exact binomial law, two-sided;
+- frequencies: how often every cell came, against its exact binomial distribution, two-sided;
 - lags: how often two draws at a distance are both in one half of the cells, for up to a million distances;
 - repeats: whether a stretch of draws, so long that no two should be equal, comes twice;
 - streams: the same as lags, between the draws of two streams.
@@ -59,20 +59,23 @@ class Tested(NamedTuple):
     longest: int | None
 
 
-def checked(of: str, cells: Cells, law: NDArray[np.float64], rate: float) -> Tested:
+def checked(of: str, cells: Cells, distribution: NDArray[np.float64], rate: float) -> Tested:
     """Test draws.
 
     Args:
         of: what they are, in words.
         cells: (n,) numbers of cells, 0..m-1.
-        law: (m,) probabilities.
-        rate: of an alarm if draws are independent and follow the law.
+        distribution: (m,) probabilities.
+        rate: of an alarm if draws are independent and follow the distribution.
     """
-    found = [*frequencies(_counted(cells, law.size), law, rate / 3), *_lags(cells, law, rate / 3)]
-    length = _unlikely(cells.size, law, rate / 3)
+    found = [
+        *frequencies(_counted(cells, distribution.size), distribution, rate / 3),
+        *_lags(cells, distribution, rate / 3),
+    ]
+    length = _unlikely(cells.size, distribution, rate / 3)
     if length is not None:
         found += _repeats(cells, length)
-    return Tested(of, cells.size, tuple(found), smallest_error(cells.size, law, rate), length)
+    return Tested(of, cells.size, tuple(found), smallest_error(cells.size, distribution, rate), length)
 
 
 def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
@@ -80,33 +83,33 @@ def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
     return sum((np.bincount(cells[at], minlength=m) for at in _pieces(cells.size)), start=np.zeros(m, np.int64))
 
 
-def frequencies(counts: NDArray[np.int64], law: NDArray[np.float64], rate: float) -> list[Alarm]:
+def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], rate: float) -> list[Alarm]:
     """Exact binomial tests of all cells; one whose probability is 0 must never come.
 
     Args:
         counts: (m,) how often every cell came.
-        law: (m,) probabilities.
-        rate: of an alarm if draws are independent and follow the law.
+        distribution: (m,) probabilities.
+        rate: of an alarm if draws are independent and follow the distribution.
     """
     draws = int(counts.sum())
-    below, above = stats.binom.cdf(counts, draws, law), stats.binom.sf(counts - 1, draws, law)
+    below, above = stats.binom.cdf(counts, draws, distribution), stats.binom.sf(counts - 1, draws, distribution)
     chance = 2 * np.minimum(below, above)
     return [
-        Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {law[cell] * draws:.1f} were expected")
-        for cell in np.flatnonzero(chance * law.size < rate)
+        Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {distribution[cell] * draws:.1f} were expected")
+        for cell in np.flatnonzero(chance * distribution.size < rate)
     ]
 
 
-def smallest_error(draws: int, law: NDArray[np.float64], rate: float) -> float:
+def smallest_error(draws: int, distribution: NDArray[np.float64], rate: float) -> float:
     """The error of a probability that `checked` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
 
     Args:
         draws: how many.
-        law: (m,) probabilities; the cell counts where the error is the largest.
+        distribution: (m,) probabilities; the cell counts where the error is the largest.
         rate: as for `checked`.
     """
-    quantiles = stats.norm.isf(rate / 3 / 2 / law.size) + stats.norm.ppf(_POWER)
-    return float((quantiles * np.sqrt(law * (1 - law) / draws)).max())
+    quantiles = stats.norm.isf(rate / 3 / 2 / distribution.size) + stats.norm.ppf(_POWER)
+    return float((quantiles * np.sqrt(distribution * (1 - distribution) / draws)).max())
 
 
 def _most_deviations(chance: float, skewness: float) -> float:
@@ -125,9 +128,9 @@ def _skewness(p: float) -> float:
     return (1 - 2 * p) / math.sqrt(p * (1 - p))
 
 
-def _lags(cells: Cells, law: NDArray[np.float64], rate: float) -> list[Alarm]:
+def _lags(cells: Cells, distribution: NDArray[np.float64], rate: float) -> list[Alarm]:
     """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
-    values, p = _centred(law)
+    values, p = _centred(distribution)
     n, most = cells.size, min(cells.size // 2, _MOST_LAGS)
     if most < 1 or min(p, 1 - p) ** 2 * (n - most) < _FEWEST_TOGETHER:
         return []
@@ -144,7 +147,7 @@ def related(
     """Test whether the draws of two streams depend on each other, at any distance either way.
 
     Args:
-        one, other: cells and laws of the streams, as for `checked`.
+        one, other: cells and distributions of the streams, as for `checked`.
         rate: of an alarm if they do not.
     """
     (values, p), (others, r) = _centred(one[1]), _centred(other[1])
@@ -168,11 +171,11 @@ def _pieces(count: int, size: int | None = None) -> Iterator[slice]:
     return (slice(at, min(at + size, count)) for at in range(0, count, size))
 
 
-def _centred(law: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+def _centred(distribution: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
     """For every cell (m,) the centred indicator of one half of them, and the probability of that half."""
-    half = _half(law)
-    p = float(law[half].sum())
-    values = np.full(law.size, -p)
+    half = _half(distribution)
+    p = float(distribution[half].sum())
+    values = np.full(distribution.size, -p)
     values[half] += 1
     return values, p
 
@@ -190,18 +193,18 @@ def _products(
     return total
 
 
-def _half(law: NDArray[np.float64]) -> NDArray[np.intp]:
+def _half(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
     """Cells whose probabilities add up to about a half: the likeliest first, as long as they fit."""
     chosen: list[int] = []
-    for cell in np.argsort(-law, kind="stable"):
-        if not chosen or law[chosen].sum() + law[cell] <= 0.5:
+    for cell in np.argsort(-distribution, kind="stable"):
+        if not chosen or distribution[chosen].sum() + distribution[cell] <= 0.5:
             chosen.append(int(cell))
     return np.array(chosen)
 
 
-def _unlikely(draws: int, law: NDArray[np.float64], rate: float) -> int | None:
+def _unlikely(draws: int, distribution: NDArray[np.float64], rate: float) -> int | None:
     """How long a stretch is, none of whose starts at its multiples should be equal to any other, at a rate."""
-    alike = float((law**2).sum())
+    alike = float((distribution**2).sum())
     if draws < 2 or alike >= 1:
         return None
     length = math.ceil((2 * math.log(draws) - math.log(rate)) / -math.log(alike))

@@ -21,7 +21,7 @@ from contract.guarantee import Adversary, ratio_loss
 from contract.policy import Policy
 from gateway.audit.told import Definition
 from gateway.chain.arrays import Floats, Ints
-from gateway.release.noise_law import log_chance
+from gateway.release.noise_distribution import log_chance
 
 __all__ = ["extended_epsilon", "largest_scale", "symbol_bounds"]
 

@@ -151,9 +151,9 @@ class Simulated:
     def symbols(self, states: Ints, source: Source) -> Ints:
         """A symbol for each state of the chain, in the same shape."""
         found = np.empty_like(states)
-        for x, law in enumerate(source.emission):
+        for x, distribution in enumerate(source.emission):
             at = states == x
-            limits = np.cumsum(law)[:-1]
+            limits = np.cumsum(distribution)[:-1]
             found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
         return found
 
@@ -165,11 +165,11 @@ class Simulated:
 
 def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
     """Paths (trials, ticks) of a stationary chain that show a secret at its tick."""
-    law, forward = _law(chain), chain.transition
-    backward = (law[:, None] * forward).T / law[:, None]
+    distribution, forward = _distribution(chain), chain.transition
+    backward = (distribution[:, None] * forward).T / distribution[:, None]
     found = np.empty((trials, mechanism.ticks), dtype=np.int64)
-    inside = np.where(mechanism.secrets == secret, law, 0.0)
-    found[:, mechanism.secret] = generator.choice(len(law), trials, p=inside / inside.sum())
+    inside = np.where(mechanism.secrets == secret, distribution, 0.0)
+    found[:, mechanism.secret] = generator.choice(len(distribution), trials, p=inside / inside.sum())
     for tick in range(mechanism.secret + 1, mechanism.ticks):
         found[:, tick] = _stepped(found[:, tick - 1], forward, generator)
     for tick in range(mechanism.secret - 1, -1, -1):
@@ -201,15 +201,15 @@ def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> F
     Up to a number for each trial.
     """
     size = max(1, _CELLS // mechanism.cells)
-    parts, law = [], np.bincount(mechanism.secrets, _law(chain))
+    parts, distribution = [], np.bincount(mechanism.secrets, _distribution(chain))
     for at in range(0, len(heard.counts), size):
         part = Heard({n: own[at : at + size] for n, own in heard.symbols.items()}, heard.counts[at : at + size])
-        logs = [_forward(mechanism, chain, part, secret) for secret in range(len(law))]
-        parts.append(np.stack(logs, axis=1) - np.log(law))
+        logs = [_forward(mechanism, chain, part, secret) for secret in range(len(distribution))]
+        parts.append(np.stack(logs, axis=1) - np.log(distribution))
     return np.concatenate(parts)
 
 
-def _law(chain: MarkovChain) -> Floats:
+def _distribution(chain: MarkovChain) -> Floats:
     assert chain.initial is not None
     return chain.initial
 
@@ -217,7 +217,7 @@ def _law(chain: MarkovChain) -> Floats:
 def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
     """(trials,) logarithms of the likelihood of what is heard, and of a secret."""
     total = np.zeros(len(heard.counts))
-    weights = _law(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
+    weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
     open_: list[int] = []
     for tick in range(mechanism.ticks):
         if tick:
@@ -266,10 +266,10 @@ def _told(weights: Floats, axis: int, count: Counted, told: Ints) -> Floats:
     """The end of a window: its count is added up with the probability that noise makes of it what was told."""
     size = weights.shape[axis]
     distance = told[:, None] - np.arange(size)
-    law = np.exp(_log_noise(count, distance))
+    distribution = np.exp(_log_noise(count, distance))
     shape = [len(told)] + [1] * (weights.ndim - 1)
     shape[axis] = size
-    return np.asarray((weights * law.reshape(shape)).sum(axis=axis))
+    return np.asarray((weights * distribution.reshape(shape)).sum(axis=axis))
 
 
 def _log_noise(count: Counted, distance: Ints) -> Floats:
@@ -280,9 +280,9 @@ def _log_noise(count: Counted, distance: Ints) -> Floats:
     most = int(size.max())
     reach = max(most, int(40 * float(count.scale) * count.terms)) + 1
     one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(count.scale))
-    law = one / one.sum()
-    whole = law
+    distribution = one / one.sum()
+    whole = distribution
     for _ in range(count.terms - 1):
-        whole = np.convolve(whole, law, mode="same")
+        whole = np.convolve(whole, distribution, mode="same")
     logs = np.log(np.maximum(whole[reach:], 1e-300))[size]
     return np.asarray(logs - logs.max(axis=1, keepdims=True))

@@ -14,8 +14,8 @@ from contract.measurement import Reach
 from contract.noise_table import SCALE, NoiseTable
 from gateway.audit.access import Audience
 from gateway.audit.audiences import LEVEL, Attacked
+from gateway.audit.distributions import inside_distribution
 from gateway.audit.events import attacked, reach
-from gateway.audit.laws import inside_law
 from gateway.audit.outputs import Mechanism, Source
 from gateway.audit.witness import told_by_tick, witness
 from gateway.chain.arrays import Floats
@@ -44,7 +44,7 @@ def attack_points(
     mine = [one for one in audiences if f"{policy.device}/{policy.stream}" in one.symbols]
     possible, lasting = _possible(policy)
     tables = [(one, _emission(policy, one.noise)) for one in policy.measure_tables]
-    tables = [(one, law) for one, law in tables if one.constraint in (0, lasting)]
+    tables = [(one, distribution) for one, distribution in tables if one.constraint in (0, lasting)]
     share = level / max(1, 2 * len(mine)) / len(tables)
     for number, audience in enumerate(mine):
         generator = np.random.default_rng([seed, number])
@@ -56,13 +56,13 @@ def attack_points(
         for heard, epsilon, bound, single in rows:
             joined = _joined(policy, possible) if single else None
             found = []
-            for table, law in tables:
-                alone = Mechanism(1, 0, len(law), (Source(law, shows, True),), (), policy.shows)
+            for table, distribution in tables:
+                alone = Mechanism(1, 0, len(distribution), (Source(distribution, shows, True),), (), policy.shows)
                 chain = _chain(policy)
                 event = attacked(lambda _: alone, [chain], generator, trials, None, share, joined)  # noqa: B023
                 told, apart = told_by_tick(alone), joined or list(permutations(dict.fromkeys(shows), 2))
                 shown = max(float(told[shows.index(x), shows.index(z)]) for x, z in apart)
-                if not single and len(law) <= _MOST and not policy.changes:
+                if not single and len(distribution) <= _MOST and not policy.changes:
                     far = min(_FAR, reach(chain, 12.0))
                     long = alone._replace(ticks=2 * far + 1, secret=far)
                     shown = max(shown, witness(long, chain, knows=adversary != "ignorant").epsilon)
@@ -112,10 +112,12 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     shows = list(policy.shows or range(len(policy.coordinates)))
     if isinstance(noise, NoiseTable):
         return np.array(noise.weights(), dtype=np.float64)[shows] / SCALE
-    laws = [inside_law(noise, centre) for centre in policy.measurement.centres(noise.kept)]
-    points = {point: n for n, point in enumerate(dict.fromkeys(point for numbers, _ in laws for point in numbers))}
-    found = np.zeros((len(laws), len(points) + 1))
-    for own, (numbers, law) in zip(found, laws, strict=True):
-        own[[points[point] for point in numbers]] = law[:-1]
-        own[-1] = law[-1]
+    distributions = [inside_distribution(noise, centre) for centre in policy.measurement.centres(noise.kept)]
+    points = {
+        point: n for n, point in enumerate(dict.fromkeys(point for numbers, _ in distributions for point in numbers))
+    }
+    found = np.zeros((len(distributions), len(points) + 1))
+    for own, (numbers, distribution) in zip(found, distributions, strict=True):
+        own[[points[point] for point in numbers]] = distribution[:-1]
+        own[-1] = distribution[-1]
     return found[shows]

@@ -22,9 +22,9 @@ from gateway.audit.told import Definition
 from gateway.chain.arrays import Ints
 from gateway.privacy.chain_class import MarkovChain
 from gateway.release.inversion import two_valued
-from gateway.release.noise_law import noise_problems
+from gateway.release.noise_distribution import noise_problems
 
-__all__ = ["Recorded", "law_problems", "release_noise", "window_noise"]
+__all__ = ["Recorded", "distribution_problems", "release_noise", "window_noise"]
 
 _WHOLE = 1e-3
 """What a count of symbols may be from a whole number, after the arithmetic of its estimate."""
@@ -52,8 +52,8 @@ class Recorded:
         most = min((self.noises[one.name].size // (2 * made.uses(one.name)) for one in made.counts), default=10**9)
         for n in made.drawn:
             assert chain.initial is not None
-            law = np.bincount(made.sources[n].shows, chain.initial)
-            needed = 2 * np.maximum(made.ticks * law, 1.0)
+            distribution = np.bincount(made.sources[n].shows, chain.initial)
+            needed = 2 * np.maximum(made.ticks * distribution, 1.0)
             most = min(most, *(int(own.size / each) for own, each in zip(self.drawn, needed, strict=True)))
         return most
 
@@ -130,7 +130,7 @@ def release_noise(
     return {definition.names[0]: np.array(found, np.int64)} if found else {}
 
 
-def law_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
+def distribution_problems(recorded: Mapping[str, Ints], definitions: Iterable[Definition]) -> list[str]:
     """What of the noise cannot be that of its scale, by its mean size: as for ledgers, one in 10^9 without a fault."""
     found = []
     for one in definitions:

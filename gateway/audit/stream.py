@@ -20,7 +20,7 @@ from gateway.audit.audiences import Attacked, attack_audiences
 from gateway.audit.findings import Finding
 from gateway.audit.heard import Message, draws_of
 from gateway.audit.points import attack_points
-from gateway.audit.recorded import law_problems
+from gateway.audit.recorded import distribution_problems
 from gateway.audit.scene import Scene, SceneError
 from gateway.audit.told import Definition, released, windows
 from gateway.audit.trials import attack_stream, refuted
@@ -98,7 +98,7 @@ def audit_stream(
     if messages is not None:
         mine = [one for one in definitions if one.source == 0]
         drawn, symbols = draws_of(policy, messages, [one for one in mine if one.release], readings, loop=loop)
-        findings += [Finding("noise-not-as-stated", about) for about in law_problems(drawn.noises, mine)]
+        findings += [Finding("noise-not-as-stated", about) for about in distribution_problems(drawn.noises, mine)]
         findings += _class_findings(policy, symbols)
         if readings is not None:
             attacked = tuple(attack_stream(policy, messages, readings, loop=loop, known=known))

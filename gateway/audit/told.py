@@ -170,8 +170,8 @@ def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query,
     """The scale of a release that does not compose."""
     assert policy.table is not None
     if plan.mechanism == "wasserstein":
-        law = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
-        basis = WholeWindow(symbols=(law,))
+        distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
+        basis = WholeWindow(symbols=(distribution,))
     else:
         basis = WholeWindow(moved=moved_by_all(query.kind, numbers, plan.length))
     return basis.scale(config.audiences[plan.audience].epsilon)

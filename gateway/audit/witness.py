@@ -63,7 +63,7 @@ def witness(made: Mechanism, chain: MarkovChain, *, knows: bool = False) -> Witn
     """The output that tells most of those that are tried.
 
     Args:
-        chain: with a law of the first tick.
+        chain: with a distribution of the first tick.
         knows: whether the adversary may know states of other ticks.
     """
     wide = _Expanded.of(made, chain)
@@ -174,10 +174,12 @@ class _Expanded(NamedTuple):
         symbols = emission.shape[1]
         state, symbol = np.divmod(np.arange(made.states * symbols), symbols)
         forward = chain.transition[np.ix_(state, state)] * emission[state, symbol][None, :]
-        law = chain.initial[state] * emission[state, symbol]
-        backward = (law[:, None] * forward).T / law[:, None]
+        distribution = chain.initial[state] * emission[state, symbol]
+        backward = (distribution[:, None] * forward).T / distribution[:, None]
         secret = made.secrets[state]
-        return cls(forward, backward, state, symbol, secret, law / np.bincount(secret, law)[secret], of)
+        return cls(
+            forward, backward, state, symbol, secret, distribution / np.bincount(secret, distribution)[secret], of
+        )
 
     def options(self, made: Mechanism, signs: Sequence[int]) -> list[Floats]:
         """For each tick, (n, o) likelihoods of what may be heard of it, given each state."""

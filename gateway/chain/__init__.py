@@ -10,7 +10,7 @@ from gateway.chain.devices import update_devices
 from gateway.chain.evidence import log_likelihood_ratio
 from gateway.chain.filtering import Filtered, condition, filter_beliefs, filter_from, predict
 from gateway.chain.learning import Learned, baum_welch
-from gateway.chain.model import stationary_law
+from gateway.chain.model import stationary_distribution
 from gateway.chain.simulation import Simulated, simulate
 from gateway.chain.smoothing import backward_messages, fixed_lag_marginals, posterior_marginals
 from gateway.chain.viterbi import Decoded, viterbi
@@ -30,7 +30,7 @@ __all__ = [
     "posterior_marginals",
     "predict",
     "simulate",
-    "stationary_law",
+    "stationary_distribution",
     "update_devices",
     "viterbi",
 ]

@@ -18,7 +18,7 @@ __all__ = ["count_marginals"]
 
 @kernel
 def _begin(entry: Floats, row: Floats, adds: Ints, lattice: Floats) -> None:
-    """The first tick of a window: lattice (counts, k) from the predicted law (k,) and the tick's likelihood (k,)."""
+    """The first tick of a window: lattice (counts, k) from the predicted distribution (k,) and its likelihood (k,)."""
     for x in range(entry.size):
         lattice[0, x] = lattice[1, x] = 0.0
     for x in range(entry.size):
@@ -48,15 +48,15 @@ def _advance(before: Floats, transition: Floats, row: Floats, adds: Ints, reach:
 
 
 @kernel
-def _normalise(laws: Floats, t: int) -> bool:
+def _normalise(distributions: Floats, t: int) -> bool:
     """Scale row t to sum 1; false if its sum is 0."""
     mass = 0.0
-    for x in range(laws.shape[1]):
-        mass += laws[t, x]
+    for x in range(distributions.shape[1]):
+        mass += distributions[t, x]
     if not mass > 0.0:
         return False
-    for x in range(laws.shape[1]):
-        laws[t, x] /= mass
+    for x in range(distributions.shape[1]):
+        distributions[t, x] /= mass
     return True
 
 
@@ -78,10 +78,10 @@ def _forward(
     symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats, windows: Ints, adds: Ints,
     likelihoods: Floats, forward: Floats, entries: Floats,
 ) -> int:  # fmt: skip
-    """Messages after each tick outside windows, and predicted laws at the windows' beginnings; -1, or a position."""
+    """Messages after each tick outside windows, and predicted distributions where windows begin; -1, or a position."""
     k = transition.shape[0]
     lattice = np.empty((2, likelihoods.shape[1], k))
-    law = np.empty(k)
+    distribution = np.empty(k)
     for sequence in range(starts.size - 1):
         now, reach = 0, 0
         for t in range(starts[sequence], starts[sequence + 1]):
@@ -89,20 +89,20 @@ def _forward(
             fresh = t == starts[sequence]
             if w < 0 or fresh or windows[t - 1] != w:
                 for y in range(k):
-                    law[y] = 0.0
+                    distribution[y] = 0.0
                     if fresh:
-                        law[y] = initial[sequence, y]
+                        distribution[y] = initial[sequence, y]
                     else:
                         for x in range(k):
-                            law[y] += forward[t - 1, x] * transition[x, y]
+                            distribution[y] += forward[t - 1, x] * transition[x, y]
             if w < 0:
                 for y in range(k):
-                    forward[t, y] = law[y] * row[y]
+                    forward[t, y] = distribution[y] * row[y]
             else:
                 if fresh or windows[t - 1] != w:
                     for y in range(k):
-                        entries[w, y] = law[y]
-                    _begin(law, row, adds[t], lattice[now])
+                        entries[w, y] = distribution[y]
+                    _begin(distribution, row, adds[t], lattice[now])
                     reach = 1
                 else:
                     _advance(lattice[now], transition, row, adds[t], reach, lattice[1 - now])
@@ -193,7 +193,7 @@ def count_marginals(
 
     Args:
         symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) law of the first tick, or (sequences, k).
+        initial: (k,) distribution of the first tick, or (sequences, k).
         transition: (k, k) row-stochastic.
         emission: (k, m), Pr(symbol | state).
         windows: (n,) the window that a tick is in, or -1; a window's ticks follow each other in one sequence.
@@ -206,7 +206,7 @@ def count_marginals(
         (n, k), row t = Pr(X_t | everything).
 
     Raises:
-        ValueError: bad shapes or laws, a window with more ticks than counts, or evidence of probability zero.
+        ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.
     """
     problem = pose(symbols, initial, transition, emission, lengths)
     n, k = problem.symbols.size, problem.transition.shape[0]

@@ -143,7 +143,8 @@ def update_devices(
     """Predict and condition the beliefs of many devices that share a chain and an emission table.
 
     Args:
-        beliefs: (k, devices), column d = Pr(state of device d | its symbols so far); columns are trusted to be laws.
+        beliefs: (k, devices), column d = Pr(state of device d | its symbols so far); columns are trusted to be
+            distributions.
         symbols: (devices,) this tick's symbol of each device in -1..m-1, -1 for none. int8 is the fastest;
             anything else is copied. Bytes with 255 for "none" are int8 already: `symbols.view(np.int8)`.
         transition: (k, k) row-stochastic.
@@ -154,7 +155,7 @@ def update_devices(
         (k, devices), the beliefs one tick later.
 
     Raises:
-        ValueError: bad shapes or laws, or a symbol of probability zero (`out` is then unchanged if the
+        ValueError: bad shapes or distributions, or a symbol of probability zero (`out` is then unchanged if the
             emission table has zeros, which alone makes this possible).
     """
     matrix = check_transition(transition)

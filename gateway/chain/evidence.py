@@ -57,17 +57,17 @@ def _mix_all(weights: Floats, logs: Floats, scaled: Floats, out: Floats) -> bool
 
 
 @kernel
-def _reverse(law: Floats, transition: Floats, weights: Floats, later: Floats) -> None:
+def _reverse(distribution: Floats, transition: Floats, weights: Floats, later: Floats) -> None:
     """One tick of the time-reversed chain.
 
-    Sets `later` (k,) to the law after `law` (k,), and `weights[y, x]` to Pr(state x before | state y now),
-    all zero where y cannot be reached.
+    Sets `later` (k,) to the distribution after `distribution` (k,), and `weights[y, x]` to Pr(state x before | state y
+    now), all zero where y cannot be reached.
     """
-    k = law.size
+    k = distribution.size
     for y in range(k):
         later[y] = 0.0
         for x in range(k):
-            weights[y, x] = law[x] * transition[x, y]
+            weights[y, x] = distribution[x] * transition[x, y]
             later[y] += weights[y, x]
         for x in range(k):
             weights[y, x] = weights[y, x] / later[y] if later[y] > 0.0 else 0.0
@@ -80,22 +80,22 @@ def _ratios(
 ) -> int:  # fmt: skip
     """Log-likelihood ratios; returns the position of impossible evidence, or -1."""
     k = transition.shape[0]
-    law, later = np.empty(k), np.empty(k)
+    distribution, later = np.empty(k), np.empty(k)
     message, joint, scaled = np.empty(k), np.empty(k), np.empty(k)
     weights = np.empty((k, k))
     for sequence in range(starts.size - 1):
         low, high = starts[sequence], starts[sequence + 1]
-        law[:] = initial[sequence]
+        distribution[:] = initial[sequence]
         for x in range(k):
-            message[x] = 0.0 if law[x] > 0.0 else -np.inf
+            message[x] = 0.0 if distribution[x] > 0.0 else -np.inf
         for t in range(low, high):  # what the symbols up to t say
             for x in range(k):
                 joint[x] = message[x] + log_rows[symbols[t], x]
-            out[t] = joint[a] - joint[b] if law[a] > 0.0 and law[b] > 0.0 else np.nan
-            _reverse(law, transition, weights, later)
+            out[t] = joint[a] - joint[b] if distribution[a] > 0.0 and distribution[b] > 0.0 else np.nan
+            _reverse(distribution, transition, weights, later)
             if not _mix_all(weights, joint, scaled, message):
                 return int(t)
-            law[:] = later
+            distribution[:] = later
         message[:] = 0.0
         for t in range(high - 1, low - 1, -1):  # what the symbols after t say
             out[t] += message[a] - message[b]
@@ -128,7 +128,7 @@ def log_likelihood_ratio(
         of them with probability zero a priori, or if neither explains the symbols.
 
     Raises:
-        ValueError: bad shapes or laws, states outside 0..k-1, or symbols of probability zero.
+        ValueError: bad shapes or distributions, states outside 0..k-1, or symbols of probability zero.
 
     Source: the likelihood ratio of the definitions of Bayesian and Pufferfish privacy.
     """

@@ -12,7 +12,7 @@ from gateway.chain.arrays import Floats, Ints
 from gateway.chain.kernel import kernel
 from gateway.chain.model import (
     Problem,
-    check_law,
+    check_distribution,
     check_transition,
     impossible,
     pose,
@@ -134,7 +134,7 @@ def filter_beliefs(
 
     Args:
         symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) law of the first tick, or (sequences, k).
+        initial: (k,) distribution of the first tick, or (sequences, k).
         transition: (k, k) row-stochastic.
         emission: (k, m), Pr(symbol | state).
         lengths: (sequences,) ticks in each sequence; None for a single one.
@@ -143,7 +143,7 @@ def filter_beliefs(
         Beliefs (n, k) and log-likelihoods (sequences,), in nats.
 
     Raises:
-        ValueError: bad shapes or laws, or symbols of probability zero.
+        ValueError: bad shapes or distributions, or symbols of probability zero.
 
     Source: the forward recursion (Rabiner 1989, section III), rescaled by powers of two only.
     """
@@ -154,21 +154,21 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
     """Carry beliefs over unobserved ticks.
 
     Args:
-        belief: (..., k) laws of the state now.
+        belief: (..., k) distributions of the state now.
         transition: (k, k) row-stochastic.
         ticks: how many ticks to go on, at least 0.
 
     Returns:
-        (..., k) laws of the state `ticks` ticks later.
+        (..., k) distributions of the state `ticks` ticks later.
 
     Raises:
-        ValueError: bad shapes or laws, or a negative number of ticks.
+        ValueError: bad shapes or distributions, or a negative number of ticks.
     """
     matrix = check_transition(transition)
-    law = check_law(belief, "belief", matrix.shape[0])
+    distribution = check_distribution(belief, "belief", matrix.shape[0])
     if ticks < 0:
         raise ValueError(f"cannot predict {ticks} ticks ahead; ticks must be at least 0")
-    later = law @ np.linalg.matrix_power(matrix, ticks)
+    later = distribution @ np.linalg.matrix_power(matrix, ticks)
     return np.asarray(later / later.sum(axis=-1, keepdims=True), dtype=np.float64)
 
 
@@ -176,20 +176,20 @@ def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
     """Condition a belief on one observation.
 
     Args:
-        belief: (k,) law of the state.
+        belief: (k,) distribution of the state.
         likelihood: (k,) Pr(observation | state), for instance a column of the emission table.
 
     Returns:
-        (k,) conditioned law, and Pr(observation) under `belief`.
+        (k,) conditioned distribution, and Pr(observation) under `belief`.
 
     Raises:
         ValueError: shapes differ, or the observation has probability zero.
     """
-    law = check_law(belief, "belief")
+    distribution = check_distribution(belief, "belief")
     weights = np.asarray(likelihood, dtype=np.float64)
-    if law.ndim != 1 or weights.shape != law.shape:
-        raise ValueError(f"belief {law.shape} and likelihood {weights.shape} must be vectors of one length")
-    joint = law * weights
+    if distribution.ndim != 1 or weights.shape != distribution.shape:
+        raise ValueError(f"belief {distribution.shape} and likelihood {weights.shape} must be vectors of one length")
+    joint = distribution * weights
     evidence = float(joint.sum())
     if not evidence > 0.0:
         raise ValueError("the observation has probability zero under this belief")
@@ -216,7 +216,7 @@ def filter_from(
         Beliefs (n, k) and log-likelihood (1,) of these symbols given the earlier ones.
 
     Raises:
-        ValueError: bad shapes or laws, a negative gap, or symbols of probability zero.
+        ValueError: bad shapes or distributions, a negative gap, or symbols of probability zero.
     """
     if gap < 0:
         raise ValueError(f"gap is {gap}; the first symbol must come after the belief's tick")

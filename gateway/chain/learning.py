@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from gateway.chain.arrays import Floats, Ints
 from gateway.chain.filtering import run_filter
 from gateway.chain.kernel import kernel
-from gateway.chain.model import Problem, check_emission, check_law, check_transition, pose
+from gateway.chain.model import Problem, check_distribution, check_emission, check_transition, pose
 from gateway.chain.steps import LIFT, TINY, condition_row, lift_row
 
 __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
@@ -116,7 +116,7 @@ def expectations(problem: Problem) -> Expected:
 
 
 def _normalised(counts: Floats, fallback: Floats) -> Floats:
-    """Laws from expected counts (..., k); a row without any count keeps its `fallback`."""
+    """Distributions from expected counts (..., k); a row without any count keeps its `fallback`."""
     sums = counts.sum(axis=-1, keepdims=True)
     return np.where(sums > 0.0, counts / np.where(sums > 0.0, sums, 1.0), fallback)
 
@@ -131,7 +131,7 @@ def baum_welch(
     iterations: int = 100,
     tolerance: float = 1e-8,
 ) -> Learned:
-    """Fit transition and initial law to symbols by expectation maximisation, the emission table being known.
+    """Fit transition and initial distribution to symbols by expectation maximisation, the emission table being known.
 
     Args:
         symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
@@ -146,13 +146,13 @@ def baum_welch(
         The fitted chain, the log-likelihoods of the guess and of every improvement, and whether it converged.
 
     Raises:
-        ValueError: bad shapes or laws, no symbols, or symbols of probability zero under the first guess.
+        ValueError: bad shapes or distributions, no symbols, or symbols of probability zero under the first guess.
 
     Source: Baum, Petrie, Soules, Weiss 1970; Rabiner 1989, section III.C.
     """
-    k = check_law(emission, "emission").shape[0]
+    k = check_distribution(emission, "emission").shape[0]
     table = check_emission(emission, k)
-    start = np.full(k, 1.0 / k) if initial is None else check_law(initial, "initial", k)
+    start = np.full(k, 1.0 / k) if initial is None else check_distribution(initial, "initial", k)
     guess = _sticky(k) if transition is None else check_transition(transition)
     if start.ndim != 1 or guess.shape != (k, k):
         raise ValueError(f"initial and transition must be ({k},) and ({k}, {k}), like the {k} emission rows")

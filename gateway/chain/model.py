@@ -15,18 +15,18 @@ from gateway.chain.arrays import Floats, Ints
 
 __all__ = [
     "Problem",
+    "check_distribution",
     "check_emission",
-    "check_law",
     "check_symbols",
     "check_transition",
     "impossible",
     "likelihood_rows",
     "pose",
-    "stationary_law",
+    "stationary_distribution",
     "step_tables",
 ]
 
-# Rows come from exact rationals over 2^32 or from a fit: this only catches tables that are not laws at all.
+# Rows come from exact rationals over 2^32 or from a fit: this only catches tables that are not distributions at all.
 _SUM_TOLERANCE = 1e-9
 _TINY = 1e-290  # below this a float loses relative accuracy soon
 
@@ -49,8 +49,8 @@ class Problem(NamedTuple):
     rows: Floats
 
 
-def check_law(values: ArrayLike, name: str, states: int | None = None) -> Floats:
-    """Check laws over states or symbols, one per row.
+def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:
+    """Check distributions over states or symbols, one per row.
 
     Args:
         values: (..., k) probabilities.
@@ -63,25 +63,29 @@ def check_law(values: ArrayLike, name: str, states: int | None = None) -> Floats
     Raises:
         ValueError: a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
     """
-    laws = np.ascontiguousarray(values, dtype=np.float64)
-    if laws.ndim == 0 or laws.shape[-1] == 0 or (states is not None and laws.shape[-1] != states):
-        raise ValueError(f"{name} has shape {laws.shape}; its last axis must be the {states or 'k'} states")
-    if not (laws >= 0.0).all():
+    distributions = np.ascontiguousarray(values, dtype=np.float64)
+    if (
+        distributions.ndim == 0
+        or distributions.shape[-1] == 0
+        or (states is not None and distributions.shape[-1] != states)
+    ):
+        raise ValueError(f"{name} has shape {distributions.shape}; its last axis must be the {states or 'k'} states")
+    if not (distributions >= 0.0).all():
         raise ValueError(f"{name} has a negative or undefined entry; all entries must be probabilities")
-    sums = laws.sum(axis=-1)
-    if laws.size and not (np.abs(sums - 1.0) <= _SUM_TOLERANCE).all():
+    sums = distributions.sum(axis=-1)
+    if distributions.size and not (np.abs(sums - 1.0) <= _SUM_TOLERANCE).all():
         worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
         raise ValueError(f"{name} has a row that sums to {worst!r} instead of 1")
-    return laws
+    return distributions
 
 
 def check_transition(transition: ArrayLike) -> Floats:
     """Check a transition matrix, whose entries may be zero: a C-contiguous float64 array (k, k).
 
     Raises:
-        ValueError: not square, or a row is not a law.
+        ValueError: not square, or a row is not a distribution.
     """
-    matrix = check_law(transition, "transition")
+    matrix = check_distribution(transition, "transition")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"transition has shape {matrix.shape}; it must be square (k, k)")
     return matrix
@@ -91,9 +95,9 @@ def check_emission(emission: ArrayLike, states: int) -> Floats:
     """Check an emission table Pr(symbol z | state x): a C-contiguous float64 array (k, m).
 
     Raises:
-        ValueError: not k rows, or a row is not a law.
+        ValueError: not k rows, or a row is not a distribution.
     """
-    table = check_law(emission, "emission")
+    table = check_distribution(emission, "emission")
     if table.ndim != 2 or table.shape[0] != states:
         raise ValueError(f"emission has shape {table.shape}; it must have one row per state ({states}, m)")
     return table
@@ -125,7 +129,7 @@ def pose(
 
     Args:
         symbols: (n,) integers in -1..m-1, all sequences one after the other.
-        initial: (k,) law of every first tick, or (sequences, k).
+        initial: (k,) distribution of every first tick, or (sequences, k).
         transition: (k, k) row-stochastic.
         emission: (k, m), Pr(symbol | state).
         lengths: (sequences,) ticks in each sequence, or None for a single one.
@@ -146,7 +150,7 @@ def pose(
     if int(sizes.sum()) != stream.size:
         raise ValueError(f"lengths sum to {int(sizes.sum())}, but there are {stream.size} symbols")
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    first = check_law(initial, "initial", k)
+    first = check_distribution(initial, "initial", k)
     if first.ndim > 2 or (first.ndim == 2 and first.shape[0] != sizes.size):
         raise ValueError(f"initial has shape {first.shape}; it must be ({k},) or ({sizes.size}, {k})")
     first = np.ascontiguousarray(np.broadcast_to(first, (sizes.size, k)))
@@ -177,25 +181,25 @@ def impossible(tick: int) -> ValueError:
     )
 
 
-def stationary_law(transition: ArrayLike) -> Floats:
-    """Stationary law of a chain, exactly 0 for states that die out.
+def stationary_distribution(transition: ArrayLike) -> Floats:
+    """Stationary distribution of a chain, exactly 0 for states that die out.
 
     Args:
         transition: (k, k) row-stochastic with a single closed class of states.
 
     Returns:
-        (k,) the law pi with pi P = pi; every entry has a small relative error.
+        (k,) the distribution pi with pi P = pi; every entry has a small relative error.
 
     Raises:
-        ValueError: the chain has more than one stationary law, or one with an entry too small for a float.
+        ValueError: the chain has more than one stationary distribution, or one with an entry too small for a float.
     """
     matrix = check_transition(transition)
     closed = _closed_class(matrix)
-    law = np.zeros(len(matrix))
-    law[closed] = _eliminated(matrix[np.ix_(closed, closed)].copy())
-    if not np.all(law[closed] >= _TINY):
+    distribution = np.zeros(len(matrix))
+    distribution[closed] = _eliminated(matrix[np.ix_(closed, closed)].copy())
+    if not np.all(distribution[closed] >= _TINY):
         raise ValueError("a state is so rare that its stationary probability does not fit a float")
-    return law
+    return distribution
 
 
 def _closed_class(transition: Floats) -> Ints:
@@ -205,12 +209,12 @@ def _closed_class(transition: Floats) -> Ints:
         reach = (reach.astype(np.float32) @ reach.astype(np.float32)) > 0.0
     recurrent = np.flatnonzero(np.all(~reach | reach.T, axis=1))
     if not reach[np.ix_(recurrent, recurrent)].all():
-        raise ValueError("the chain has more than one stationary law; give the initial law instead")
+        raise ValueError("the chain has more than one stationary distribution; give the initial distribution instead")
     return np.asarray(recurrent, dtype=np.int64)
 
 
 def _eliminated(remaining: Floats) -> Floats:
-    """Stationary law (k,) of an irreducible (k, k) chain, which is overwritten.
+    """Stationary distribution (k,) of an irreducible (k, k) chain, which is overwritten.
 
     Grassmann, Taksar, Heyman (1985): eliminates states without a subtraction, so that rare states keep their relative
     accuracy.
@@ -220,7 +224,7 @@ def _eliminated(remaining: Floats) -> Floats:
         for last in range(k - 1, 0, -1):
             remaining[:last, last] /= remaining[last, :last].sum()
             remaining[:last, :last] += np.outer(remaining[:last, last], remaining[last, :last])
-        law = np.ones(k)
+        distribution = np.ones(k)
         for state in range(1, k):
-            law[state] = law[:state] @ remaining[:state, state]
-        return np.asarray(law / law.sum(), dtype=np.float64)
+            distribution[state] = distribution[:state] @ remaining[:state, state]
+        return np.asarray(distribution / distribution.sum(), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Transition matrices in the form in which the laws of many devices are carried on fastest, and what can be reached.
+"""Transition matrices in the form that carries the distributions of many devices on fastest, and what can be reached.
 
 Where most of a matrix is empty, as for a walk over cells, it is kept as its diagonals (places that follow one another
 row by row have few) or as each state's predecessors; a full one is left to BLAS.
@@ -25,7 +25,7 @@ _WHOLE = 1e-9
 
 
 class Moves(NamedTuple):
-    """One direction of a transition: laws times a matrix.
+    """One direction of a transition: distributions times a matrix.
 
     Attributes:
         matrix: (N, N).
@@ -74,23 +74,23 @@ class Moves(NamedTuple):
             shifts[row] -= offset
         return cls(matrix, weights, shifts, margin, *links)
 
-    def carry(self, laws: Floats, out: Floats) -> None:
-        """Set `out` (devices, N) to the laws (devices, N) times the matrix."""
+    def carry(self, distributions: Floats, out: Floats) -> None:
+        """Set `out` (devices, N) to the distributions (devices, N) times the matrix."""
         if len(self.weights):
-            _by_diagonals(laws, self.weights, self.shifts, self.margin, out)
+            _by_diagonals(distributions, self.weights, self.shifts, self.margin, out)
         elif len(self.values):
-            _by_links(laws, self.starts, self.others, self.values, out)
+            _by_links(distributions, self.starts, self.others, self.values, out)
         else:
-            np.matmul(laws, self.matrix, out=out)
+            np.matmul(distributions, self.matrix, out=out)
 
 
 class Transition(NamedTuple):
     """A matrix of transitions, ready to be used many times.
 
     Attributes:
-        forward: laws of a tick to laws of the next.
+        forward: distributions of a tick to distributions of the next.
         backward: what later ticks tell of one tick to what they tell of the tick before.
-        whole: whether all rows sum to 1, so that laws do.
+        whole: whether all rows sum to 1, so that distributions do.
     """
 
     forward: Moves
@@ -156,9 +156,10 @@ def _add_three(
 def carry_block(
     flat: Floats, low: int, high: int, weights: Floats, shifts: Ints, margin: int, padded: Floats, out: Floats
 ) -> None:
-    """Set `out` (w,) to the numbers low..high of laws laid end to end, times a matrix that is given by its diagonals.
+    """Set `out` (w,) to the numbers low..high of distributions laid end to end, times a matrix given by its diagonals.
 
-    A diagonal reaches into the laws of the devices beside, where its weight is 0; `padded` stands in for the ends.
+    A diagonal reaches into the distributions of the devices beside, where its weight is 0; `padded` stands in for the
+    ends.
     """
     source, begin = flat, low - margin
     if low < margin or high + margin > flat.size:
@@ -171,10 +172,10 @@ def carry_block(
 
 
 @kernel
-def _by_diagonals(laws: Floats, weights: Floats, shifts: Ints, margin: int, out: Floats) -> None:
-    """Set `out` (devices, N) to the laws times a matrix that is given by its diagonals."""
+def _by_diagonals(distributions: Floats, weights: Floats, shifts: Ints, margin: int, out: Floats) -> None:
+    """Set `out` (devices, N) to the distributions times a matrix that is given by its diagonals."""
     size = weights.shape[1]
-    given, made = laws.reshape(-1), out.reshape(-1)
+    given, made = distributions.reshape(-1), out.reshape(-1)
     padded = np.zeros(size + 2 * margin)
     for low in range(0, given.size, size):
         high = min(low + size, given.size)
@@ -182,13 +183,13 @@ def _by_diagonals(laws: Floats, weights: Floats, shifts: Ints, margin: int, out:
 
 
 @kernel
-def _by_links(laws: Floats, starts: Ints, others: Ints, values: Floats, out: Floats) -> None:
-    """Set `out` (devices, N) to the laws times a matrix that is given by each state's predecessors."""
-    for device in range(laws.shape[0]):
-        for state in range(laws.shape[1]):
+def _by_links(distributions: Floats, starts: Ints, others: Ints, values: Floats, out: Floats) -> None:
+    """Set `out` (devices, N) to the distributions times a matrix that is given by each state's predecessors."""
+    for device in range(distributions.shape[0]):
+        for state in range(distributions.shape[1]):
             mass = 0.0
             for link in range(starts[state], starts[state + 1]):
-                mass += laws[device, others[link]] * values[link]
+                mass += distributions[device, others[link]] * values[link]
             out[device, state] = mass
 
 

@@ -243,7 +243,7 @@ def backward_messages(
         (n, k), row t proportional to Pr(symbols after t | X_t = x) and with sum 1.
 
     Raises:
-        ValueError: bad shapes or laws, or symbols that no state explains.
+        ValueError: bad shapes or distributions, or symbols that no state explains.
 
     Source: the backward recursion (Rabiner 1989, section III).
     """
@@ -275,7 +275,7 @@ def posterior_marginals(
         (n, k), row t = Pr(X_t | all symbols of its sequence).
 
     Raises:
-        ValueError: bad shapes or laws, or symbols of probability zero; `out` then holds nothing of use.
+        ValueError: bad shapes or distributions, or symbols of probability zero; `out` then holds nothing of use.
 
     Source: the forward-backward recursions (Rabiner 1989, section III), from both ends at once.
     """
@@ -350,7 +350,7 @@ def fixed_lag_marginals(
 ) -> Floats:
     """Smooth every tick with the symbols up to `lag` ticks after it, exactly, in O(n lag k^2).
 
-    For a window in the middle of a stream, `initial` is the law of the window's first tick:
+    For a window in the middle of a stream, `initial` is the distribution of the window's first tick:
     `predict(belief, transition)` with the filtered belief of the tick before the window.
 
     Args:
@@ -361,7 +361,7 @@ def fixed_lag_marginals(
         (n, k), row t = Pr(X_t | symbols up to t + lag).
 
     Raises:
-        ValueError: bad shapes or laws, a negative lag, or symbols of probability zero.
+        ValueError: bad shapes or distributions, a negative lag, or symbols of probability zero.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")

@@ -39,7 +39,7 @@ def fits_registers(states: int) -> bool:
 
 @kernel
 def first(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
-    """The first law of a sequence, row `sequence` of `initial`, weighed by the likelihood `rows[z]` of a symbol."""
+    """The first distribution of a sequence, row `sequence` of `initial`, times the likelihood `rows[z]` of a symbol."""
     return product(load(initial, sequence, unit), load(rows, z if z >= 0 else rows.shape[0] - 1, unit))
 
 

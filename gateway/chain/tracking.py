@@ -1,4 +1,4 @@
-"""Tracking many devices whose tables differ from tick to tick: filtered, smoothed and fixed-lag laws of any chain.
+"""Tracking many devices whose tables differ from tick to tick: filtered, smoothed and fixed-lag distributions.
 
 What a device released at a tick enters as its likelihood under each state. So every tick and every device may have a
 table of its own, ticks without any are gaps, and the transition may be another one at each tick. A point that no
@@ -45,7 +45,7 @@ class Followed(NamedTuple):
     """What the forward pass finds.
 
     Attributes:
-        beliefs: (n, devices, N), the laws at each tick given everything released up to it.
+        beliefs: (n, devices, N), the distributions at each tick given everything released up to it.
         log_likelihoods: (n, devices), the logarithm of the probability of what was released, given all before; 0 if
             that is nothing.
         counted: (n, devices), whether something was released that some possible state can release.
@@ -57,96 +57,98 @@ class Followed(NamedTuple):
 
 
 @kernel
-def _sum(laws: Floats, device: int) -> float:
-    """The sum of a device's law."""
+def _sum(distributions: Floats, device: int) -> float:
+    """The sum of a device's distribution."""
     mass = 0.0
-    for x in range(laws.shape[1]):
-        mass += laws[device, x]
+    for x in range(distributions.shape[1]):
+        mass += distributions[device, x]
     return mass
 
 
 @kernel
-def _dot(laws: Floats, device: int, rows: Floats, row: int) -> float:
-    """The sum of the products of a device's law and a row."""
+def _dot(distributions: Floats, device: int, rows: Floats, row: int) -> float:
+    """The sum of the products of a device's distribution and a row."""
     mass = 0.0
-    for x in range(laws.shape[1]):
-        mass += laws[device, x] * rows[row, x]
+    for x in range(distributions.shape[1]):
+        mass += distributions[device, x] * rows[row, x]
     return mass
 
 
 @kernel
-def _times(laws: Floats, device: int, rows: Floats, row: int, factor: float, out: Floats, place: int) -> None:
-    """Set a row of `out` to a device's law times a row times a factor."""
-    for x in range(laws.shape[1]):
-        out[place, x] = laws[device, x] * rows[row, x] * factor
+def _times(distributions: Floats, device: int, rows: Floats, row: int, factor: float, out: Floats, place: int) -> None:
+    """Set a row of `out` to a device's distribution times a row times a factor."""
+    for x in range(distributions.shape[1]):
+        out[place, x] = distributions[device, x] * rows[row, x] * factor
 
 
 @kernel
-def _rare(laws: Floats, device: int, rows: Floats, row: int, out: Floats, place: int) -> float:
+def _rare(distributions: Floats, device: int, rows: Floats, row: int, out: Floats, place: int) -> float:
     """`_weigh` for a point that is all but impossible, whose products are lifted before they can vanish.
 
     Returns:
         Its log-likelihood; no number for one that is impossible.
     """
-    factor = _HIGH / _sum(laws, device)
+    factor = _HIGH / _sum(distributions, device)
     mass = 0.0
-    for x in range(laws.shape[1]):
-        mass += (laws[device, x] * factor) * rows[row, x]
+    for x in range(distributions.shape[1]):
+        mass += (distributions[device, x] * factor) * rows[row, x]
     if mass == 0.0:
         return np.nan
-    for x in range(laws.shape[1]):
-        out[place, x] = (laws[device, x] * factor) * rows[row, x] / mass
+    for x in range(distributions.shape[1]):
+        out[place, x] = (distributions[device, x] * factor) * rows[row, x] / mass
     return float(np.log(mass)) - _LOG_HIGH
 
 
 @kernel
-def _alone(laws: Floats, device: int, out: Floats, place: int) -> bool:
-    """`_weigh` for a device of which nothing counts; false if its law is 0 everywhere."""
-    total = _sum(laws, device)
+def _alone(distributions: Floats, device: int, out: Floats, place: int) -> bool:
+    """`_weigh` for a device of which nothing counts; false if its distribution is 0 everywhere."""
+    total = _sum(distributions, device)
     if total == 0.0:
         return False
-    for x in range(laws.shape[1]):
-        out[place, x] = laws[device, x] / total
+    for x in range(distributions.shape[1]):
+        out[place, x] = distributions[device, x] / total
     return True
 
 
 @kernel
 def _weigh(
-    laws: Floats, count: int, first: int, rows: Floats, which: Ints, whole: bool, out: Floats, logs: Floats
+    distributions: Floats, count: int, first: int, rows: Floats, which: Ints, whole: bool, out: Floats, logs: Floats
 ) -> int:  # fmt: skip
-    """Weigh so many laws, those of the devices from `first` on, by what these released, into their rows of `out`.
+    """Weigh so many distributions, of the devices from `first` on, by what these released, into their rows of `out`.
 
     `logs` (devices,) become log-likelihoods; no number where nothing counts.
 
     Returns:
-        A device whose law is 0 everywhere, or -1.
+        A device whose distribution is 0 everywhere, or -1.
     """
     nowhere = -1
-    for law in range(count):
-        logs[first + law] = _dot(laws, law, rows, max(which[first + law], 0))
-    for law in range(count):
-        device = first + law
+    for distribution in range(count):
+        logs[first + distribution] = _dot(distributions, distribution, rows, max(which[first + distribution], 0))
+    for distribution in range(count):
+        device = first + distribution
         row, mass = which[device], logs[device]
-        total = 1.0 if whole else _sum(laws, law)
+        total = 1.0 if whole else _sum(distributions, distribution)
         if row >= 0 and mass >= TINY * total > 0.0:
-            _times(laws, law, rows, row, 1.0 / mass, out, device)
+            _times(distributions, distribution, rows, row, 1.0 / mass, out, device)
             logs[device] = np.log(mass / total)
         else:
-            logs[device] = _rare(laws, law, rows, row, out, device) if row >= 0 and total > 0.0 else np.nan
-            if np.isnan(logs[device]) and not _alone(laws, law, out, device):
+            logs[device] = (
+                _rare(distributions, distribution, rows, row, out, device) if row >= 0 and total > 0.0 else np.nan
+            )
+            if np.isnan(logs[device]) and not _alone(distributions, distribution, out, device):
                 nowhere = device
     return nowhere
 
 
 @kernel
 def _carry_and_weigh(
-    laws: Floats, weights: Floats, shifts: Ints, margin: int, rows: Floats, which: Ints, whole: bool, work: Floats,
-    out: Floats, logs: Floats,
+    distributions: Floats, weights: Floats, shifts: Ints, margin: int, rows: Floats, which: Ints, whole: bool,
+    work: Floats, out: Floats, logs: Floats,
 ) -> int:  # fmt: skip
-    """Carry laws (devices, N) on by a matrix that is given by its diagonals, and weigh them while they are at hand."""
+    """Carry distributions (devices, N) on by a matrix given by its diagonals, and weigh them while they are at hand."""
     nowhere = -1
-    states, size = laws.shape[1], weights.shape[1]
-    flat = laws.reshape(-1)
+    states, size = distributions.shape[1], weights.shape[1]
+    flat = distributions.reshape(-1)
     padded, made = np.zeros(size + 2 * margin), work.reshape(-1, states)
     for low in range(0, flat.size, size):
         high = min(low + size, flat.size)
@@ -156,43 +158,45 @@ def _carry_and_weigh(
     return nowhere
 
 
-def advance(laws: Floats, transition: Transition, seen: Seen, out: Floats | None = None) -> tuple[Floats, Floats]:
-    """Carry the laws of many devices on by one tick.
+def advance(
+    distributions: Floats, transition: Transition, seen: Seen, out: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """Carry the distributions of many devices on by one tick.
 
     Args:
-        laws: (devices, N), of the tick before.
+        distributions: (devices, N), of the tick before.
         transition: from there.
         seen: what was released.
-        out: (devices, N), C-contiguous, where to put the result; not `laws`. None: a new array.
+        out: (devices, N), C-contiguous, where to put the result; not `distributions`. None: a new array.
 
     Returns:
-        Laws (devices, N), and for each device the logarithm of the probability of what it released, not a number if
-        that is nothing or counts as nothing.
+        Distributions (devices, N), and for each device the logarithm of the probability of what it released, not a
+        number if that is nothing or counts as nothing.
 
     Raises:
-        ValueError: bad shapes, or laws after which no state is possible.
+        ValueError: bad shapes, or distributions after which no state is possible.
     """
-    laws = _laws(laws, transition.states)
-    _check(seen, laws)
-    found = np.empty_like(laws) if out is None else out
-    logs = np.empty(len(laws))
+    distributions = _distributions(distributions, transition.states)
+    _check(seen, distributions)
+    found = np.empty_like(distributions) if out is None else out
+    logs = np.empty(len(distributions))
     moves = transition.forward
     if len(moves.weights):
         work = aligned(1, moves.weights.shape[1])[0]
         given = (moves.weights, moves.shifts, moves.margin, seen.rows, seen.which, transition.whole)
-        nowhere = _carry_and_weigh(laws, *given, work, found, logs)
+        nowhere = _carry_and_weigh(distributions, *given, work, found, logs)
     else:
-        moves.carry(laws, found)
+        moves.carry(distributions, found)
         nowhere = _weigh(found, len(found), 0, seen.rows, seen.which, transition.whole, found, logs)
     _refuse_nowhere(nowhere)
     return found, logs
 
 
-def follow(laws: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> Followed:
+def follow(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> Followed:
     """Filter consecutive ticks of many devices: the forward pass.
 
     Args:
-        laws: (devices, N), at the first tick, given everything before.
+        distributions: (devices, N), at the first tick, given everything before.
         steps: the transition from each tick to the next, one fewer than ticks.
         seen: what was released at each of n ticks, at least one.
 
@@ -201,11 +205,11 @@ def follow(laws: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> F
     """
     if len(steps) != len(seen) - 1:
         raise ValueError(f"{len(seen)} ticks have {len(seen) - 1} steps between them, not {len(steps)}")
-    laws = _laws(laws, seen[0].rows.shape[1])
-    beliefs = np.empty((len(seen), *laws.shape))
-    logs = np.empty((len(seen), len(laws)))
-    _check(seen[0], laws)
-    _refuse_nowhere(_weigh(laws, len(laws), 0, *seen[0], False, beliefs[0], logs[0]))
+    distributions = _distributions(distributions, seen[0].rows.shape[1])
+    beliefs = np.empty((len(seen), *distributions.shape))
+    logs = np.empty((len(seen), len(distributions)))
+    _check(seen[0], distributions)
+    _refuse_nowhere(_weigh(distributions, len(distributions), 0, *seen[0], False, beliefs[0], logs[0]))
     for tick, (step, one) in enumerate(zip(steps, seen[1:], strict=True), 1):
         _, logs[tick] = advance(beliefs[tick - 1], step, one, beliefs[tick])
     counted = ~np.isnan(logs)
@@ -228,9 +232,9 @@ def backward(steps: Sequence[Transition], seen: Sequence[Seen]) -> Floats:
     return messages
 
 
-def smoothed(laws: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> Floats:
-    """The laws (n, devices, N) of each tick given everything released at any; arguments as for `follow`."""
-    found = follow(laws, steps, seen)
+def smoothed(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> Floats:
+    """The distributions (n, devices, N) of each tick given everything released at any; arguments as for `follow`."""
+    found = follow(distributions, steps, seen)
     messages = backward(steps, _counted(seen, found))
     for belief, message in zip(found.beliefs, messages, strict=True):
         _combine(belief, message)
@@ -240,7 +244,7 @@ def smoothed(laws: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) ->
 def fixed_lag(
     found: Followed, steps: Sequence[Transition], seen: Sequence[Seen], lag: int, ticks: slice = slice(None)
 ) -> Floats:  # fmt: skip
-    """The laws (n, devices, N) of some ticks given everything released up to `lag` ticks later, exactly.
+    """The distributions (n, devices, N) of some ticks given everything released up to `lag` ticks later, exactly.
 
     Args:
         found: from `follow`; kept.
@@ -253,16 +257,20 @@ def fixed_lag(
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
-    counting, laws = _counted(seen, found), found.beliefs[ticks].copy()
-    message, work, logs = np.empty(laws.shape[1:]), np.empty(laws.shape[1:]), np.empty(laws.shape[1])
-    for tick, law in zip(range(len(seen))[ticks], laws, strict=True):
+    counting, distributions = _counted(seen, found), found.beliefs[ticks].copy()
+    message, work, logs = (
+        np.empty(distributions.shape[1:]),
+        np.empty(distributions.shape[1:]),
+        np.empty(distributions.shape[1]),
+    )
+    for tick, distribution in zip(range(len(seen))[ticks], distributions, strict=True):
         last = min(tick + lag, len(seen) - 1)
         message[:] = 1.0
         for later in range(last, tick, -1):
             _back(message, steps[later - 1], counting[later], work, logs, message)
         if last > tick:
-            _combine(law, message)
-    return laws
+            _combine(distribution, message)
+    return distributions
 
 
 def _back(message: Floats, step: Transition, seen: Seen, work: Floats, logs: Floats, out: Floats) -> None:
@@ -271,9 +279,18 @@ def _back(message: Floats, step: Transition, seen: Seen, work: Floats, logs: Flo
     step.backward.carry(work, out)
 
 
-def _combine(laws: Floats, messages: Floats) -> None:
-    """Multiply laws (devices, N) by messages, and normalise."""
-    _weigh(laws, len(laws), 0, messages, np.arange(len(laws)), False, laws, np.empty(len(laws)))
+def _combine(distributions: Floats, messages: Floats) -> None:
+    """Multiply distributions (devices, N) by messages, and normalise."""
+    _weigh(
+        distributions,
+        len(distributions),
+        0,
+        messages,
+        np.arange(len(distributions)),
+        False,
+        distributions,
+        np.empty(len(distributions)),
+    )
 
 
 def _counted(seen: Sequence[Seen], found: Followed) -> list[Seen]:
@@ -281,22 +298,26 @@ def _counted(seen: Sequence[Seen], found: Followed) -> list[Seen]:
     return [Seen(one.rows, np.where(counted, one.which, -1)) for one, counted in zip(seen, found.counted, strict=True)]
 
 
-def _laws(laws: Floats, states: int) -> Floats:
-    given = np.ascontiguousarray(laws, dtype=np.float64)
+def _distributions(distributions: Floats, states: int) -> Floats:
+    given = np.ascontiguousarray(distributions, dtype=np.float64)
     if given.ndim != 2 or given.shape[1] != states:
-        raise ValueError(f"laws have shape {given.shape}; they must be (devices, {states})")
+        raise ValueError(f"distributions have shape {given.shape}; they must be (devices, {states})")
     return given
 
 
-def _check(seen: Seen, laws: Floats) -> None:
+def _check(seen: Seen, distributions: Floats) -> None:
     """Refuse what the kernels would read beyond the ends of arrays for."""
     rows, which = seen
-    if rows.ndim != 2 or rows.shape[1] != laws.shape[1] or not len(rows):
-        raise ValueError(f"likelihoods have shape {rows.shape}; they must be (points, {laws.shape[1]}), at least one")
+    if rows.ndim != 2 or rows.shape[1] != distributions.shape[1] or not len(rows):
+        raise ValueError(
+            f"likelihoods have shape {rows.shape}; they must be (points, {distributions.shape[1]}), at least one"
+        )
     if rows.dtype != np.float64 or not rows.flags.c_contiguous:
         raise ValueError("likelihoods must be a C-contiguous array of float64")
-    if which.shape != (len(laws),) or which.dtype != np.int64:
-        raise ValueError(f"which has shape {which.shape}; there must be one integer for each of {len(laws)} devices")
+    if which.shape != (len(distributions),) or which.dtype != np.int64:
+        raise ValueError(
+            f"which has shape {which.shape}; there must be one integer for each of {len(distributions)} devices"
+        )
     if which.size and not (which.min() >= -1 and which.max() < len(rows)):
         raise ValueError(f"devices name points from {which.min()} to {which.max()}; there are {len(rows)}")
 

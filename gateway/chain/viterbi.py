@@ -78,7 +78,7 @@ def viterbi(
         States (n,), and log Pr(path, symbols) of each sequence (sequences,), in nats.
 
     Raises:
-        ValueError: bad shapes or laws, or symbols of probability zero.
+        ValueError: bad shapes or distributions, or symbols of probability zero.
 
     Source: the Viterbi recursion (Rabiner 1989, section III.B), in logarithms.
     """

@@ -168,7 +168,7 @@ def stream_loss(
     Args:
         losses: N x N, per-tick losses of every table that may be used, that of the fallback included: `table_loss`
             of certified weights, or `staircase_loss`.
-        initial: N probabilities of the first state, "stationary", or None for any law.
+        initial: N probabilities of the first state, "stationary", or None for any distribution.
         transition: N x N, row-stochastic; zeros are allowed.
         length: ticks, or None for an endless stream.
 
@@ -184,9 +184,9 @@ def stream_loss(
     worst = np.max(np.asarray(losses, dtype=np.float64), axis=0)
     if not np.all(np.isfinite(worst)):
         raise GraphError("a table reveals for certain which of two states it was: cap its hull first")
-    law = np.asarray(transition, dtype=np.float64)
+    distribution = np.asarray(transition, dtype=np.float64)
     if isinstance(initial, str):
-        chain = MarkovChain.stationary(law)
+        chain = MarkovChain.stationary(distribution)
     else:
-        chain = MarkovChain(law, None if initial is None else np.asarray(initial, dtype=np.float64))
+        chain = MarkovChain(distribution, None if initial is None else np.asarray(initial, dtype=np.float64))
     return chain_loss(chain, worst, adversary, length)

@@ -105,18 +105,18 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     Raises:
         GraphError: delta is out of range, or the belief is not a distribution.
     """
-    law = np.asarray(belief, dtype=np.float64)
-    if law.ndim != 1 or not (law >= 0.0).all() or not abs(law.sum() - 1.0) < 1e-6:
+    distribution = np.asarray(belief, dtype=np.float64)
+    if distribution.ndim != 1 or not (distribution >= 0.0).all() or not abs(distribution.sum() - 1.0) < 1e-6:
         raise GraphError("a belief is a list of probabilities that sum to 1")
     if not 0.0 <= delta < 1.0:
         raise GraphError(f"delta must be at least 0 and below 1, got {delta}")
-    order = len(law) - 1 - np.argsort(law[::-1], kind="stable")  # of equals the highest index first
-    rising = law[order]
+    order = len(distribution) - 1 - np.argsort(distribution[::-1], kind="stable")  # of equals the highest index first
+    rising = distribution[order]
     # quick sums are good to far better than 1e-9; what they leave open is settled by correctly rounded ones, which
     # never fall as terms are added
     low, high = np.searchsorted(np.cumsum(rising[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
-    dropped = bisect_right(range(1, len(law)), delta, low, high, key=lambda count: math.fsum(rising[:count]))
-    kept = np.ones(len(law), dtype=np.bool_)
+    dropped = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(rising[:count]))
+    kept = np.ones(len(distribution), dtype=np.bool_)
     kept[order[:dropped]] = False
     return kept
 

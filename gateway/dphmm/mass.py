@@ -52,7 +52,7 @@ def window(values: Ints, most: int) -> Box:
 
 
 def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArray[np.float64]:
-    """The law of f + noise, clamped to a window coordinate by coordinate.
+    """The distribution of f + noise, clamped to a window coordinate by coordinate.
 
     Args:
         hull: K, of full rank (see `gateway.dphmm.tables`).
@@ -73,10 +73,10 @@ def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArra
     classes = np.unique(residues, axis=0)
     points = max(_LEAST_POINTS, _MOST_TERMS // (len(classes) * len(hull.normals)))
     reach = _reach(hull, ratio, step, np.abs(places).max(axis=0) + shape + 1, points)
-    laws = {tuple(row): _law(hull, row, step, reach, ratio) for row in classes}
+    distributions = {tuple(row): _distribution(hull, row, step, reach, ratio) for row in classes}
     rows = []
     for place, residue in zip(places, residues, strict=True):
-        cells = laws[tuple(residue)]
+        cells = distributions[tuple(residue)]
         for axis, size in enumerate(outputs.shape):
             # the first cell takes everything below it, the last one everything above
             starts = reach[axis] - place[axis] + np.arange(size)
@@ -97,7 +97,7 @@ def _reach(hull: Hull, ratio: float, step: int, least: Ints, points: int) -> Int
         shells *= 0.9
 
 
-def _law(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: float) -> NDArray[np.float64]:
+def _distribution(hull: Hull, residue: Ints, step: int, reach: Ints, ratio: float) -> NDArray[np.float64]:
     """q^ceil(gauge(step m - residue)) for -reach <= m <= reach, as an array of d axes."""
     shape = tuple((2 * reach + 1).tolist())
     points = (step * (np.indices(shape).reshape(len(shape), -1).T - reach) - residue).astype(np.int64)

@@ -97,7 +97,7 @@ def optimal_table(
     rows = np.argmax((stand_ins[:, None, :] == places[None, :, :]).all(axis=2), axis=1)
     away = np.sum((values[:, None, :] - choice[None, :, :]).astype(np.float64) ** 2, axis=2)
     costs = np.zeros((len(places), len(choice)))
-    np.add.at(costs, rows, _law(prior, constraint)[:, None] * away)
+    np.add.at(costs, rows, _distribution(prior, constraint)[:, None] * away)
     demands = _demands(hull, places, epsilon)
     mass = _solved(costs, demands, seconds)
     used = mass.max(axis=0) > _UNUSED
@@ -109,11 +109,15 @@ def optimal_table(
     return TableWeights(weights[rows], choice[used], share)
 
 
-def _law(prior: ArrayLike | None, constraint: Bools) -> Floats:
-    law = constraint / constraint.sum() if prior is None else np.asarray(prior, dtype=np.float64)
-    if law.shape != constraint.shape or not np.all(law >= 0.0) or not abs(math.fsum(law) - 1.0) < 1e-6:
+def _distribution(prior: ArrayLike | None, constraint: Bools) -> Floats:
+    distribution = constraint / constraint.sum() if prior is None else np.asarray(prior, dtype=np.float64)
+    if (
+        distribution.shape != constraint.shape
+        or not np.all(distribution >= 0.0)
+        or not abs(math.fsum(distribution) - 1.0) < 1e-6
+    ):
         raise TableError(f"a prior is {len(constraint)} probabilities that sum to 1")
-    return np.asarray(law, dtype=np.float64)
+    return np.asarray(distribution, dtype=np.float64)
 
 
 def _demands(hull: Hull, places: Ints, epsilon: Fraction | int | float) -> list[_Demand]:

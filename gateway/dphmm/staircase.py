@@ -1,4 +1,4 @@
-"""Staircase noise made from a hull, its law and its error; the noise itself is drawn by `contract.staircase`."""
+"""Staircase noise made from a hull, its distribution and its error; `contract.staircase` draws the noise itself."""
 
 from __future__ import annotations
 

@@ -61,19 +61,19 @@ def measured_loss(
         raise GuaranteeError("of what a chain of other states shows it is known for the ignorant adversary only")
     if len(measurement.successors) > _MOST_ACCOUNTED:
         raise GuaranteeError(f"not computed for more than {_MOST_ACCOUNTED} states")
-    law = initial if start == "given" else None
+    distribution = initial if start == "given" else None
     _refuse_others(measurement, transition, start)
     told = accepted_loss(measurement)
     if shows := list(measurement.shows):  # between any two that show different states: a bound for what they show
         told = told[np.ix_(shows, shows)]
-    return stream_loss([told], "stationary" if start == "stationary" else law, transition, adversary)
+    return stream_loss([told], "stationary" if start == "stationary" else distribution, transition, adversary)
 
 
 def _refuse_others(measurement: Measurement, transition: ArrayLike, start: StreamStart) -> None:
     """Refuse a start in states that the policy takes for impossible: tables tell those from others as they like."""
     first = np.full(len(measurement.successors), float(start == "any"))
     if start == "stationary":
-        first = MarkovChain.stationary(transition).stationary_law
+        first = MarkovChain.stationary(transition).stationary_distribution
     if others := [state for state, p in enumerate(first) if p > 0.0 and not measurement.initial >> state & 1]:
         raise GuaranteeError(f"{START_WORDS[start]} may be state {others[0]}, which is not possible at tick 0")
 

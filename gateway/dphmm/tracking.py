@@ -25,22 +25,22 @@ def seen_alone(likelihoods: Sequence[Floats | None], states: int) -> list[Seen]:
     return [nothing if row is None else Seen(row, first) for row in rows]
 
 
-def lagged(law: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
-    """The laws (n, N) of consecutive ticks of one stream, each given the points up to `lag` ticks later.
+def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
+    """The distributions (n, N) of consecutive ticks of one stream, each given the points up to `lag` ticks later.
 
     Args:
-        law: (N,), of the state at the first tick, given everything before.
+        distribution: (N,), of the state at the first tick, given everything before.
         transition: (N, N), row-stochastic.
         likelihoods: as for `seen_alone`.
         lag: at least 0.
     """
-    seen = seen_alone(likelihoods, len(law))
+    seen = seen_alone(likelihoods, len(distribution))
     steps = [Transition.of(transition)] * (len(seen) - 1)
-    return fixed_lag(follow(law[None], steps, seen), steps, seen, lag)[:, 0]
+    return fixed_lag(follow(distribution[None], steps, seen), steps, seen, lag)[:, 0]
 
 
 def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Mean and covariance of a measurement (N, d) under each of n laws (n, N).
+    """Mean and covariance of a measurement (N, d) under each of n distributions (n, N).
 
     Returns:
         Means (n, d), and covariances (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.

@@ -1,6 +1,6 @@
 """Known chains: what each adversary learns of a tick from all ticks, before it and after it.
 
-The past is the future of the chain that runs backward, K[x][y] = law[y] P[y][x] / law[x].
+The past is the future of the chain that runs backward, K[x][y] = distribution[y] P[y][x] / distribution[x].
 Proofs: docs/proofs/second-certificate.md.
 """
 
@@ -55,14 +55,14 @@ def least_loss(chains: Sequence[Rows], most: Fraction, loss: Callable[[], Fracti
 
 
 def stationary(chain: Rows) -> list[Fraction]:
-    """The law with law P = law, by elimination; the last equation says that it sums to 1."""
+    """The distribution with distribution P = distribution, by elimination; the last equation says that it sums to 1."""
     k = len(chain)
     rows = [[Fraction(chain[y][x]) - (x == y) for y in range(k)] + [Fraction(0)] for x in range(k - 1)]
     rows.append([Fraction(1)] * (k + 1))
     for i in range(k):
         rows[i:] = sorted(rows[i:], key=lambda row: row[i] == 0)
         if not rows[i][i]:
-            raise NotRecomputed("a chain with more than one stationary law")
+            raise NotRecomputed("a chain with more than one stationary distribution")
         rows[i] = [value / rows[i][i] for value in rows[i]]
         for j in {*range(k)} - {i}:
             rows[j] = [a - rows[j][i] * b for a, b in zip(rows[j], rows[i], strict=True)]
@@ -72,21 +72,22 @@ def stationary(chain: Rows) -> list[Fraction]:
 def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None, *, bridges: bool = True) -> Fraction:
     """At least the e^epsilon of an endless stream; two states for which a tick has the ratio 1 are no secret.
 
-    It starts with a law, "any", or none, if it has run for ever. With `bridges` known states are followed tick by tick.
+    It starts with a distribution, "any", or none, if it has run for ever. With `bridges` known states are followed tick
+    by tick.
     """
     if adversary == "universal":
         raise NotRecomputed("known chains with impossible steps, and the universal adversary")
     future = [[Fraction(p) / sum(Fraction(s) for s in row) for p in row] for row in chain]
-    law = stationary(future)
-    keep = [x for x in range(len(law)) if law[x]]
-    if len(keep) < len(law):  # a chain that has run for ever is in no other state
+    distribution = stationary(future)
+    keep = [x for x in range(len(distribution)) if distribution[x]]
+    if len(keep) < len(distribution):  # a chain that has run for ever is in no other state
         if start is not None:
             raise NotRecomputed("a start in states that are never returned to")
         inside, bounds = ([[rows[x][y] for y in keep] for x in keep] for rows in (future, tick))
         return known_loss(inside, bounds, adversary, bridges=bridges)
-    past = [[law[y] * future[y][x] / law[x] for y in keep] for x in keep]
-    if start not in (None, "any"):  # a density by the stationary law, at most 1
-        density = [Fraction(p) / q for p, q in zip(start, law, strict=True)]
+    past = [[distribution[y] * future[y][x] / distribution[x] for y in keep] for x in keep]
+    if start not in (None, "any"):  # a density by the stationary distribution, at most 1
+        density = [Fraction(p) / q for p, q in zip(start, distribution, strict=True)]
         start = [ceil_of(value / max(density)) for value in density]
     kinds = ((Kernel(future), None), (Kernel(past), start))
     return _of_secrets(tick, *(_side(kernel, tick, one, adversary == "informed", bridges) for kernel, one in kinds))
@@ -99,9 +100,9 @@ def _side(kernel: Kernel, tick: Rows, start: Any, informed: bool, bridges: bool)
     side = ignorant
     if start is not None:
         side = quilts(kernel, most, lambda paid, near, _: each(lambda _: _any_start(near, most, paid), near))
-        laws = [start] if start != "any" else [[ONE * (x == y) for y in kernel.size] for x in kernel.size]
+        distributions = [start] if start != "any" else [[ONE * (x == y) for y in kernel.size] for x in kernel.size]
         if few:
-            side = each(min, side, followed(kernel, tick, laws, (side, quilt, ignorant), start == "any"))
+            side = each(min, side, followed(kernel, tick, distributions, (side, quilt, ignorant), start == "any"))
     if informed and start != "any":  # a state that is known is a start
         known = quilts(kernel, most, lambda paid, near, far: each(partial(times, paid), near, turned(far)))
         if few and bridges:

@@ -128,7 +128,7 @@ def soft_step(odds: Sequence[tuple[int, int, int, int, int]], wide: Matrix) -> M
 
 
 def _of_two(kernel: Kernel, wide: Matrix, apart: Matrix) -> Matrix:
-    """The same for two states whose weights have ratios w within those of some laws: it rises with w, then falls."""
+    """The same for two states whose weights have ratios w within those of distributions: rises with w, then falls."""
     found = soft_step(kernel.soft([0, 0]), wide)
     for x, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
         u, low, high = (Fraction(*v) for v in ((wide[a][1 - a], ONE), (ONE, apart[1 - a][a]), (apart[a][1 - a], ONE)))
@@ -146,13 +146,13 @@ def _product(one: Rows, other: Rows) -> Matrix:
     return [[-(-sum(map(mul, row, column)) >> BITS) for column in columns] for row in one]
 
 
-def _ratios(laws: Rows, error: int) -> Matrix:
-    """The largest n[x] / n[y] of laws whose entries are so much too large at most; 0 where n[x] is always 0."""
+def _ratios(distributions: Rows, error: int) -> Matrix:
+    """The largest n[x] / n[y] of distributions whose entries are too large by so much; 0 where n[x] is always 0."""
 
     def ratio(a: int, b: int) -> int:
         return min(-(-a * ONE // (b - error)), LIMIT) if b > error else LIMIT * (a > 0)
 
-    columns = turned(laws)
+    columns = turned(distributions)
     return [[max(map(ratio, x, y)) for y in columns] for x in columns]
 
 
@@ -188,12 +188,12 @@ def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Mat
     return found
 
 
-def followed(kernel: Kernel, tick: Rows, laws: Rows, bounds: Sequence[Matrix], any_of: bool) -> Matrix:
+def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], any_of: bool) -> Matrix:
     """At least sides of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
 
-    n is one of some laws, or of their hull: a known state is a column of the kernel. One tick more makes K n of n. What
-    is bounded is the ratio of h[a] n[a] and h[b] n[b]; what K n alone tells is taken out after the step. Once n is
-    constant up to a factor, all later ones are.
+    n is one of some distributions, or of their hull: a known state is a column of the kernel. One tick more makes K n
+    of n. What is bounded is the ratio of h[a] n[a] and h[b] n[b]; what K n alone tells is taken out after the step.
+    Once n is constant up to a factor, all later ones are.
 
     Args:
         bounds: on all these sides; by quilts, and by all means, on sides at whose end nothing is known.
@@ -201,12 +201,12 @@ def followed(kernel: Kernel, tick: Rows, laws: Rows, bounds: Sequence[Matrix], a
     """
     (cap, quilt, ignorant), odds = bounds, kernel.soft([0] * len(tick)) if any_of else []
     side = worst = each(lambda _: ONE, tick)
-    error, apart = 1, _ratios(laws, 1)
+    error, apart = 1, _ratios(distributions, 1)
     for ticks in range(1, _MOST_FOLLOWED):
         before = each(times, tick, side)
         longer, within = kernel.step(each(times, before, apart), True), apart
-        laws, error = _product(laws, turned(kernel.up)), error + len(tick) + 2
-        apart, dead = _ratios(laws, error), [not any(law) for law in turned(laws)]
+        distributions, error = _product(distributions, turned(kernel.up)), error + len(tick) + 2
+        apart, dead = _ratios(distributions, error), [not any(distribution) for distribution in turned(distributions)]
         known = [soft_step(odds, before) if len(tick) > 2 else _of_two(kernel, before, within)] if any_of else []
         side = each(min, each(times, longer, turned(apart)), cap, *known)
         side = [[ONE if dead[x] or dead[y] else v for y, v in enumerate(row)] for x, row in enumerate(side)]

@@ -165,14 +165,14 @@ def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
 
 
 def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
-    """The error of a point of the last table, for the law that the first part's chain settles at, and its unit."""
+    """The error of a point of the last table, for the stationary distribution of the first chain, and its unit."""
     values = np.array(policy.coordinates, dtype=np.int64)
     transition = np.array(policy.matrix)
     try:
-        law = emission(policy.measure_tables[-1].noise, values)
+        distribution = emission(policy.measure_tables[-1].noise, values)
     except GraphError:
         return None, policy.unit
-    points = np.array(list(law.points), dtype=np.float64)
+    points = np.array(list(distribution.points), dtype=np.float64)
     steps = np.array(policy.resolution)
     squares = np.zeros((len(values), len(points)))
     for axis, step in enumerate(steps):
@@ -181,4 +181,4 @@ def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
     lazy = (np.eye(len(transition)) + transition) / 2.0
     settled = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _SETTLED)
     settled = np.bincount(policy.shows or range(len(values)), settled, len(values))
-    return math.sqrt(max(0.0, float(np.sum(settled[:, None] * law.probabilities * squares)))), policy.unit
+    return math.sqrt(max(0.0, float(np.sum(settled[:, None] * distribution.probabilities * squares)))), policy.unit

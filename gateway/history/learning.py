@@ -16,7 +16,7 @@ from scipy import optimize
 from contract.discretisers import Discretiser
 from contract.instants import instant, instant_text
 from contract.policy_header import Clock
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.chain.arrays import Floats, Ints
 from gateway.history.pieces import HistoryError, Span, SymbolStream
 from gateway.history.sequences import SEQUENCE_TICKS, Sequences, expected, joined, read_sequences
@@ -75,7 +75,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
     sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
     told("finding the chain of some symbols")
     begun = _begin(sample, k)
-    initial = stationary_law(begun)
+    initial = stationary_distribution(begun)
 
     def everywhere(transition: Floats) -> tuple[float, Floats]:
         told("finding the chain of all symbols")

@@ -118,7 +118,7 @@ def joined(parts: Sequence[Sequences]) -> Sequences:
 
 
 def expected(some: Sequences, transition: Floats, initial: Floats) -> Expected:
-    """What symbols say of the moves under a chain, each sequence begun by a law (k,)."""
+    """What symbols say of the moves under a chain, each sequence begun by a distribution (k,)."""
     total, first, moves = 0.0, np.zeros_like(initial), np.zeros_like(transition)
     for problem in _problems(some, transition, initial):
         found = expectations(problem)
@@ -135,7 +135,7 @@ def _problems(some: Sequences, transition: Floats, initial: Floats) -> Iterator[
         others = np.flatnonzero(some.tables[low:limit] != some.tables[low])
         high = max(low + int(others[0]) if len(others) else limit, low + 1)
         begin, end = some.starts[low], some.starts[high]
-        laws = np.ascontiguousarray(np.broadcast_to(initial, (high - low, len(initial))))
+        distributions = np.ascontiguousarray(np.broadcast_to(initial, (high - low, len(initial))))
         symbols = some.symbols[begin:end].astype(np.int64)
-        yield Problem(symbols, some.starts[low : high + 1] - begin, laws, transition, rows[some.tables[low]])
+        yield Problem(symbols, some.starts[low : high + 1] - begin, distributions, transition, rows[some.tables[low]])
         low = high

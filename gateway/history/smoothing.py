@@ -122,12 +122,14 @@ class SmoothedStream:
             laters = [*self._messages(some, after)[1:], after] if len(some) > 1 else [after]
             for block, later in zip(some, laters, strict=True):
                 model, before = self._model(block), self._before.get(track)
-                law = model.initial
+                distribution = model.initial
                 if before is not None and before.model.meaning == model.meaning:
-                    law = prior(model, before.belief, block.first - before.tick)
+                    distribution = prior(model, before.belief, block.first - before.tick)
                 symbols, emission = _with_end(model, block, _message(model, block.last, later))
-                marginals = _explained(posterior_marginals, self._stream, symbols, law, model.transition, emission)
-                belief = filtered(model, law, block.symbols)[-1].copy()
+                marginals = _explained(
+                    posterior_marginals, self._stream, symbols, distribution, model.transition, emission
+                )
+                belief = filtered(model, distribution, block.symbols)[-1].copy()
                 self._before[track] = _Earlier(model, block.last, belief)
                 yield from _observed(block, told(model, marginals))
 

@@ -1,7 +1,7 @@
 """What answers are worth: shares of windows, true and as they are released, the state now, and what guessing gives.
 
-By how much a noisy count is wrong follows exactly from the law of its discrete Laplace noise; shares from randomised
-symbols come by inverting the noise.
+By how much a noisy count is wrong follows exactly from the distribution of its discrete Laplace noise; shares from
+randomised symbols come by inverting the noise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import stats
 
 from contract.noise_table import SCALE, NoiseTable
 from gateway.attack import release_symbols
-from gateway.chain import filter_beliefs, stationary_law
+from gateway.chain import filter_beliefs, stationary_distribution
 from gateway.chain.arrays import Floats, Ints
 from gateway.planning.sampled import Cut
 
@@ -110,19 +110,19 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
         length: ticks of a window.
 
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
-        a = e^(-1/s); Chebyshev's inequality where the law has too many values.
+        a = e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
     rate = 1.0 / float(scale)
     reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
-    if reach > _LONGEST_REACH:  # too long a law to write down: no noise exceeds its second moment's bounds
+    if reach > _LONGEST_REACH:  # too long a distribution to write down: no noise exceeds its second moment's bounds
         off = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
         return min(off, 1.0), min(off / math.sqrt(1.0 - _CONFIDENCE), 1.0)
     size = 1 << math.ceil(math.log2(2.0 * reach + 2.0))
     angle = 2.0 * math.pi * np.arange(size // 2 + 1) / size
     ratio = math.exp(-rate)
     single = math.expm1(-rate) ** 2 / (math.expm1(-rate) ** 2 + 4.0 * ratio * np.sin(angle / 2.0) ** 2)
-    law = np.fft.irfft(single**devices, size)
-    absolute = np.concatenate([law[:1], law[1 : size // 2] + law[: size // 2 : -1]])
+    distribution = np.fft.irfft(single**devices, size)
+    absolute = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
     absolute = np.clip(absolute, 0.0, None)
     whole = devices * length
     error = np.minimum(np.arange(len(absolute)), whole) / whole
@@ -201,9 +201,9 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     """
     k = table.states
     transition = _rates(fit, k)
-    law = stationary_law(transition)
-    wrong = _wrong(table, judged, transition, law, rng)
-    alike = np.concatenate([wrong, _wrong(table, fit, transition, law, rng)])
+    distribution = stationary_distribution(transition)
+    wrong = _wrong(table, judged, transition, distribution, rng)
+    alike = np.concatenate([wrong, _wrong(table, fit, transition, distribution, rng)])
     blocks = [part.mean() for part in np.array_split(alike, _BLOCKS) if len(part)]
     each = len(alike) / _BLOCKS
     spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + each / max(stretch, 1))
@@ -247,11 +247,11 @@ def assess_shares(
     )
 
 
-def _wrong(table: NoiseTable, cut: Cut, transition: Floats, law: Floats, rng: np.random.Generator) -> Floats:
+def _wrong(table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator) -> Floats:
     symbols = _symbols(cut.states, table, rng)
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
-    beliefs = filter_beliefs(symbols, law, transition, emission, lengths=lengths).beliefs
+    beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=lengths).beliefs
     return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
 
 

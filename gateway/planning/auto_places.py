@@ -22,7 +22,7 @@ from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, e
 from contract.measure_policy import MeasurePolicy
 from gateway.attack import Outputs, attack
 from gateway.attack.outputs import SymbolOutputs
-from gateway.chain import filter_beliefs, stationary_law
+from gateway.chain import filter_beliefs, stationary_distribution
 from gateway.chain.arrays import Floats, Ints
 from gateway.dphmm.compiled import emission, fallback_noise
 from gateway.dphmm.graphs import GraphError, complete
@@ -262,12 +262,12 @@ def _point(chains: ChainClass, epsilon: float) -> float:
 def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> SymbolOutputs | None:
     """Points as a device would draw them; none if there is no such noise."""
     try:
-        law = emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
+        distribution = emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
     except (TableError, GraphError):
         return None
-    limits, stated = np.cumsum(law, axis=1), np.maximum(cut.states, 0)
-    drawn = np.minimum((rng.random(len(stated))[:, None] >= limits[stated]).sum(axis=1), law.shape[1] - 1)
-    return SymbolOutputs(np.where(cut.states >= 0, drawn, -1), law)
+    limits, stated = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
+    drawn = np.minimum((rng.random(len(stated))[:, None] >= limits[stated]).sum(axis=1), distribution.shape[1] - 1)
+    return SymbolOutputs(np.where(cut.states >= 0, drawn, -1), distribution)
 
 
 def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, runs: int) -> Floats | None:
@@ -278,7 +278,9 @@ def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, r
     for _ in range(runs):
         if (seen := _released(grid, point, part.cut, rng)) is None:
             return None
-        beliefs = filter_beliefs(seen.symbols, stationary_law(chain), chain, seen.emission, lengths=lengths).beliefs
+        beliefs = filter_beliefs(
+            seen.symbols, stationary_distribution(chain), chain, seen.emission, lengths=lengths
+        ).beliefs
         off = _off((beliefs @ grid.centres)[part.newest] - truth)
         found.append(off[~np.isnan(off)])
     return np.concatenate(found)

@@ -86,8 +86,8 @@ class Candidate:
         table: of the symbols, for symbols.
         expected_error: mean absolute error of an answer, on the second set (with the first for the longest windows),
             with noise drawn many times over.
-        error_95: what 95 % of answers are within, by the exact law of their noise for windows; for the state now, how
-            often it is wrong in a stretch like the held back one, in 95 % of these.
+        error_95: what 95 % of answers are within, by the exact distribution of their noise for windows; for the state
+            now, how often it is wrong in a stretch like the held back one, in 95 % of these.
         held_back_error: mean absolute error on the third set, once it has been looked at.
         guess_error: that of always guessing the median answer of the first set, on the first two; of the state now,
             the one that is most frequent where it is judged.

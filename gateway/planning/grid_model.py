@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.planning.errors import PlanningError
 from gateway.planning.traces import Traces
 
@@ -158,7 +158,7 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     return {
         "coordinates": model.cells.tolist(),
         "transition": model.transition.tolist(),
-        "initial": stationary_law(model.transition).tolist(),
+        "initial": stationary_distribution(model.transition).tolist(),
         "names": names,
         "resolution": model.metres,
         "grid": {"origin": list(model.origin), "step": list(model.step), **missing},

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import GridModel, grid_document
 from gateway.planning.traces import Traces
@@ -75,7 +75,7 @@ def pairs_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     return {
         **grid_document(fewer, traces),
         "transition": transition.tolist(),
-        "initial": stationary_law(transition).tolist(),
+        "initial": stationary_distribution(transition).tolist(),
         "shows": shows.tolist(),
         "before": before.tolist(),
     }

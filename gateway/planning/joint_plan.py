@@ -88,7 +88,7 @@ class JointPlan(NamedTuple):
 
     @property
     def start(self) -> Covered:
-        """The laws of the first tick for which the device's check holds."""
+        """The distributions of the first tick for which the device's check holds."""
         return _covered(self.chains, self.guarantee.adversary)
 
 

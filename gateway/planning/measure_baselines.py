@@ -107,16 +107,16 @@ def neighbourhood_attack(spec: MeasureSpec, possible: Bools, hull: Hull, prior: 
     if np.count_nonzero(possible) > _MOST_STATES:
         return None
     generator = np.random.default_rng(_SEED)
-    values, law = spec.values[possible], prior[possible]
-    law = law / law.sum()
-    path = generator.choice(len(values), size=draws(len(values)) // 4, p=law)
+    values, distribution = spec.values[possible], prior[possible]
+    distribution = distribution / distribution.sum()
+    path = generator.choice(len(values), size=draws(len(values)) // 4, p=distribution)
     local = local_hulls(values, restrict(spec.graph, possible)[np.ix_(possible, possible)])
 
     def named(hulls: tuple[Hull, ...]) -> float:
         points = local_points(values, hulls, spec.epsilon, path, generator)
-        return attack_points(law, path, point_densities(values, hulls, spec.epsilon, path, points)).named
+        return attack_points(distribution, path, point_densities(values, hulls, spec.epsilon, path, points)).named
 
     plane = planes(values, local)
     alone = np.bincount(plane)[plane] == 1
     common = (hull,) * len(values)
-    return LocalAttack(float(law.max()), named(common), named(local), float(law[alone].sum()))
+    return LocalAttack(float(distribution.max()), named(common), named(local), float(distribution[alone].sum()))

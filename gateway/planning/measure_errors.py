@@ -68,12 +68,14 @@ def assess(
         single = rms(_means(prior * seen(alone), values) - values[alone])
         return Errors(raw, None, single, None if walk is None else _tracked(spec, prior, walk, seen(walk)))
 
-    def compiled(raw: float | None, law: Emission) -> Errors:
-        released, single = _released(law, values, prior)
+    def compiled(raw: float | None, distribution: Emission) -> Errors:
+        released, single = _released(distribution, values, prior)
         if walk is None:
             return Errors(raw, released, single, None)
-        chosen = np.argmax(generator.random(len(walk))[:, None] < np.cumsum(law.probabilities, axis=1)[walk], axis=1)
-        return Errors(raw, released, single, _tracked(spec, prior, walk, law.probabilities.T[chosen]))
+        chosen = np.argmax(
+            generator.random(len(walk))[:, None] < np.cumsum(distribution.probabilities, axis=1)[walk], axis=1
+        )
+        return Errors(raw, released, single, _tracked(spec, prior, walk, distribution.probabilities.T[chosen]))
 
     errors = {
         "laplace": continuous(
@@ -101,14 +103,16 @@ def assess(
         except (TableError, GraphError) as error:
             reasons["optimal"] = str(error)
         else:
-            law = Emission({tuple(point): z for z, point in enumerate(best.outputs.tolist())}, best.weights / SCALE)
-            errors["optimal"] = compiled(None, law)
+            distribution = Emission(
+                {tuple(point): z for z, point in enumerate(best.outputs.tolist())}, best.weights / SCALE
+            )
+            errors["optimal"] = compiled(None, distribution)
     return errors, reasons
 
 
-def _released(law: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
+def _released(distribution: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
     """The root-mean-square errors of the released point, and of the posterior mean."""
-    joint = prior[:, None] * law.probabilities
+    joint = prior[:, None] * distribution.probabilities
     total = joint.sum(axis=0)
     means = (joint.T @ values) / np.where(total > 0.0, total, 1.0)[:, None]
 
@@ -117,7 +121,7 @@ def _released(law: Emission, values: Ints, prior: Floats) -> tuple[float, float]
         squares = np.sum(values**2, axis=1)[:, None] - 2.0 * values @ points.T + np.sum(points**2, axis=1)
         return math.sqrt(max(0.0, float(np.sum(joint * squares))))
 
-    return error(np.array(list(law.points), dtype=np.float64)), error(means)
+    return error(np.array(list(distribution.points), dtype=np.float64)), error(means)
 
 
 def _staircase_error(hull: Hull, epsilon: float) -> float | None:
@@ -142,14 +146,14 @@ def draws(states: int) -> int:
     return max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // states))
 
 
-def walk_of(transition: Floats, law: Floats, generator: np.random.Generator) -> Ints:
-    """A path of the chain, from a law."""
+def walk_of(transition: Floats, distribution: Floats, generator: np.random.Generator) -> Ints:
+    """A path of the chain, from a distribution."""
     steps = np.cumsum(transition, axis=1)
-    path = np.empty(draws(len(law)) // 2, dtype=np.int64)
-    state = int(generator.choice(len(law), p=law))
+    path = np.empty(draws(len(distribution)) // 2, dtype=np.int64)
+    state = int(generator.choice(len(distribution), p=distribution))
     for tick, lot in enumerate(generator.random(len(path)).tolist()):
         path[tick] = state
-        state = min(int(np.searchsorted(steps[state], lot * steps[state, -1], side="right")), len(law) - 1)
+        state = min(int(np.searchsorted(steps[state], lot * steps[state, -1], side="right")), len(distribution) - 1)
     return path
 
 
@@ -172,9 +176,9 @@ def _likelihoods(values: Ints, path: Ints, noise: Floats, cost: Callable[[Floats
     return np.concatenate(rows)
 
 
-def _tracked(spec: MeasureSpec, law: Floats, path: Ints, likelihoods: Floats) -> float:
+def _tracked(spec: MeasureSpec, distribution: Floats, path: Ints, likelihoods: Floats) -> float:
     """The root-mean-square error of a gateway that filters a path, once it has begun."""
-    beliefs = lagged(law, spec.transition, list(likelihoods), 0)
+    beliefs = lagged(distribution, spec.transition, list(likelihoods), 0)
     begun = len(path) // 20
     return rms(beliefs[begun:] @ spec.values - spec.values[path[begun:]])
 

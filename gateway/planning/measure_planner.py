@@ -17,7 +17,7 @@ from contract.measure_policy import MeasurePolicy, sparse_rows
 from contract.measure_table import Noise, set_of
 from contract.measurement import Measurement, Reach
 from contract.stretches import Stretch
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.chain.arrays import Floats
 from gateway.dphmm.compiled import compile_noise, fallback_noise, noise_loss, noise_table
 from gateway.dphmm.composition import between_any
@@ -58,11 +58,11 @@ class MeasurePlan:
         schedule: the sets of possible states, tick by tick.
         sets: the different ones, the first of them; those that come back are among them.
         settled: the set that the numbers below are for: the worst of those that come back.
-        delta: an example of a delta-location set: that of the law before anything was released.
+        delta: an example of a delta-location set: that of the distribution before anything was released.
         prior: N probabilities that estimates start from.
         prior_name: where it comes from.
         reasons: why a mechanism has no errors.
-        initial: the law at tick 0 of a policy.
+        initial: the distribution at tick 0 of a policy.
         fallback: what a device draws from without a table; none if there is no such noise.
         noises: what it draws from in each of the sets; empty if there is no such noise.
         refused: why there is none.
@@ -114,12 +114,12 @@ def make_measure_plan(
     Raises:
         PlanningError: a state that can be reached has no successor, or the sets of possible states have no end.
     """
-    law, law_name = _long_run(spec)
+    distribution, distribution_name = _long_run(spec)
     if (initial := spec.initial) is None:
-        initial = law if np.all(law > 0.0) else np.full(len(law), 1.0 / len(law))
+        initial = distribution if np.all(distribution > 0.0) else np.full(len(distribution), 1.0 / len(distribution))
     if not spec.is_plain:
-        law_name += " of what is shown" if spec.shows else ""
-    law, first = spec.measured(law), spec.measured(initial)
+        distribution_name += " of what is shown" if spec.shows else ""
+    distribution, first = spec.measured(distribution), spec.measured(initial)
     try:
         found = _schedule(spec, initial)
         sets = set_plans(spec, found)
@@ -131,12 +131,12 @@ def make_measure_plan(
         (index for index, each in enumerate(sets) if each.repeats), key=lambda index: noise_error(sets[index].hull)
     )
     settled = sets[place]
-    prior, prior_name = prior_within(law, law_name, settled)
+    prior, prior_name = prior_within(distribution, distribution_name, settled)
     fallback: Noise | None = None
     noises: tuple[Noise, ...] = ()
     refused: str | None = None
     try:
-        fallback, noises = _noises(spec, sets, law)
+        fallback, noises = _noises(spec, sets, distribution)
     except (TableError, GraphError) as error:
         refused = str(error)
     noise = noises[place] if noises else None
@@ -172,19 +172,21 @@ def make_measure_plan(
 
 
 def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
-    """The law of the chain's state in the long run; where steps change, at the beginning of a cycle."""
+    """The distribution of the chain's state in the long run; where steps change, at the beginning of a cycle."""
     ticks = (0, *(tick for tick, _ in spec.changes), spec.cycle)
-    cycle, name = np.eye(len(spec.transition)), "the stationary law"
+    cycle, name = np.eye(len(spec.transition)), "the stationary distribution"
     if spec.changes:
-        name = "the law that every cycle begins with in the long run"
+        name = "the distribution that every cycle begins with in the long run"
     else:
         ticks = (0, 1)
     for steps, begin, end in zip((spec.transition, *(one for _, one in spec.changes)), ticks, ticks[1:], strict=False):
         cycle = cycle @ np.linalg.matrix_power(steps, end - begin)
     try:
-        return stationary_law(cycle / cycle.sum(axis=1, keepdims=True)), name
+        return stationary_distribution(cycle / cycle.sum(axis=1, keepdims=True)), name
     except ValueError:
-        return np.full(len(cycle), 1.0 / len(cycle)), "the uniform law (there is more than one stationary law)"
+        return np.full(
+            len(cycle), 1.0 / len(cycle)
+        ), "the uniform distribution (there is more than one stationary distribution)"
 
 
 def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
@@ -194,7 +196,7 @@ def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
     return ConstraintSchedule(tuple(sets), reach.start, reach.first_ticks)
 
 
-def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: Floats) -> tuple[Noise, tuple[Noise, ...]]:
+def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
     """What a device draws from: without a table, and in each set."""
     fallback = fallback_noise(spec.values, spec.epsilon)
     found = []
@@ -202,7 +204,7 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], law: Floats) -> tuple[
         if each.fallback:
             found.append(fallback)
         elif spec.mechanism == "optimal":
-            best = optimum(spec, each, prior_within(law, "", each)[0])
+            best = optimum(spec, each, prior_within(distribution, "", each)[0])
             if len(best.outputs) < 2:
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
             found.append(noise_table(best))

@@ -93,11 +93,11 @@ def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, 
     return SetPlan(first, until, possible, kept, tuple(alone), protection, hull, degrees, fallback)
 
 
-def prior_within(law: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]:
-    """The long-run law within a set of states."""
-    inside = np.where(settled.possible, law, 0.0)
+def prior_within(distribution: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]:
+    """The long-run distribution within a set of states."""
+    inside = np.where(settled.possible, distribution, 0.0)
     if inside.sum() <= 0.0:
-        return settled.possible / settled.possible.sum(), "the uniform law over the possible states"
+        return settled.possible / settled.possible.sum(), "the uniform distribution over the possible states"
     return inside / inside.sum(), name + ("" if settled.possible.all() else " within the possible states")
 
 

@@ -49,8 +49,8 @@ class MeasureSpec:
         rule: the policy graph as it was written.
         graph: the same as N x N booleans.
         epsilon: of each released point, in nats.
-        initial: the law at tick 0, or none: any state is possible then.
-        start: what the stream's epsilon is for: that law ("given"), any law, or the stationary one.
+        initial: the distribution at tick 0, or none: any state is possible then.
+        start: what the stream's epsilon is for: that distribution ("given"), any distribution, or the stationary one.
         resolution: what a step of the lattice is worth, for each dimension.
         unit: of the resolution.
         objective: by which edges are added for exposed states.
@@ -94,9 +94,9 @@ class MeasureSpec:
         """Whether the chain's states are those that are measured, and its steps always the same."""
         return not (self.shows or self.changes)
 
-    def measured(self, law: Floats) -> Floats:
-        """The law of the state that is measured (N,), of that of the chain."""
-        return np.asarray(np.bincount(self.shows or range(self.states), law, self.states), dtype=np.float64)
+    def measured(self, distribution: Floats) -> Floats:
+        """The distribution of the state that is measured (N,), of that of the chain."""
+        return np.asarray(np.bincount(self.shows or range(self.states), distribution, self.states), dtype=np.float64)
 
     def within(self, states: Bools) -> Bools:
         """The states that are measured (N,) in some states of the chain."""
@@ -133,7 +133,9 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
     cycle, changes = _changes(given, folder, len(transition))
     rule = given["graph"]
     if changes and given.get("initial") == "stationary":
-        raise PlanningError("initial: steps that change with time have no stationary law; give probabilities, or any")
+        raise PlanningError(
+            "initial: steps that change with time have no stationary distribution; give probabilities, or any"
+        )
     initial, start = _initial(given.get("initial"), transition)
     notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
     if shows:
@@ -304,18 +306,18 @@ def _graph(rule: Any, values: Ints, transition: Floats) -> Bools:
     raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
 
 
-def _initial(law: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
-    if law is None or law == "any":
+def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
+    if distribution is None or distribution == "any":
         return None, "any"
     count = len(transition)
-    if law == "stationary":
+    if distribution == "stationary":
         try:
             return MarkovChain.stationary(transition).initial, "stationary"
         except ChainClassError as error:
             raise PlanningError(f"initial: {error}") from None
-    if isinstance(law, str):
-        raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {law!r:.40}')
-    found = _table([law], "initial", "a probability for each state")[0]
+    if isinstance(distribution, str):
+        raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {distribution!r:.40}')
+    found = _table([distribution], "initial", "a probability for each state")[0]
     if len(found) != count or found.min() < 0.0 or abs(math.fsum(found) - 1.0) > _SUM_TOLERANCE:
         raise PlanningError(f"initial must be {count} probabilities that sum to 1")
     return np.asarray(found / found.sum(), dtype=np.float64), "given"

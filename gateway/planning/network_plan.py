@@ -11,7 +11,7 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.network_spec import NetworkSpec
 from gateway.privacy.bayes_net import Secrets, network_quilt_scale
 from gateway.privacy.influence import joint_influence_scale
-from gateway.privacy.network_laws import SumLaws, exact_scale, network_distance, sum_laws
+from gateway.privacy.network_distributions import SumDistributions, exact_scale, network_distance, sum_distributions
 
 __all__ = ["NetworkMechanism", "NetworkNoise", "NetworkPlan", "plan_network"]
 
@@ -53,14 +53,14 @@ class NetworkPlan(NamedTuple):
 
 
 class _Case(NamedTuple):
-    """What is planned: the secrets with two possible values, and the laws of the answer or why they are not known."""
+    """What is planned: the secrets with two possible values, and distributions of the answer, or why none are known."""
 
     spec: NetworkSpec
     secrets: Secrets
-    known: SumLaws | str
+    known: SumDistributions | str
 
     @property
-    def laws(self) -> SumLaws:
+    def distributions(self) -> SumDistributions:
         if isinstance(self.known, str):
             raise PlanningError(self.known)
         return self.known
@@ -76,7 +76,7 @@ def plan_network(spec: NetworkSpec) -> NetworkPlan:
     Raises:
         FuguError: nothing in the network is a secret.
     """
-    case = _Case(spec, _possible(spec), _laws(spec))
+    case = _Case(spec, _possible(spec), _distributions(spec))
     found, refused = [], {}
     for name, noise in _OF.items():
         try:
@@ -88,11 +88,11 @@ def plan_network(spec: NetworkSpec) -> NetworkPlan:
     return NetworkPlan(tuple(sorted(found, key=lambda each: each.scale)), refused)
 
 
-def _laws(spec: NetworkSpec) -> SumLaws | str:
+def _distributions(spec: NetworkSpec) -> SumDistributions | str:
     if spec.nodes is None:
         return "needs to know what each value adds: give the query as weights"
     try:
-        return sum_laws(spec.nodes)
+        return sum_distributions(spec.nodes)
     except FuguError as error:
         return str(error)
 
@@ -101,8 +101,10 @@ def _possible(spec: NetworkSpec) -> Secrets:
     joint = spec.network.joint
     found = {}
     for axis, node in enumerate(spec.network.nodes):
-        law = joint.sum(axis=tuple(other for other in range(joint.ndim) if other != axis))
-        pairs = tuple((a, b) for a, b in spec.secrets.get(node.name, ()) if law[a] > 0.0 and law[b] > 0.0)
+        distribution = joint.sum(axis=tuple(other for other in range(joint.ndim) if other != axis))
+        pairs = tuple(
+            (a, b) for a, b in spec.secrets.get(node.name, ()) if distribution[a] > 0.0 and distribution[b] > 0.0
+        )
         if pairs:
             found[node.name] = pairs
     if not found:
@@ -111,12 +113,12 @@ def _possible(spec: NetworkSpec) -> Secrets:
 
 
 def _exact(case: _Case) -> tuple[float, str]:
-    found = exact_scale(case.laws, case.secrets, case.spec.epsilon)
+    found = exact_scale(case.distributions, case.secrets, case.spec.epsilon)
     return found.scale, f"every outcome added up; {case.told(found.node, found.values)}"
 
 
 def _wasserstein(case: _Case) -> tuple[float, str]:
-    found = network_distance(case.laws, case.secrets)
+    found = network_distance(case.distributions, case.secrets)
     return float(
         found.distance
     ) / case.spec.epsilon, f"distance {found.distance}; {case.told(found.node, found.values)}"

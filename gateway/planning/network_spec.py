@@ -15,7 +15,7 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.specification import read_specification, refuse_unknown
 from gateway.privacy.bayes_net import BayesNet, BayesNode
 from gateway.privacy.chain_class import ChainClassError
-from gateway.privacy.network_laws import ExactNode
+from gateway.privacy.network_distributions import ExactNode
 
 __all__ = ["NetworkSpec", "read_network"]
 
@@ -150,10 +150,10 @@ def _rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...
         raise PlanningError(f"{where}its table needs rows of probabilities, all of one length")
     rows = []
     for row in level:
-        law = [_number(p, f"{where}a probability") for p in row]
-        if min(law) < 0 or abs(sum(law) - Fraction(1)) > _SUM_TOLERANCE:
+        distribution = [_number(p, f"{where}a probability") for p in row]
+        if min(distribution) < 0 or abs(sum(distribution) - Fraction(1)) > _SUM_TOLERANCE:
             raise PlanningError(f"{where}the row {', '.join(map(str, row)):.60} must be probabilities that sum to 1")
-        rows.append(tuple(p / sum(law) for p in law))
+        rows.append(tuple(p / sum(distribution) for p in distribution))
     return tuple(rows)
 
 

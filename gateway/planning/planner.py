@@ -14,7 +14,7 @@ from contract.exponential import log_up
 from contract.guarantee import Adversary, Loss, tick_ratios
 from contract.noise_table import NoiseTable
 from contract.stretches import Stretch, stretches
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.planning.chain_source import Matrix
 from gateway.planning.errors import PlanningError
 from gateway.privacy.baselines import Baseline, baselines
@@ -141,8 +141,8 @@ def _option(request: Request, every: int) -> Option:
     transition = decimated_transition(np.array(request.transition), every)
     found = calibrate(chains, request.epsilon, request.adversary, request.objective)
     table, loss = found.table, found.loss
-    law = stationary_law(transition)
-    kept = sum(p * row[x] for x, (p, row) in enumerate(zip(law, table.weights(), strict=True))) / 2.0**32
+    distribution = stationary_distribution(transition)
+    kept = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))

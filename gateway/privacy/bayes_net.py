@@ -36,7 +36,7 @@ class BayesNode:
     Attributes:
         name: unique in its network.
         parents: names of the nodes that it depends on.
-        table: (states of each parent ..., own states), the law of the node given its parents.
+        table: (states of each parent ..., own states), the distribution of the node given its parents.
     """
 
     name: str
@@ -67,7 +67,7 @@ class BayesNet:
                 raise ChainClassError(f"the table of {node.name!r} needs an axis for each parent and one of its own")
             # negated, so that it also refuses what is not a number
             if not (np.all(table >= 0.0) and np.all(np.abs(table.sum(axis=-1) - 1.0) <= 1e-9)):
-                raise ChainClassError(f"the table of {node.name!r} must hold laws along its last axis")
+                raise ChainClassError(f"the table of {node.name!r} must hold distributions along its last axis")
             sizes[node.name] = table.shape[-1]
         if not sizes:
             raise ChainClassError("a network needs at least one node")
@@ -158,12 +158,15 @@ class BayesNet:
         together = np.moveaxis(self.joint.sum(axis=others, keepdims=True), at, 0)
         together = together.reshape(self.joint.shape[at], -1)
         total = together.sum(axis=1, keepdims=True)
-        laws = together / np.where(total > 0.0, total, 1.0)
-        compared = combinations(range(len(laws)), 2) if pairs is None else pairs
+        distributions = together / np.where(total > 0.0, total, 1.0)
+        compared = combinations(range(len(distributions)), 2) if pairs is None else pairs
         worst = 0.0
         for a, b in compared:
             if total[a] > 0.0 and total[b] > 0.0:
-                high, low = np.maximum(laws[a], laws[b]), np.minimum(laws[a], laws[b])
+                high, low = (
+                    np.maximum(distributions[a], distributions[b]),
+                    np.minimum(distributions[a], distributions[b]),
+                )
                 with np.errstate(divide="ignore"):
                     worst = max(worst, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
         return worst

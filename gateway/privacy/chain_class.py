@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from contract.errors import FuguError
 from contract.rounding import SIXTEEN_ROUNDINGS
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.chain.arrays import Bools, Floats
 
 __all__ = ["TINY", "ChainClassError", "MarkovChain", "follow", "read_chains"]
@@ -37,7 +37,7 @@ class MarkovChain:
 
     Attributes:
         transition: (k, k), row-stochastic; zeros are allowed.
-        initial: (k,) law of the first tick, or None for every law there is.
+        initial: (k,) distribution of the first tick, or None for every distribution there is.
     """
 
     transition: Floats
@@ -45,13 +45,13 @@ class MarkovChain:
 
     def __post_init__(self) -> None:
         """Refuse what is no chain; rows are normalised."""
-        object.__setattr__(self, "transition", _laws(self.transition, "transition"))
+        object.__setattr__(self, "transition", _distributions(self.transition, "transition"))
         if self.transition.ndim != 2 or self.transition.shape[0] != self.transition.shape[1]:
             raise ChainClassError(f"transition must be square, its shape is {self.transition.shape}")
         if not 2 <= self.states <= _MOST_STATES:
             raise ChainClassError(f"a chain needs 2 to {_MOST_STATES} states, got {self.states}")
         if self.initial is not None:
-            object.__setattr__(self, "initial", _laws(self.initial, "initial"))
+            object.__setattr__(self, "initial", _distributions(self.initial, "initial"))
             if self.initial.shape != (self.states,):
                 raise ChainClassError(f"initial must have {self.states} entries")
 
@@ -60,10 +60,10 @@ class MarkovChain:
         """The chain that has run for ever.
 
         Raises:
-            ChainClassError: there is more than one stationary law.
+            ChainClassError: there is more than one stationary distribution.
         """
         chain = cls(np.asarray(transition, dtype=np.float64), None)
-        return cls(chain.transition, chain.stationary_law)
+        return cls(chain.transition, chain.stationary_distribution)
 
     @property
     def states(self) -> int:
@@ -71,30 +71,30 @@ class MarkovChain:
         return int(self.transition.shape[0])
 
     @cached_property
-    def stationary_law(self) -> Floats:
-        """(k,) the law pi with pi P = pi, exactly 0 for states that die out.
+    def stationary_distribution(self) -> Floats:
+        """(k,) the distribution pi with pi P = pi, exactly 0 for states that die out.
 
         Raises:
             ChainClassError: there is more than one.
         """
         try:
-            return stationary_law(self.transition)
+            return stationary_distribution(self.transition)
         except ValueError as error:
             raise ChainClassError(f"transition: {error}") from None
 
     @cached_property
     def is_stationary(self) -> bool:
-        """Whether the start is the stationary law: the same states, and each to within the rounding of its computation.
+        """Whether the start is the stationary distribution: the same states, each within the rounding of computation.
 
         The comparison is relative: a state that is all but impossible counts as much as any other.
         """
         if self.initial is None:
             return False
         try:
-            law = self.stationary_law
+            distribution = self.stationary_distribution
         except ChainClassError:  # a start on one of several closed classes: it is followed tick by tick
             return False
-        return bool(np.all(np.abs(self.initial - law) <= SIXTEEN_ROUNDINGS * self.states * law))
+        return bool(np.all(np.abs(self.initial - distribution) <= SIXTEEN_ROUNDINGS * self.states * distribution))
 
 
 def follow(reach: Bools, possible: Bools) -> Bools:
@@ -127,23 +127,28 @@ def _chain(entry: dict[str, Any]) -> MarkovChain:
     initial = entry.get("initial", "stationary")
     if isinstance(initial, str) and initial not in ("stationary", "any"):
         raise ChainClassError(f'"initial" must be a list, "stationary" or "any", got {initial!r:.40}')
-    if initial is None:  # the estimate of a fitted chain without a single stationary law
-        raise ChainClassError('"initial" is null: the chain has no single stationary law')
-    transition = _laws(entry["transition"], "transition")
+    if initial is None:  # the estimate of a fitted chain without a single stationary distribution
+        raise ChainClassError('"initial" is null: the chain has no single stationary distribution')
+    transition = _distributions(entry["transition"], "transition")
     if initial == "stationary":
         return MarkovChain.stationary(transition)
-    return MarkovChain(transition, None if initial == "any" else _laws(initial, "initial"))
+    return MarkovChain(transition, None if initial == "any" else _distributions(initial, "initial"))
 
 
-def _laws(values: object, name: str) -> Floats:
+def _distributions(values: object, name: str) -> Floats:
     """Probabilities along the last axis, normalised."""
     try:
-        laws = np.array(values, dtype=np.float64)
+        distributions = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ChainClassError(f"{name} must hold numbers, in rows of one length") from None
-    if laws.ndim == 0 or laws.size == 0 or not np.all(np.isfinite(laws)) or np.any(laws < 0.0):
+    if (
+        distributions.ndim == 0
+        or distributions.size == 0
+        or not np.all(np.isfinite(distributions))
+        or np.any(distributions < 0.0)
+    ):
         raise ChainClassError(f"{name} must hold probabilities")
-    sums = laws.sum(axis=-1, keepdims=True)
+    sums = distributions.sum(axis=-1, keepdims=True)
     if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):
         raise ChainClassError(f"every row of {name} must sum to 1")
-    return np.asarray(laws / sums, dtype=np.float64)
+    return np.asarray(distributions / sums, dtype=np.float64)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contract.discretisers import Discretiser
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.privacy import model_fit
 from gateway.privacy.chain_model import (
     WARNING,
@@ -128,7 +128,7 @@ def regime_rows(covered: Covered) -> tuple[SlowRegime, ...]:
 
 def _stationary(transition: NDArray[np.float64]) -> tuple[float, ...] | None:
     try:
-        return tuple(float(p) for p in stationary_law(transition))
+        return tuple(float(p) for p in stationary_distribution(transition))
     except ValueError:
         return None
 

@@ -14,7 +14,7 @@
     period_seconds    median step of column t, times D; null without a column t
     counts            k x k transition counts (inside segments)
     transition        k x k maximum-likelihood estimate, counts / row sums
-    initial           its stationary law; null if there are several
+    initial           its stationary distribution; null if there are several
     q, r              for k = 2: transition[0][1] and transition[1][0]; otherwise null
     intervals         per confidence level: low and high, k x k, Clopper-Pearson, each cell for itself
     chains            the class that covers every stretch, and that attackers did not refute; null if there is none

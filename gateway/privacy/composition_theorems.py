@@ -20,7 +20,7 @@ from contract.guarantee import Adversary
 from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.answer_laws import NoisyCount, answer_laws, noisy, worst_ratio
+from gateway.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_composition import quilt_accountant, two_windows_bound
 from gateway.privacy.quilts import influence
@@ -265,22 +265,22 @@ class _Together:
         """Theorem 3.6: own losses, and how far earlier answers move the belief about the next."""
         self._require()
         total, moved = math.fsum(self._own), self._moved()
-        note = "the exact laws of the answers"
+        note = "the exact distributions of the answers"
         if moved is None:
             moved, note = self._moved_at_most(), "their noise's range"
         return (total + moved) * _CLOSE, f"losses {total:.5g}, divergence {moved:.5g} from {note}"
 
     def _moved(self) -> float | None:
-        """The least sum of divergences over the orders of the releases, where laws can be followed."""
+        """The least sum of divergences over the orders of the releases, where distributions can be followed."""
         counts = self._counts
         numbers = range(len(counts))
         orders = list(permutations(numbers)) if len(counts) <= _MOST_ORDERED else [tuple(numbers)]
         worst = [0.0] * len(orders)
         try:
             for chain in self._members:
-                for secret in answer_laws(chain, [count for each in counts for count in each]):
+                for secret in answer_distributions(chain, [count for each in counts for count in each]):
                     worst = [
-                        max(so_far, _belief_moves(secret.laws, counts, order))
+                        max(so_far, _belief_moves(secret.distributions, counts, order))
                         for so_far, order in zip(worst, orders, strict=True)
                     ]
         except ChainClassError:
@@ -336,16 +336,16 @@ def _really_lost(chains: Sequence[MarkovChain], counts: Sequence[NoisyCount]) ->
             k = chain.states
             starts = [*(np.eye(k) * (1.0 - 1e-9) + 1e-9 / k), np.full(k, 1.0 / k)]
         for start in starts:
-            for secret in answer_laws(MarkovChain(chain.transition, start), counts):
-                worst[secret.node - 1] = max(worst[secret.node - 1], worst_ratio(noisy(secret.laws, counts)))
+            for secret in answer_distributions(MarkovChain(chain.transition, start), counts):
+                worst[secret.node - 1] = max(worst[secret.node - 1], worst_ratio(noisy(secret.distributions, counts)))
     return worst
 
 
-def _belief_moves(laws: Floats, counts: Sequence[Sequence[NoisyCount]], order: Sequence[int]) -> float:
-    """The sum, over releases in an order, of the max-divergences of the next answer's law from and to its law before.
+def _belief_moves(distributions: Floats, counts: Sequence[Sequence[NoisyCount]], order: Sequence[int]) -> float:
+    """The sum, over releases in an order, of max-divergences between the next answer's distribution and the last one.
 
     Args:
-        laws: (s, ...) of all counts given a state.
+        distributions: (s, ...) of all counts given a state.
         counts: of each release.
         order: of the releases.
     """
@@ -358,12 +358,12 @@ def _belief_moves(laws: Floats, counts: Sequence[Sequence[NoisyCount]], order: S
         before = [axis for index in order[:position] for axis in axes[index]]
         now = list(axes[order[position]])
         rest = tuple(axis for index in order[position + 1 :] for axis in axes[index])
-        law = laws.sum(axis=rest, keepdims=True).transpose(0, *before, *now, *rest)
-        law = law.reshape(law.shape[0], *law.shape[1 : 1 + len(before)], -1)
-        after = noisy(law, [count for index in order[:position] for count in counts[index]])
+        distribution = distributions.sum(axis=rest, keepdims=True).transpose(0, *before, *now, *rest)
+        distribution = distribution.reshape(distribution.shape[0], *distribution.shape[1 : 1 + len(before)], -1)
+        after = noisy(distribution, [count for index in order[:position] for count in counts[index]])
         with np.errstate(divide="ignore", invalid="ignore"):
             # Pr(answers before | next count, state) over Pr(answers before | state)
-            share = np.log(after) - np.log(law.sum(axis=tuple(range(1, 1 + len(before))), keepdims=True))
+            share = np.log(after) - np.log(distribution.sum(axis=tuple(range(1, 1 + len(before))), keepdims=True))
             moved = share - np.log(after.sum(axis=-1, keepdims=True))
         forth, back = (np.nanmax(way, axis=(0, -1), initial=0.0) for way in (moved, -moved))
         total += float((forth + back).max())

@@ -18,7 +18,7 @@ from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_scale
-from gateway.privacy.quilt_tables import stationary_law_of
+from gateway.privacy.quilt_tables import stationary_distribution_of
 from gateway.privacy.quilts import ENDLESS, QuiltScale, corner_chains
 
 __all__ = ["Mixing", "eigengap", "fast_path_length", "is_reversible", "mixing", "mqm_approx", "width_influences"]
@@ -49,7 +49,7 @@ def mqm_approx(
     sharp: bool = False,
     stationary: bool = False,
 ) -> QuiltScale:
-    """The scale of MQMApprox for a class of chains; any initial law is covered.
+    """The scale of MQMApprox for a class of chains; any initial distribution is covered.
 
     Args:
         chains: a finite class, or every two-state chain with q and r in intervals.
@@ -57,7 +57,7 @@ def mqm_approx(
         epsilon: above 0.
         reversible: use the larger eigengap of reversible chains; None uses it if all of them are reversible.
         sharp: for reversible chains, use -2 log|lambda_2| itself and not its bound 2 (1 - |lambda_2|).
-        stationary: every chain starts stationary, so that the term for the node's own law is not needed.
+        stationary: every chain starts stationary, so that the term for the node's own distribution is not needed.
 
     Returns:
         The scale; its influence is lemma 4.8's bound, its chain is always 0.
@@ -96,7 +96,7 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
     """The smallest eigengap and the smallest stationary probability of a class; arguments as for `mqm_approx`."""
     if not chains:
         raise ChainClassError("a class needs at least one chain")
-    rarest = min(float(law.min()) for law in [stationary_law_of(chain) for chain in chains])
+    rarest = min(float(distribution.min()) for distribution in [stationary_distribution_of(chain) for chain in chains])
     if not rarest > 0.0:
         raise ChainClassError("a state dies out: MQMApprox needs a positive stationary probability of every state")
     if reversible is None:
@@ -107,7 +107,7 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
 
 
 def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
-    """The eigengap g: the law b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
+    """The eigengap g: the distribution b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
     Args:
         reversible: 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8).
@@ -119,14 +119,14 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
     Raises:
         ChainClassError: the chain is not reversible as said, or its gap is 0.
     """
-    law = stationary_law_of(chain)
-    if not law.min() > 0.0:
+    distribution = stationary_distribution_of(chain)
+    if not distribution.min() > 0.0:
         raise ChainClassError("a state dies out: there is no eigengap")
     if reversible and not is_reversible(chain):
         raise ChainClassError("the chain is not reversible: pi(x) P(x,y) differs from pi(y) P(y,x)")
-    root = np.sqrt(law)
+    root = np.sqrt(distribution)
     # similar to P; for a reversible chain it is symmetric, and singular values are absolute eigenvalues
-    # exactly one unit value belongs to the stationary law; any other one is something never forgotten
+    # exactly one unit value belongs to the stationary distribution; any other one is something never forgotten
     second = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
     if reversible and sharp:
         gap = -2.0 * math.log(second)
@@ -144,7 +144,7 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
 
 def is_reversible(chain: MarkovChain) -> bool:
     """Whether pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within their rounding, however rare they are."""
-    flow: Floats = stationary_law_of(chain)[:, None] * chain.transition
+    flow: Floats = stationary_distribution_of(chain)[:, None] * chain.transition
     return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 
 

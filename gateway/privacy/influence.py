@@ -4,8 +4,8 @@ Source: Ghosh, Kleinberg: Inferential Privacy Guarantees for Differentially Priv
 abstract promises a bound by the spectral norm of an influence matrix; the entries and the bound used here are derived,
 with a proof, in docs/proofs/published-mechanisms.md, "Influence matrices".
 
-Entry (i, j) is half the largest log-ratio between two laws of reading i given all others that differ in reading j only.
-In a chain only neighbours have one.
+Entry (i, j) is half the largest log-ratio between two distributions of reading i given all others that differ in
+reading j only. In a chain only neighbours have one.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def joint_influence_scale(
         _refuse_strong(math.inf)
     matrix = np.zeros((size, size))
     for i in range(size):
-        law = np.log(joint / joint.sum(axis=i, keepdims=True))
+        distribution = np.log(joint / joint.sum(axis=i, keepdims=True))
         for j in range(size):
             if i != j:
-                most = float((law.max(axis=j) - law.min(axis=j)).max())
+                most = float((distribution.max(axis=j) - distribution.min(axis=j)).max())
                 matrix[i, j] = 0.5 * most * (1.0 + OUTWARD)
     norm = float(np.linalg.norm(matrix, 2))
     _refuse_strong(norm)
@@ -172,14 +172,14 @@ def _of_chain(chain: MarkovChain) -> _Influences:
     between = step[:, :, None] * step[None, :, :]
     between /= between.sum(axis=1, keepdims=True)
     if chain.initial is None:
-        # a start that is all but certain, yet not quite: the laws' odds are all that is left
+        # a start that is all but certain, yet not quite: the distributions' odds are all that is left
         odds = np.log(step)[:, None, :] - np.log(step)[None, :, :]
         first = 0.5 * float((odds.max(axis=2) - odds.min(axis=2)).max())
     elif not np.all(chain.initial > 0.0):
         first = math.inf
     else:
-        law = chain.initial[:, None] * step
-        first = _half_ratio(law / law.sum(axis=0), 1)
+        distribution = chain.initial[:, None] * step
+        first = _half_ratio(distribution / distribution.sum(axis=0), 1)
     return _Influences(first, _half_ratio(between, 0), _half_ratio(between, 2), _half_ratio(step, 0))
 
 
@@ -203,6 +203,6 @@ def _of_interval(chains: BinaryChains) -> _Influences:
     return _Influences(outer, inner, inner, outer)
 
 
-def _half_ratio(laws: Floats, axis: int) -> float:
+def _half_ratio(distributions: Floats, axis: int) -> float:
     """Half the largest log-ratio along the axis of the reading that differs; 0 entries have none with one another."""
-    return 0.5 * float(np.log(laws.max(axis=axis) / laws.min(axis=axis)).max()) * (1.0 + OUTWARD)
+    return 0.5 * float(np.log(distributions.max(axis=axis) / distributions.min(axis=axis)).max()) * (1.0 + OUTWARD)

@@ -4,15 +4,15 @@ A chain is written by its log-ratios theta[x,y] = log(P[x,y] / P[x,x]): every lo
 sum of four of them. One chain is fitted to all symbols. What stretches of them, or whole streams, deviate from it is
 partly noise, whose variance is known: the inverse information of their symbols. What is more than noise is how much
 rates differ. Its variance is taken as large as the deviations do not exclude: its interval's upper end, with 90 %.
-Each stretch then has the range that this law and its own symbols leave, but for a tenth; and the class holds every
-chain that changes over time whose odds ratios are no larger than those of all but 2 % of the stretches of each length,
-beside the error of the fitted chain, of which its end holds with 90 %.
+Each stretch then has the range that this distribution and its own symbols leave, but for a tenth; and the class holds
+every chain that changes over time whose odds ratios are no larger than those of all but 2 % of the stretches of each
+length, beside the error of the fitted chain, of which its end holds with 90 %.
 
 So noise makes a class wide, never narrow. What no symbols show: regimes that are shorter than the shortest stretches.
 
 Source: one Newton step from an estimate (Le Cam, "On the asymptotic theory of estimation", 1956); the interval of a
-normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for rates that differ; the normal law
-of a mean whose own is normal.
+normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for rates that differ; the normal
+distribution of a mean whose own is normal.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
 
 
 def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Both ends of the interval of each rate, by the normal law of its log-odds; the largest error counts."""
+    """Both ends of the interval of each rate, by the normal distribution of its log-odds; the largest error counts."""
     k = len(transition)
     low, high = np.empty((k, k)), np.empty((k, k))
     for x in range(k):

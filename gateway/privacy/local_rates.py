@@ -3,9 +3,9 @@
 A recording is cut into stretches of one length. Even if one chain made all of it, the shares that are counted in
 stretches scatter. So a row of the chain is tested first: its visits are cut into blocks of one size, in which a chain
 of constant rates makes binomial counts, however long its states last. Where the blocks scatter no more than those, all
-stretches get the rate of the whole recording, with its Clopper-Pearson interval. Where they scatter more, the law of
-the rates over stretches is estimated (the mixing law of largest likelihood), and each stretch gets the range that this
-law and its own counts leave, but for a tenth at each end.
+stretches get the rate of the whole recording, with its Clopper-Pearson interval. Where they scatter more, the
+distribution of the rates over stretches is estimated (the mixing distribution of largest likelihood), and each stretch
+gets the range that this distribution and its own counts leave, but for a tenth at each end.
 
 A stretch in which something never happened does not tell how rare that is, only that it is about as rare as once in
 the whole stretch, or rarer; no estimate can do better, and 0 would make every guarantee infinite. Such a rate is taken
@@ -31,14 +31,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from gateway.chain import baum_welch, stationary_law
+from gateway.chain import baum_welch, stationary_distribution
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.privacy.model_fit import clopper_pearson
 
 __all__ = ["TAIL", "LocalRates", "Regime", "constant_rate", "fit_regimes", "largest_log_odds", "local_rates"]
 
 _SIGNIFICANT = 1e-3
-_LEAST_EXPECTED = 1.0  # of a block: below, the chi-square law is none
+_LEAST_EXPECTED = 1.0  # of a block: below, the chi-square distribution is none
 _GRID = 81
 _ROUNDS = 300
 _NEVER = 1e-12
@@ -121,7 +121,7 @@ def largest_log_odds(low: Floats, high: Floats) -> float:
 
 
 def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
-    """The range of a rate in each stretch: quantiles of its posterior under the mixing law of all stretches."""
+    """The range of a rate in each stretch: posterior quantiles under the mixing distribution of all stretches."""
     seen, of = row[:, y], row.sum(axis=1)
     if not changes:
         return constant_rate(int(seen.sum()), int(of.sum()))
@@ -131,7 +131,7 @@ def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats 
     likelihood = np.exp(logs - logs.max(axis=1, keepdims=True))
     weights = np.full(grid.size, 1.0 / grid.size)
     visited = likelihood[of > 0]
-    for _ in range(_ROUNDS):  # expectation maximisation, from the uniform law
+    for _ in range(_ROUNDS):  # expectation maximisation, from the uniform distribution
         weights *= (visited / (visited @ weights)[:, None]).mean(axis=0)
     sums = np.cumsum(likelihood * weights, axis=1)
     sums /= sums[:, -1:]
@@ -248,14 +248,14 @@ def _start(base: Floats, count: int) -> Floats:
 
 def _regimes(transition: Floats, k: int) -> tuple[Regime, ...]:
     count = len(transition) // k
-    law = stationary_law(transition).reshape(count, k)
+    distribution = stationary_distribution(transition).reshape(count, k)
     blocks = transition.reshape(count, k, count, k)
     found = []
     for i in range(count):
         inside = blocks[i, :, i, :]
         stays = inside.sum(axis=1)
-        share = float(law[i].sum())
-        leaving = float(law[i] @ (1.0 - stays))
+        share = float(distribution[i].sum())
+        leaving = float(distribution[i] @ (1.0 - stays))
         ticks = share / leaving if leaving > 0.0 else math.inf
         found.append(Regime(share, ticks, inside / np.maximum(stays, 1e-300)[:, None]))
     return tuple(sorted(found, key=lambda regime: -regime.share))

@@ -138,7 +138,7 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
         trials: number of trials; without any, the interval is [0, 1].
         confidence: coverage, inside (0, 1), at least attained.
 
-    Source: Clopper and Pearson (1934), by quantiles of the beta law.
+    Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
     """
     half = (1.0 - confidence) / 2.0
     failures = trials - successes
@@ -157,7 +157,7 @@ def order_test(triples: Ints) -> GTest:
 
 
 def _gain(counts: Ints) -> GTest:
-    """Test whether the law of y given x depends on w.
+    """Test whether the distribution of y given x depends on w.
 
     Args:
         counts: (c, k, k) counts over context w, state x and next state y.

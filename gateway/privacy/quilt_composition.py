@@ -142,14 +142,16 @@ def model_distance(assumed: MarkovChain, actual: MarkovChain, length: int) -> fl
     is, put both into the class.
 
     Args:
-        assumed, actual: chains with an initial law.
+        assumed, actual: chains with an initial distribution.
         length: T.
 
     Returns:
         The largest |log| ratio that the two give to a path, given the state of any one node.
     """
     if assumed.initial is None or actual.initial is None or assumed.states != actual.states or length < 1:
-        raise ChainClassError("two models are compared over a window, with as many states and an initial law each")
+        raise ChainClassError(
+            "two models are compared over a window, with as many states and an initial distribution each"
+        )
     return max(_path_ratio(assumed, actual, length), _path_ratio(actual, assumed, length))
 
 
@@ -159,22 +161,22 @@ def _path_ratio(chain: MarkovChain, other: MarkovChain, length: int) -> float:
     assert other.initial is not None
     step = _log_ratio(chain.transition, other.transition)
     before, after = [_log_ratio(chain.initial, other.initial)], [np.zeros(chain.states)]
-    laws, other_laws = [chain.initial], [other.initial]
+    distributions, other_distributions = [chain.initial], [other.initial]
     for _ in range(length - 1):
         before.append(_plus(before[-1][:, None], step).max(axis=0))
         after.append(_plus(step, after[-1]).max(axis=1))
-        laws.append(laws[-1] @ chain.transition)
-        other_laws.append(other_laws[-1] @ other.transition)
+        distributions.append(distributions[-1] @ chain.transition)
+        other_distributions.append(other_distributions[-1] @ other.transition)
     paths = _plus(np.array(before), np.array(after[::-1]))
-    states = _log_ratio(np.array(laws), np.array(other_laws))
-    possible = (np.array(laws) > 0.0) & (np.array(other_laws) > 0.0)
+    states = _log_ratio(np.array(distributions), np.array(other_distributions))
+    possible = (np.array(distributions) > 0.0) & (np.array(other_distributions) > 0.0)
     return float((paths[possible] - states[possible]).max())
 
 
-def _log_ratio(law: Floats, other: Floats) -> Floats:
-    """log law / other; -inf where the law is 0, inf where only the other one is."""
+def _log_ratio(distribution: Floats, other: Floats) -> Floats:
+    """log distribution / other; -inf where the distribution is 0, inf where only the other one is."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(law > 0.0, np.log(law) - np.log(other), -np.inf)
+        return np.where(distribution > 0.0, np.log(distribution) - np.log(other), -np.inf)
 
 
 def _plus(ratios: Floats, more: Floats) -> Floats:

@@ -88,7 +88,7 @@ def smallest_scale(
     """The smallest card / (epsilon - influence) over the quilts of a node.
 
     Args:
-        start: (k, k), the term of the node's own law, for quilts with a width to the left.
+        start: (k, k), the term of the node's own distribution, for quilts with a width to the left.
         column, right: (n, k, k).
         room_left, room_right: nodes on either side; a side that never ends has more than 2^60.
         trivial: the scale of the empty quilt, inf on an endless stream.

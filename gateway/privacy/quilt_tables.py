@@ -20,7 +20,7 @@ from gateway.chain.arrays import Bools, Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, follow
 from gateway.privacy.quilt_kernels import grow_tables, largest_ratio
 
-__all__ = ["NodeTerms", "QuiltTables", "log_ratio_table", "node_terms", "stationary_law_of", "walk"]
+__all__ = ["NodeTerms", "QuiltTables", "log_ratio_table", "node_terms", "stationary_distribution_of", "walk"]
 
 # Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
 _TINY = 1e-150
@@ -108,55 +108,55 @@ def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
     """The terms of one node.
 
     Args:
-        chain: any; without an initial law, the term is the worst over all of them.
+        chain: any; without an initial distribution, the term is the worst over all of them.
         node: 1.., or None for a node of the stationary chain.
 
     Raises:
-        ChainClassError: node is None and the chain has no single stationary law.
+        ChainClassError: node is None and the chain has no single stationary distribution.
     """
     if node is None or chain.is_stationary:
-        law = stationary_law_of(chain)
-        return _terms(law[None, :], law[None, :] > 0.0, law)
+        distribution = stationary_distribution_of(chain)
+        return _terms(distribution[None, :], distribution[None, :] > 0.0, distribution)
     rows, reach = _first(chain)
     rows = rows @ np.linalg.matrix_power(chain.transition, node - 1)
     reach = follow(reach, _boolean_power(chain.transition > 0.0, node - 1))
-    return _terms(rows, reach, _stationary_law_or_none(chain))
+    return _terms(rows, reach, _stationary_distribution_or_none(chain))
 
 
 def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
     """The terms of the nodes 1, 2, 3 ... for ever, as `node_terms` gives them."""
     if chain.is_stationary:
         yield from repeat(node_terms(chain, 1))
-    fixed, step = _stationary_law_or_none(chain), chain.transition > 0.0
+    fixed, step = _stationary_distribution_or_none(chain), chain.transition > 0.0
     rows, reach = _first(chain)
     while True:
         yield _terms(rows, reach, fixed)
         rows, reach = rows @ chain.transition, follow(reach, step)
 
 
-def stationary_law_of(chain: MarkovChain) -> Floats:
-    """The stationary law of a chain, as given where it starts with it.
+def stationary_distribution_of(chain: MarkovChain) -> Floats:
+    """The stationary distribution of a chain, as given where it starts with it.
 
     Args:
-        chain: one that starts stationary, or whose stationary law is wanted.
+        chain: one that starts stationary, or whose stationary distribution is wanted.
 
     Returns:
-        (k,) the law.
+        (k,) the distribution.
 
     Raises:
         ChainClassError: there is more than one.
     """
-    return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_law
+    return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_distribution
 
 
 def _first(chain: MarkovChain) -> tuple[Floats, Bools]:
-    """The laws (n, k) of the first tick between which all others lie, and where they are positive."""
+    """The distributions (n, k) of the first tick between which all others lie, and where they are positive."""
     rows = np.eye(chain.states) if chain.initial is None else chain.initial[None, :]
     return rows, rows > 0.0
 
 
 def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
-    """Terms from the laws (n, k) that a node may have, where they are positive, and the stationary law."""
+    """Terms from the distributions (n, k) that a node may have, where these are positive, and the stationary one."""
     possible: Bools = np.asarray(reach.any(axis=0))
     pair = possible[:, None] & possible[None, :]
     # reachable in the graph, and yet too small for exact ratios: nothing is known of the ratio
@@ -172,9 +172,9 @@ def _terms(rows: Floats, reach: Bools, fixed: Floats | None) -> NodeTerms:
     return NodeTerms(start, spread)
 
 
-def _stationary_law_or_none(chain: MarkovChain) -> Floats | None:
+def _stationary_distribution_or_none(chain: MarkovChain) -> Floats | None:
     try:
-        return stationary_law_of(chain)
+        return stationary_distribution_of(chain)
     except ChainClassError:
         return None
 

@@ -75,9 +75,10 @@ def mqm_exact(
         ChainClassError: epsilon or length is out of range, or no quilt is good enough on an endless stream.
 
     Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a
-    stationary chain at epsilon - spread, where spread bounds how far the laws of this node and of all later ones are
-    from stationary: likelihood ratios to the stationary law are averaged at each step. The walk over the nodes stops
-    there; on a long stationary window, at the first one.
+    stationary chain at epsilon - spread, where spread bounds how far the distributions of this node and of all later
+    ones are
+    from stationary: likelihood ratios to the stationary distribution are averaged at each step. The walk over the nodes
+    stops there; on a long stationary window, at the first one.
     """
     _check(epsilon, length)
     members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
@@ -200,7 +201,9 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
             worst = worst._replace(scale=bound)  # as close as rounding, or patience, allows
             break
         if length is None and node > chain.states**2 and terms.spread == float("inf"):
-            raise ChainClassError("the chain does not settle to a stationary law: give the length of the window")
+            raise ChainClassError(
+                "the chain does not settle to a stationary distribution: give the length of the window"
+            )
         spread = terms.spread
         after = ENDLESS if length is None else length - node
         found = best_quilt(tables, terms.start, node - 1, after, epsilon, enough=worst.scale, seed=seed)

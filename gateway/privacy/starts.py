@@ -1,7 +1,7 @@
 """What is believed of the first tick: a class of chains with the start that it is to be used with.
 
 A recording need not begin in the long run of its chain: a device is switched on when somebody goes to bed. A guarantee
-for any start holds whatever the law of the first tick is; one for a stationary start does not.
+for any start holds whatever the distribution of the first tick is; one for a stationary start does not.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Covered", "Start", "covered_start", "started", "started_members"]
 
 Start = Literal["any", "stationary"]
 Covered = Literal["any", "stationary", "as given"]
-"""The starts that a guarantee holds for; "as given" is the law that a chain file names."""
+"""The starts that a guarantee holds for; "as given" is the distribution that a chain file names."""
 
 
 def started(chains: Chains, start: Start | None) -> Chains:
@@ -32,7 +32,7 @@ def started(chains: Chains, start: Start | None) -> Chains:
         is one of bounded odds ratios: that its corners are the worst is proved for a stationary start only.
 
     Raises:
-        ChainClassError: a chain has no single stationary law, or there is no bound for any start.
+        ChainClassError: a chain has no single stationary distribution, or there is no bound for any start.
     """
     if start is None or isinstance(chains, BoundedChains):
         return chains

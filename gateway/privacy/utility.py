@@ -9,7 +9,7 @@ from scipy import special
 
 from contract.chains import BinaryChains, ChainClass
 from contract.noise_table import SCALE, NoiseTable
-from gateway.chain import filter_beliefs, posterior_marginals, simulate, stationary_law
+from gateway.chain import filter_beliefs, posterior_marginals, simulate, stationary_distribution
 from gateway.chain.arrays import Floats
 
 __all__ = ["Utility", "assess", "utility"]
@@ -64,12 +64,12 @@ def utility(
     Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
     """
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
-    initial = stationary_law(transition)
+    initial = stationary_distribution(transition)
     states, symbols = simulate(ticks, initial, transition, emission, generator)
     posterior = posterior_marginals(symbols, initial, transition, emission)
     believed = posterior
     if assumed is not None:
-        believed = posterior_marginals(symbols, stationary_law(assumed), assumed, emission)
+        believed = posterior_marginals(symbols, stationary_distribution(assumed), assumed, emission)
     accuracy = float(np.take_along_axis(posterior, believed.argmax(axis=1)[:, None], axis=1).mean())
     beliefs = filter_beliefs(symbols, initial, transition, emission).beliefs
     predicted = np.vstack([initial, beliefs[:-1] @ transition]) @ emission

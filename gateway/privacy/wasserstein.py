@@ -1,10 +1,10 @@
-"""The Wasserstein mechanism: noise for the largest distance that a secret can move the law of the answer.
+"""The Wasserstein mechanism: noise for the largest distance that a secret can move the distribution of the answer.
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1: add Laplace noise
 of scale W / epsilon. It is for one scalar answer and does not compose: a second release voids it.
 
 Everything is exact: whether a quantile belongs to one value or to the next can hang on the last digit of a tail, and
-the distance then jumps. Laws are polynomials with whole coefficients, kept in one long integer each.
+the distance then jumps. Distributions are polynomials with whole coefficients, kept in one long integer each.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilt_tables import stationary_law_of
+from gateway.privacy.quilt_tables import stationary_distribution_of
 
 __all__ = [
     "CountBound",
@@ -31,7 +31,7 @@ __all__ = [
 
 Number: TypeAlias = int | float | Fraction
 Exact: TypeAlias = int | Fraction
-Law: TypeAlias = Sequence[tuple[Exact, Exact]]
+Distribution: TypeAlias = Sequence[tuple[Exact, Exact]]
 """(value, weight) in rising order of the values; weights need not sum to 1."""
 _Adds: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 """What a tick adds to the sum in each state: (value, weight), values at least 0."""
@@ -41,7 +41,7 @@ _SIMPLE = 2.0**-51
 _MOST_STATES = 8
 _MOST_BYTES = 2**29
 _MOST_SYMBOL_BYTES = 2**25
-_TOO_LONG = "the exact law of so long a window does not fit: use MQMExact or the chain accountant"
+_TOO_LONG = "the exact distribution of so long a window does not fit: use MQMExact or the chain accountant"
 
 
 class WassersteinBound(NamedTuple):
@@ -76,7 +76,7 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
     """W of the number of ticks in some states.
 
     Args:
-        chains: a finite class, each chain with its initial law.
+        chains: a finite class, each chain with its initial distribution.
         length: T, the ticks of the window.
         states: those that are counted; None for the worst set, so that noise of this scale will do for any.
 
@@ -91,7 +91,7 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
         )
     if states is not None and not (states and set(states) <= set(range(k))):
         raise ChainClassError(f"states to count are some of 0 to {k - 1}, got {list(states)}")
-    # A set and its complement: the counts add up to T, so that one law is the other's mirror image.
+    # A set and its complement: the counts add up to T, so that one distribution is the other's mirror image.
     sets = [each for size in range(1, k) for each in combinations(range(1, k), size)]
     sets = sets if states is None else [tuple(sorted(set(states)))]
     found = [CountBound(wasserstein_count(chains, length, [int(x in each) for x in range(k)]), each) for each in sets]
@@ -104,8 +104,8 @@ def wasserstein_count(
     """W of a window's weighted sum of states.
 
     Args:
-        chains: a finite class, each chain with its initial law. Probabilities are read as the simple fraction that
-            they are within rounding, or else as the floats that they are, with their largest for the rest up to 1.
+        chains: a finite class, each chain with its initial distribution. Probabilities are read as the simple fraction
+            that they are within rounding, or else as the floats that they are, with their largest for the rest up to 1.
         length: T, the ticks of the window.
         weights: (k,) what a tick in each state adds; by default, the count of state 1 of two. Integers, fractions,
             or floats, which are read as the decimals that they print as: all sums lie on a lattice.
@@ -114,7 +114,8 @@ def wasserstein_count(
         The largest distance over chains, nodes, and pairs of states that are possible at the node.
 
     Raises:
-        ChainClassError: a chain without an initial law, weights that do not fit, or a lattice that is too fine.
+        ChainClassError: a chain without an initial distribution, weights that do not fit, or a lattice that is too
+        fine.
     """
     if length < 1 or not chains:
         raise ChainClassError("the Wasserstein mechanism needs a chain and a window of at least one tick")
@@ -137,8 +138,9 @@ def wasserstein_symbols(
         The largest distance over chains, nodes, and pairs of states that are possible at the node.
 
     Raises:
-        ChainClassError: a chain without an initial law, chances that do not fit, or a window that is too long for the
-            exact law, which takes some seconds at most.
+        ChainClassError: a chain without an initial distribution, chances that do not fit, or a window that is too long
+        for the
+            exact distribution, which takes some seconds at most.
     """
     ticks = _symbol_ticks(hits, whole, observed)
     return _worst(chains, ticks, Fraction(1), _MOST_SYMBOL_BYTES)
@@ -164,47 +166,53 @@ def _worst(chains: tuple[MarkovChain, ...], adds: Sequence[_Adds], unit: Fractio
     worst = WassersteinBound(Fraction(0), 1, (0, 0), 0)
     for index, chain in enumerate(chains):
         if chain.initial is None:
-            raise ChainClassError("the Wasserstein mechanism needs an initial law: for all of them, use MQMExact")
+            raise ChainClassError(
+                "the Wasserstein mechanism needs an initial distribution: for all of them, use MQMExact"
+            )
         if chain.states != len(adds[0]):
             raise ChainClassError(f"{chain.states} states need as many weights, got {len(adds[0])}")
-        for node, laws in enumerate(_sums(chain, adds, most_bytes), 1):
-            for (a, law), (b, other) in permutations(laws.items(), 2):
-                distance = unit * _one_way(law, other)
+        for node, distributions in enumerate(_sums(chain, adds, most_bytes), 1):
+            for (a, distribution), (b, other) in permutations(distributions.items(), 2):
+                distance = unit * _one_way(distribution, other)
                 if distance > worst.distance:
                     worst = WassersteinBound(distance, node, (min(a, b), max(a, b)), index)
     return worst
 
 
-def infinity_wasserstein(law: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]) -> Fraction:
-    """The infinity-Wasserstein distance of two laws on the line, by the quantile coupling.
+def infinity_wasserstein(
+    distribution: Iterable[tuple[Number, Number]], other: Iterable[tuple[Number, Number]]
+) -> Fraction:
+    """The infinity-Wasserstein distance of two distributions on the line, by the quantile coupling.
 
-    Each law is (value, weight) in any order, with some positive weight, and is normalised; the distance is the smallest
-    d such that mass can be moved from one to the other with no piece going further than d.
+    Each distribution is (value, weight) in any order, with some positive weight, and is normalised; the distance is the
+    smallest d such that mass can be moved from one to the other with no piece going further than d.
     """
-    first, second = _sorted(law), _sorted(other)
+    first, second = _sorted(distribution), _sorted(other)
     return Fraction(max(_one_way(first, second), _one_way(second, first)))
 
 
-def _one_way(law: Law, other: Law) -> Exact:
-    """The furthest that mass goes up from `law` to `other`, at least 0.
+def _one_way(distribution: Distribution, other: Distribution) -> Exact:
+    """The furthest that mass goes up from `distribution` to `other`, at least 0.
 
-    The mass of a value, taken in rising order, goes at most to the first value of the other law whose running sum
-    is no smaller than its own.
+    The mass of a value, taken in rising order, goes at most to the first value of the other distribution whose running
+    sum is no smaller than its own.
     """
-    total, other_total = sum(weight for _, weight in law), sum(weight for _, weight in other)
+    total, other_total = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
     running = [weight * total for weight in accumulate(weight for _, weight in other)]
     furthest: Exact = 0
     place = 0
-    for value, upto in zip((value for value, _ in law), accumulate(weight for _, weight in law), strict=True):
+    for value, upto in zip(
+        (value for value, _ in distribution), accumulate(weight for _, weight in distribution), strict=True
+    ):
         while running[place] < upto * other_total:
             place += 1
         furthest = max(furthest, other[place][0] - value)
     return furthest
 
 
-def _sorted(law: Iterable[tuple[Number, Number]]) -> Law:
+def _sorted(distribution: Iterable[tuple[Number, Number]]) -> Distribution:
     weights: dict[Exact, Exact] = {}
-    for value, weight in law:
+    for value, weight in distribution:
         place = _exact(value)
         weights[place] = weights.get(place, 0) + _exact(weight)
     return sorted((value, weight) for value, weight in weights.items() if weight)
@@ -221,31 +229,31 @@ class _Whole(NamedTuple):
     @classmethod
     def of(cls, chain: MarkovChain) -> _Whole:
         assert chain.initial is not None
-        initial, start = _whole(stationary_law_of(chain) if chain.is_stationary else chain.initial)
+        initial, start = _whole(stationary_distribution_of(chain) if chain.is_stationary else chain.initial)
         rows = [_whole(row) for row in chain.transition]
         scale = math.lcm(*(total for _, total in rows))
         return cls(initial, start, [[p * (scale // total) for p in row] for row, total in rows], scale)
 
     def size(self, adds: Sequence[_Adds], most_bytes: int) -> int:
-        """Bytes of a coefficient of a law of the sum of what all ticks add."""
-        chances = math.prod(max(sum(weight for _, weight in law) for law in tick) for tick in adds)
+        """Bytes of a coefficient of a distribution of the sum of what all ticks add."""
+        chances = math.prod(max(sum(weight for _, weight in distribution) for distribution in tick) for tick in adds)
         size: int = (self.start * self.scale ** len(adds) * chances).bit_length() // 8 + 1
-        terms = sum(max(power for law in tick for power, _ in law) for tick in adds) + 1
+        terms = sum(max(power for distribution in tick for power, _ in distribution) for tick in adds) + 1
         if len(self.initial) * len(adds) * terms * size > most_bytes:
             raise ChainClassError(_TOO_LONG)
         return size
 
 
-def _sums(chain: MarkovChain, adds: Sequence[_Adds], most_bytes: int) -> Iterable[dict[int, Law]]:
-    """For each node, the law of the sum of what all ticks add, given each possible state there.
+def _sums(chain: MarkovChain, adds: Sequence[_Adds], most_bytes: int) -> Iterable[dict[int, Distribution]]:
+    """For each node, the distribution of the sum of what all ticks add, given each possible state there.
 
     A polynomial sum of c_s z^s is held as the integer that it is at z = 256^size, with room for every coefficient.
     """
     initial, _, transition, _ = whole = _Whole.of(chain)
     k, length, size = len(initial), len(adds), whole.size(adds, most_bytes)
 
-    def added(value: int, law: Sequence[tuple[int, int]]) -> int:
-        return sum((value if weight == 1 else value * weight) << (8 * size * power) for power, weight in law)
+    def added(value: int, distribution: Sequence[tuple[int, int]]) -> int:
+        return sum((value if weight == 1 else value * weight) << (8 * size * power) for power, weight in distribution)
 
     after = [[1] * k]
     for tick in reversed(adds[1:]):
@@ -258,7 +266,7 @@ def _sums(chain: MarkovChain, adds: Sequence[_Adds], most_bytes: int) -> Iterabl
         yield {x: _coefficients(before[x] * after[length - 1 - node][x], size) for x in range(k) if before[x]}
 
 
-def _coefficients(packed: int, size: int) -> Law:
+def _coefficients(packed: int, size: int) -> Distribution:
     """(power, coefficient) of a packed polynomial, where the coefficient is positive."""
     terms = packed.bit_length() // (8 * size) + 1
     raw = packed.to_bytes(terms * size, "little")
@@ -275,12 +283,12 @@ def _lattice(weights: Sequence[Number]) -> tuple[list[int], Fraction]:
     return [steps // common for steps in above], Fraction(common, denominator)
 
 
-def _whole(law: Floats) -> tuple[list[int], int]:
+def _whole(distribution: Floats) -> tuple[list[int], int]:
     """Probabilities over a common denominator, each to within its rounding, however small."""
-    row = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in law]
-    if sum(row) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(row, law, strict=True)):
-        row = [Fraction(float(p)) for p in law]
-        row[int(law.argmax())] += 1 - sum(row)
+    row = [Fraction(float(p)).limit_denominator(_LARGEST_DENOMINATOR) for p in distribution]
+    if sum(row) != 1 or any(abs(float(s) - p) > _SIMPLE * p for s, p in zip(row, distribution, strict=True)):
+        row = [Fraction(float(p)) for p in distribution]
+        row[int(distribution.argmax())] += 1 - sum(row)
     denominator = math.lcm(*(p.denominator for p in row))
     return [int(p * denominator) for p in row], denominator
 

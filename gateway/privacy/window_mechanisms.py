@@ -103,7 +103,7 @@ class WindowNoise:
         adversary: against whom.
         composes: whether the guarantee covers further windows with the same noise: tumbling ones in an endless stream.
         reason: what determined the scale.
-        start: the laws of the first tick for which it holds.
+        start: the distributions of the first tick for which it holds.
     """
 
     mechanism: Mechanism

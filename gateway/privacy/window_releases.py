@@ -12,7 +12,7 @@ from contract.chains import BinaryChains, BoundedChains
 from contract.rounding import OUTWARD
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.answer_laws import NoisyCount
+from gateway.privacy.answer_distributions import NoisyCount
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_composition import quilt_accountant
 from gateway.privacy.quilts import corner_chains

@@ -60,7 +60,7 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
     if mechanism in ALONE:
         if mechanism == "wasserstein" or isinstance(chains, JointChains):
-            known_chains(chains)  # refuses what it has no law for, and streams that are told about together
+            known_chains(chains)  # refuses what it has no distribution for, and streams that are told about together
         return units_below(epsilon)
     if mechanism == "chain":
         return units_below(ChainAccountant(chains).allowance(epsilon, adversary) * _INWARD)

@@ -22,7 +22,7 @@ from gateway.release.charges import nats, units_above
 from gateway.release.entries import SITE
 from gateway.release.inputs import Noisy, inputs_digest, noisy_of, table_of
 from gateway.release.ledger_rows import LedgerRows
-from gateway.release.noise_law import noise_problems
+from gateway.release.noise_distribution import noise_problems
 from gateway.release.question import Question, digest
 from gateway.release.rules import SAME, noise_problem
 

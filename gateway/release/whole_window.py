@@ -2,9 +2,9 @@
 
 Both are for one release of one window of a stream, ever, and are charged the whole of epsilon. Group privacy takes all
 ticks of the window for one secret: noise of scale (ticks * sensitivity of one) / epsilon, for any chain and against any
-adversary. The Wasserstein mechanism takes W / epsilon, where W is how far a state can move the law of the count. The
-count is of symbols, so W is of the law of symbols, given a state, and every symbol must be that of a state. Devices
-that are counted together are independent, so that W is the largest of theirs.
+adversary. The Wasserstein mechanism takes W / epsilon, where W is how far a state can move the distribution of the
+count. The count is of symbols, so W is of the distribution of symbols, given a state, and every symbol must be that of
+a state. Devices that are counted together are independent, so that W is the largest of theirs.
 
 Source: Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and
 section 2; docs/proofs/published-mechanisms.md, "The published mechanisms".
@@ -31,7 +31,7 @@ __all__ = ["CountedSymbols", "WholeWindow", "counted_symbols", "moved_by_all"]
 
 
 class CountedSymbols(Document):
-    """What the law of a device's count of symbols follows from.
+    """What the distribution of a device's count of symbols follows from.
 
     Attributes:
         chains: the classes of chains of its policies.
@@ -47,7 +47,7 @@ class CountedSymbols(Document):
 
     @property
     def distance(self) -> Fraction:
-        """How far a state can move the law of the count.
+        """How far a state can move the distribution of the count.
 
         Raises:
             ChainClassError: it cannot be computed exactly.
@@ -55,7 +55,7 @@ class CountedSymbols(Document):
         return max(_distance(one, self.hits, self.ticks, int(self.observed, 16)) for one in self.chains)
 
     def check(self) -> None:
-        """Refuse what has no exact law, without computing it.
+        """Refuse what has no exact distribution, without computing it.
 
         Raises:
             ChainClassError: why there is none.
@@ -79,7 +79,7 @@ class WholeWindow(Document):
         """The least scale of the noise on every count, rounded up to a short fraction.
 
         Raises:
-            ChainClassError: the law of a count cannot be computed exactly.
+            ChainClassError: the distribution of a count cannot be computed exactly.
         """
         furthest = Fraction(self.moved) if self.moved is not None else max(one.distance for one in self.symbols)
         return scale_above(furthest / Fraction(epsilon))

@@ -11,7 +11,7 @@ import numpy as np
 
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.answer_laws import NoisyCount, answer_laws, noisy, worst_ratio
+from gateway.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
 from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.composition_theorems import Verdict, verdicts
 from gateway.privacy.quilt_composition import quilt_rate_loss
@@ -98,7 +98,9 @@ def _theorem_3_4() -> Row:
 
 def _losses(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Floats:
     """What each tick loses to counts with noise, every path added up."""
-    return np.array([worst_ratio(noisy(secret.laws, counts)) for secret in answer_laws(chain, counts)])
+    return np.array(
+        [worst_ratio(noisy(secret.distributions, counts)) for secret in answer_distributions(chain, counts)]
+    )
 
 
 _RATES = (0.01, 0.05, 0.1, 0.3, 1.0, 2.0)

@@ -37,7 +37,7 @@ def likelihood_ratio(
         rho: of a wrong symbol.
         known: true states by tick, from 1; the symbols of these ticks do not count.
         at: the tick of the secret.
-        initial: law of the first state; none: the stationary one.
+        initial: distribution of the first state; none: the stationary one.
     """
     step = [[1 - q, q], [r, 1 - r]]
     start = initial or (r / (q + r), q / (q + r))

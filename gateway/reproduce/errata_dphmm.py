@@ -221,14 +221,14 @@ def _reachability(setting: Setting) -> Found:
     """A probability above 0 in floating point is not reachability."""
     rare = 1e-200
     transition = np.array([[1.0, rare, 0.0], [0.0, 1.0, rare], [0.0, 0.0, 1.0]])
-    law = np.array([1.0, 0.0, 0.0]) @ transition @ transition
+    distribution = np.array([1.0, 0.0, 0.0]) @ transition @ transition
     possible = successors(successors(np.array([True, False, False]), transition), transition)
     return Found(
         (
             Row(
                 "steps of probability 1e-200: is state 2 possible after two ticks",
                 str(bool(possible[2])),
-                str(bool(law[2] > 0.0)),
+                str(bool(distribution[2] > 0.0)),
                 "formula",
                 why="its probability is 1e-400, which is 0 in floating point",
                 counterexample="erratum-dphmm-reachability",

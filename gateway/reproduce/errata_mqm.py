@@ -40,11 +40,11 @@ def _eigengap(setting: Setting) -> Found:
     answer has a density proportional to E[exp(count / scale)]: exact by forward and backward sums.
     """
     chain, ticks = _clock(), 200
-    law = chain.stationary_law
-    reverse = (law[:, None] * chain.transition).T / law[:, None]
+    distribution = chain.stationary_distribution
+    reverse = (distribution[:, None] * chain.transition).T / distribution[:, None]
     values = np.linalg.eigvals(chain.transition @ reverse).real
     printed = float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
-    scale = _printed_scale(Mixing(printed, float(law.min())), ticks)
+    scale = _printed_scale(Mixing(printed, float(distribution.min())), ticks)
     hours = [np.eye(20)[0]] * ticks
     for t in range(100, ticks):
         hours[t] = hours[t - 1] @ chain.transition
@@ -58,10 +58,12 @@ def _eigengap(setting: Setting) -> Found:
         left.append(reverse @ (left[-1] * np.exp(adds[t])))
     told = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
     lost = told.max(axis=1) - told.min(axis=1)
-    singular = np.linalg.svd(np.sqrt(law)[:, None] * chain.transition / np.sqrt(law), compute_uv=False)
+    singular = np.linalg.svd(
+        np.sqrt(distribution)[:, None] * chain.transition / np.sqrt(distribution), compute_uv=False
+    )
     wrong = partial(
         Row,
-        why="exactly one unit eigenvalue belongs to the stationary law; the others are never forgotten",
+        why="exactly one unit eigenvalue belongs to the stationary distribution; the others are never forgotten",
         counterexample="erratum-mqm-eigengap",
     )
     about = "clock: what MQMApprox at epsilon 1 loses"

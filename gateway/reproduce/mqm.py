@@ -43,10 +43,10 @@ _DRAWN = 20
 def examples(setting: Setting) -> Found:
     """The examples of sections 3 and 4: the flu clique, three nodes, and two chains of 100 ticks."""
     rows = [Row("flu clique: Wasserstein distance", float(_flu()), 2.0, "printed")]
-    law = MarkovChain.stationary(THETA1.transition)
+    distribution = MarkovChain.stationary(THETA1.transition)
     widths = {"{}": (None, None, 3), "{X1}": (1, None, 2), "{X3}": (None, 1, 2), "{X1, X3}": (1, 1, 1)}
     for (name, (before, after, card)), paper in zip(widths.items(), (0.3, 0.2437, 0.2437, 0.1558), strict=True):
-        told = influence(law, 2, before, after) if name != "{}" else 0.0
+        told = influence(distribution, 2, before, after) if name != "{}" else 0.0
         rows.append(Row(f"T = 3, epsilon 10: score of quilt {name} of X2", card / (10 - told), paper, "printed", 5e-5))
     for chain, name, paper, where in (
         (THETA1, "theta1", 13.0219, "X8, quilt {X3, X13}"),

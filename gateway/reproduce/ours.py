@@ -94,7 +94,7 @@ def _own_scale(chain: MarkovChain, adversary: Adversary) -> float:
 
 
 def _rounded(chain: MarkovChain) -> MarkovChain:
-    """Rates of four digits: exact laws of counts hold their numerators and denominators."""
+    """Rates of four digits: exact distributions of counts hold their numerators and denominators."""
     q, r = (max(1e-4, round(float(rate), 4)) for rate in (chain.transition[0, 1], chain.transition[1, 0]))
     return MarkovChain.stationary([[1 - q, q], [r, 1 - r]])
 

@@ -37,7 +37,7 @@ class Counts:
         tally: symbols of devices whose windows are not used.
         beside: symbols of devices whose windows are used as well.
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
-        counted: by device, what the law of its count follows from, for the mechanism that needs it.
+        counted: by device, what the distribution of its count follows from, for the mechanism that needs it.
         shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
     """
 
@@ -174,7 +174,7 @@ class StoreCounting:
                 (made.beside if both else made.tally).add(laid_out, table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
-        """What the law of a device's count follows from; refused if it is made of several noisy numbers."""
+        """What the distribution of a device's count follows from; refused if it is made of several noisy numbers."""
         if len(symbols) > 1:
             raise ReleaseError(
                 f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "

@@ -201,8 +201,9 @@ def _check_alone(job: Job, catalogue: Catalogue) -> None:
         if job.mechanism == "wasserstein":
             if not all(_always_has_state(policy) for policy in policies):
                 raise ReleaseConfigError(
-                    f"{what} needs the law of every symbol, and a tick of {device}/{job.plan.stream} without a reading "
-                    "has no state: declare a missing state, or missing_share 0 if there are none (a baseline has some)"
+                    f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
+                    "without a reading has no state: declare a missing state, or missing_share 0 if there are none "
+                    "(a baseline has some)"
                 )
             ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
             try:
@@ -245,7 +246,7 @@ def _site(policies: Iterable[Policy]) -> Audience:
 
 
 def _always_has_state(policy: Policy) -> bool:
-    """Whether no tick has a symbol without a state, whose law would be another."""
+    """Whether no tick has a symbol without a state, whose distribution would be another."""
     made = policy.discretiser
     return made.kind != "baseline" and (made.missing is not None or policy.missing_share == 0.0)
 

@@ -228,9 +228,11 @@ class TableSender:
         if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
             return
         possible = model.possible(tick)
-        law = model.ahead(newest.belief, newest.frame.last, tick - newest.frame.last)
-        laws = (model.measured(law), model.measured(model.ahead(law, tick, ahead)))
-        kept = (delta_set(laws[0], model.policy.delta) | delta_set(laws[1], model.policy.delta)) & possible
+        distribution = model.ahead(newest.belief, newest.frame.last, tick - newest.frame.last)
+        distributions = (model.measured(distribution), model.measured(model.ahead(distribution, tick, ahead)))
+        kept = (
+            delta_set(distributions[0], model.policy.delta) | delta_set(distributions[1], model.policy.delta)
+        ) & possible
         if kept.sum() < 2 or np.array_equal(kept, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick

@@ -37,13 +37,17 @@ def test_the_bound_is_the_best_test_for_any_number_of_states(k, epsilon, seed):
 
 def test_one_epsilon_is_two_equal_ones():
     for share in (0.5, 0.6, 0.75, 0.9):
-        law = [1 - share, share]
-        assert float(success_bound(law, 1.0)) == pytest.approx(float(success_bound(law, 1.0, 1.0)), abs=1e-15)
+        distribution = [1 - share, share]
+        assert float(success_bound(distribution, 1.0)) == pytest.approx(
+            float(success_bound(distribution, 1.0, 1.0)), abs=1e-15
+        )
     assert float(success_bound([0.5, 0.5], 1.0)) == pytest.approx(math.e / (1 + math.e))
     assert float(success_bound([0.9, 0.1], 1.0)) == 0.9
     assert float(success_bound([0.3, 0.7], 0.0)) == 0.7
 
 
 def test_every_row_of_priors_has_its_own_bound():
-    laws = np.array([[0.5, 0.5], [0.9, 0.1]])
-    np.testing.assert_allclose(success_bound(laws, 1.0), [success_bound(law, 1.0) for law in laws])
+    distributions = np.array([[0.5, 0.5], [0.9, 0.1]])
+    np.testing.assert_allclose(
+        success_bound(distributions, 1.0), [success_bound(distribution, 1.0) for distribution in distributions]
+    )

@@ -24,7 +24,7 @@ from gateway.attack import (
 )
 from gateway.attack.chains import smoothing, tilted_marginals
 from gateway.attack.outputs import without
-from gateway.chain import simulate, stationary_law
+from gateway.chain import simulate, stationary_distribution
 from gateway.privacy.randomised_response import calibrate
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
@@ -33,14 +33,16 @@ THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])
 
 def walked(transition, ticks, seed=0):
     k = len(transition)
-    return simulate(ticks, stationary_law(transition), transition, np.eye(k), np.random.default_rng(seed)).states
+    return simulate(
+        ticks, stationary_distribution(transition), transition, np.eye(k), np.random.default_rng(seed)
+    ).states
 
 
 def table(flip, states=2):
     return NoiseTable.randomised_response(states, round(flip * 2**32))
 
 
-def test_released_symbols_have_the_law_of_the_table():
+def test_released_symbols_have_the_distribution_of_the_table():
     states = np.repeat([0, 1, -1], 40_000)
     outputs = release_symbols(states, NoiseTable.binary(2**30, 2**29), np.random.default_rng(1))
     flips = [(outputs.symbols[:40_000] != 0).mean(), (outputs.symbols[40_000:80_000] != 1).mean()]
@@ -55,10 +57,10 @@ def test_released_counts_have_discrete_laplace_noise_and_keep_to_their_stretch()
     assert outputs.first[10_000] == 50_003
     assert len(outputs.first) == 10_000 + 9_999
     noise = outputs.counts[:10_000] - [1, 2, 1]
-    law = np.array([(np.abs(noise) == n).mean() for n in range(4)])
+    distribution = np.array([(np.abs(noise) == n).mean() for n in range(4)])
     ratio = math.exp(-1 / 3)
     expected = (1 - ratio) / (1 + ratio) * np.array([1, 2 * ratio, 2 * ratio**2, 2 * ratio**3])
-    assert law == pytest.approx(expected, abs=0.01)
+    assert distribution == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.long
@@ -134,11 +136,11 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
             assert one.guess <= one.ceiling <= 1
             assert one.epsilon_low >= 0
         for attacker in attackers.values():
-            law = attacker(outputs, Knowledge(THREE, segments, known, states))
-            assert law.shape == (600, 3)
-            np.testing.assert_allclose(law.sum(axis=1), 1.0)
+            distribution = attacker(outputs, Knowledge(THREE, segments, known, states))
+            assert distribution.shape == (600, 3)
+            np.testing.assert_allclose(distribution.sum(axis=1), 1.0)
             if known is not None and attacker is smoothing:
-                assert (law.argmax(axis=1) == known)[known >= 0].all()
+                assert (distribution.argmax(axis=1) == known)[known >= 0].all()
 
 
 def test_attackers_give_the_same_answer_twice():
@@ -179,14 +181,14 @@ def test_an_attack_without_a_tick_to_judge_is_refused():
 def test_the_change_of_odds_is_that_of_enumeration():
     symbols = np.array([1, 0, 1, 1, -1, 0])
     emission = np.array([[0.7, 0.3], [0.2, 0.8]])
-    law = stationary_law(STICKY)
+    distribution = stationary_distribution(STICKY)
     totals = np.zeros((6, 2))
     for path in product((0, 1), repeat=6):
-        weight = law[path[0]] * np.prod([STICKY[a, b] for a, b in pairwise(path)])
+        weight = distribution[path[0]] * np.prod([STICKY[a, b] for a, b in pairwise(path)])
         weight *= np.prod([emission[x, z] for x, z in zip(path, symbols, strict=True) if z >= 0])
         for t, x in enumerate(path):
             totals[t, x] += weight
-    expected = np.abs(np.log(totals[:, 1] / totals[:, 0]) - math.log(law[1] / law[0]))
+    expected = np.abs(np.log(totals[:, 1] / totals[:, 0]) - math.log(distribution[1] / distribution[0]))
     found = odds_change(SymbolOutputs(symbols, emission), Knowledge(STICKY, np.zeros(6, dtype=np.int64)))
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
@@ -198,7 +200,7 @@ def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale
     outputs = release_counts(states, segments, length, Fraction(scale), (1,), np.random.default_rng(1), k=2)
     knowledge = Knowledge(STICKY, segments)
     seen = outputs.seen()
-    tilted = tilted_marginals(outputs, seen.symbols, seen.emission, knowledge.law, STICKY, knowledge.lengths)
+    tilted = tilted_marginals(outputs, seen.symbols, seen.emission, knowledge.distribution, STICKY, knowledge.lengths)
     exact = smoothing(outputs, knowledge)
     prior = smoothing(without(outputs), knowledge)
     assert np.abs(tilted - exact).max() < 0.04

@@ -21,7 +21,7 @@ FAST = np.array([[0.6, 0.4], [0.4, 0.6]])
 
 
 def walk(shares, seed=0):
-    """States (n,) that draw anew with probability .2, from a law with a share (n,) of state 1."""
+    """States (n,) that draw anew with probability .2, from a distribution with a share (n,) of state 1."""
     generator = np.random.default_rng(seed)
     states = np.zeros(len(shares), dtype=np.int64)
     for t, share in enumerate(shares):

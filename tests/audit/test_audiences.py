@@ -28,7 +28,7 @@ from gateway.audit.extended import largest_scale, symbol_bounds
 from gateway.audit.heard import heard_topics
 from gateway.audit.lower_bound import least_epsilon
 from gateway.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
-from gateway.audit.recorded import Recorded, law_problems, window_noise
+from gateway.audit.recorded import Recorded, distribution_problems, window_noise
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.audit.told import released, windows
 from gateway.deployment.accounts import Account, access_list
@@ -81,8 +81,8 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
     generator = np.random.default_rng(5)
     told = Heard({0: generator.integers(0, 2, (3, 5))}, generator.integers(-2, 6, (3, 4)))
     found = log_likelihoods(made, chain, told)
-    law = chain.initial
-    assert law is not None
+    distribution = chain.initial
+    assert distribution is not None
 
     @cache
     def noise(one: Counted, distance: int) -> float:
@@ -94,7 +94,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
     for trial in range(3):
         total = [0.0, 0.0]
         for path in product((0, 1), repeat=5):
-            weight = law[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
+            weight = distribution[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
             for symbols in [tuple(told.symbols[0][trial])] if heard else product((0, 1), repeat=5):
                 each = weight * math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
                 for n, one in enumerate(counts):
@@ -102,7 +102,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
                     if not (heard and one.symbols is not None):
                         each *= noise(one, int(told.counts[trial, n]) - sum(z in one.members for z in of))
                 total[path[2]] += each
-        exact = math.log(total[1] / law[1]) - math.log(total[0] / law[0])
+        exact = math.log(total[1] / distribution[1]) - math.log(total[0] / distribution[0])
         assert found[trial, 1] - found[trial, 0] == pytest.approx(exact, abs=1e-9)
 
 
@@ -211,7 +211,7 @@ def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wron
     (definition,) = windows(policy)
     noise = window_noise(definition, frames, states, 0)
     assert np.array_equal(noise["window high 0"], up - down)
-    assert bool(law_problems(noise, [definition])) is wrong
+    assert bool(distribution_problems(noise, [definition])) is wrong
     recorded = Recorded([np.zeros(0, np.int64)] * 2, noise)
     (found,) = attack_audiences([policy], SITE, windows(policy), seed=1, trials=10**9, recorded=recorded)
     assert found.draws == "recorded"

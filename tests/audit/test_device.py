@@ -20,8 +20,8 @@ from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.constant import ConstantError, run_constant
 from gateway.audit import draws
 from gateway.audit.device import device_tests
+from gateway.audit.distributions import count_cells, point_cells, symbol_distribution
 from gateway.audit.draws import checked, related
-from gateway.audit.laws import count_cells, point_cells, symbol_law
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto
 from tests.support.command import Fugu
@@ -31,7 +31,7 @@ from tests.support.scenes import policy
 
 RATE = 1e-3
 TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
-LAW = symbol_law(TABLE, 0)
+DISTRIBUTION = symbol_distribution(TABLE, 0)
 ROOT = Path(__file__).parents[2]
 
 
@@ -43,18 +43,18 @@ def symbols(drawn: NDArray[np.uint64], thresholds: tuple[int, ...] = tuple(TABLE
     return np.searchsorted(np.array(thresholds, dtype=np.uint64), drawn, side="right")
 
 
-def names(cells: NDArray[np.int64], law: NDArray[np.float64] = LAW) -> set[str]:
-    return {alarm.test for alarm in checked("draws", cells, law, RATE).alarms}
+def names(cells: NDArray[np.int64], distribution: NDArray[np.float64] = DISTRIBUTION) -> set[str]:
+    return {alarm.test for alarm in checked("draws", cells, distribution, RATE).alarms}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("law", [(0.7, 0.3), (0.1, 0.2, 0.3, 0.4), (0.97, 0.03)])
-def test_no_more_alarms_than_stated(law: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("distribution", [(0.7, 0.3), (0.1, 0.2, 0.3, 0.4), (0.97, 0.03)])
+def test_no_more_alarms_than_stated(distribution: tuple[float, ...]) -> None:
     """With a rate of 10 %, 400 runs: more than 64 alarms have a probability below 10^-4."""
-    generator, chances = np.random.default_rng(7), np.array(law)
+    generator, chances = np.random.default_rng(7), np.array(distribution)
     alarms = pairs = 0
     for _ in range(400):
-        one, two = generator.choice(len(law), (2, 1500), p=chances)
+        one, two = generator.choice(len(distribution), (2, 1500), p=chances)
         alarms += bool(checked("draws", one, chances, 0.1).alarms)
         pairs += bool(related((one, chances), (two, chances), 0.1))
     assert alarms <= 75
@@ -64,10 +64,13 @@ def test_no_more_alarms_than_stated(law: tuple[float, ...]) -> None:
 def test_an_error_of_the_stated_size_is_found() -> None:
     """99 of 100 runs; fewer than 90 of 100 have a probability below 10^-6."""
     generator = np.random.default_rng(3)
-    law = np.array([0.7, 0.3])
-    wrong = law + np.array([1, -1]) * checked("draws", generator.choice(2, 4000, p=law), law, RATE).smallest
+    distribution = np.array([0.7, 0.3])
+    wrong = (
+        distribution
+        + np.array([1, -1]) * checked("draws", generator.choice(2, 4000, p=distribution), distribution, RATE).smallest
+    )
     found = [generator.choice(2, 4000, p=wrong) for _ in range(100)]
-    assert sum("frequencies" in names(cells, law) for cells in found) >= 90
+    assert sum("frequencies" in names(cells, distribution) for cells in found) >= 90
 
 
 @pytest.mark.long
@@ -97,30 +100,33 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
     drawn[17_011 : 17_011 + 1024] = drawn[3003 : 3003 + 1024]
     assert names(symbols(drawn)) == {"repeats"}
     one, two = words(5, 8000), words(6, 8000)
-    other = symbol_law(TABLE, 1)
+    other = symbol_distribution(TABLE, 1)
     for shift in (0, 700):
         two[shift : shift + 4000] = one[:4000]
         cells = symbols(two, tuple(TABLE.rows[1]))
-        assert [one.test for one in related((symbols(one), LAW), (cells, other), RATE)] == ["streams"]
+        assert [one.test for one in related((symbols(one), DISTRIBUTION), (cells, other), RATE)] == ["streams"]
 
 
 @pytest.mark.parametrize("size", [700, 4096])
 def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     fair, reused, short = words(4, 20_000), words(5, 20_000), np.tile(words(6, 3001), 6)
     reused[17_011 : 17_011 + 1024] = reused[3003 : 3003 + 1024]
-    length = checked("draws", symbols(fair), LAW, RATE).longest
+    length = checked("draws", symbols(fair), DISTRIBUTION, RATE).longest
     assert length is not None
     edge = words(7, 20_000)
     edge[4 * size - 5 : 4 * size - 5 + length] = edge[
         2 * length : 3 * length
     ]  # seen at one draw alone, at a piece's end
     every = [symbols(drawn) for drawn in (fair, reused, short, edge)]
-    pairs = [((one, LAW), (np.roll(one, 900), LAW)) for one in every]
-    whole = [checked("draws", one, LAW, RATE) for one in every], [related(*pair, RATE) for pair in pairs]
+    pairs = [((one, DISTRIBUTION), (np.roll(one, 900), DISTRIBUTION)) for one in every]
+    whole = [checked("draws", one, DISTRIBUTION, RATE) for one in every], [related(*pair, RATE) for pair in pairs]
     assert [bool(one.alarms) for one in whole[0]] == [False, True, True, True]
     assert all(whole[1])
     monkeypatch.setattr(draws, "_PIECE", size)
-    assert whole == ([checked("draws", one, LAW, RATE) for one in every], [related(*pair, RATE) for pair in pairs])
+    assert whole == (
+        [checked("draws", one, DISTRIBUTION, RATE) for one in every],
+        [related(*pair, RATE) for pair in pairs],
+    )
 
 
 @pytest.mark.long
@@ -130,23 +136,23 @@ def test_numbers_of_two_decimals_are_found() -> None:
 
 
 @pytest.mark.parametrize("scale", [Fraction(3, 7), Fraction(2), Fraction(70, 3)])
-def test_counts_have_the_law_of_their_scale(scale: Fraction) -> None:
+def test_counts_have_the_distribution_of_their_scale(scale: Fraction) -> None:
     generator = np.random.default_rng(9)
 
     def noise(of: float) -> list[int]:
         one, two = generator.geometric(-np.expm1(-1 / of), (2, 40_000))
         return [int(value) for value in one - two]
 
-    cells, law = count_cells(noise(float(scale)), scale)
-    assert law.sum() == pytest.approx(1, abs=1e-12)
-    assert names(cells, law) == set()
-    cells, law = count_cells(noise(float(scale) * 0.9), scale)
-    assert "frequencies" in names(cells, law)
+    cells, distribution = count_cells(noise(float(scale)), scale)
+    assert distribution.sum() == pytest.approx(1, abs=1e-12)
+    assert names(cells, distribution) == set()
+    cells, distribution = count_cells(noise(float(scale) * 0.9), scale)
+    assert "frequencies" in names(cells, distribution)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("side", [3, 11])
-def test_points_have_the_law_of_their_table(side: int) -> None:
+def test_points_have_the_distribution_of_their_table(side: int) -> None:
     """Of a table, and of a staircase in its box, both by the sampler that devices run."""
     one = measure_policy(side, tables=False)
     noise, generator = one.measure_tables[0].noise, np.random.default_rng(11)
@@ -160,9 +166,9 @@ def test_points_have_the_law_of_their_table(side: int) -> None:
         drawn = [noise.draw(centre, below) for _ in range(20_000)]
     else:
         drawn = [noise.points[noise.draw(state, below(1 << 32))] for _ in range(20_000)]
-    cells, law = point_cells(drawn, noise, state, centre)
-    assert law.sum() == pytest.approx(1, abs=1e-9)
-    assert names(cells, law) == set()
+    cells, distribution = point_cells(drawn, noise, state, centre)
+    assert distribution.sum() == pytest.approx(1, abs=1e-9)
+    assert names(cells, distribution) == set()
     other = one.coordinates[state + 1]
     assert "frequencies" in names(*point_cells(drawn, noise, state + 1, other))
 

@@ -142,8 +142,8 @@ def test_no_enumerated_stream_of_a_known_chain_loses_more() -> None:
     table = NoiseTable.randomised_response(3, 1 << 30)
     chains = FiniteChains(transitions=(tuple(map(tuple, rows)),))
     ratio = Fraction(2)
-    law = np.linalg.matrix_power(np.array(rows), 200)[0]
-    truth = worst_loss(law, [np.array(rows)] * 4, np.array(table.weights()) / 2**32, informed=False).max()
+    distribution = np.linalg.matrix_power(np.array(rows), 200)[0]
+    truth = worst_loss(distribution, [np.array(rows)] * 4, np.array(table.weights()) / 2**32, informed=False).max()
     loss = stream_loss(read(chains), (ratio, ratio), "ignorant")
     assert 1.1 * math.log(2) < truth <= loss
     assert loss < 2 * truth
@@ -168,9 +168,9 @@ LEAPING = ((0.1, 0.9, 0.0), (0.05, 0.05, 0.9), (0.9, 0.05, 0.05))
 def test_no_enumerated_stream_with_known_states_loses_more(rows: Any, g: int) -> None:
     k, chains = len(rows), FiniteChains(transitions=(tuple(map(tuple, rows)),))
     table = NoiseTable.randomised_response(k, (1 << 32) // (g + k - 1))
-    law = np.linalg.matrix_power(np.array(rows), 200)[0]
+    distribution = np.linalg.matrix_power(np.array(rows), 200)[0]
     truths = [
-        worst_loss(law, [np.array(rows)] * 4, np.array(table.weights()) / 2**32, informed=informed).max()
+        worst_loss(distribution, [np.array(rows)] * 4, np.array(table.weights()) / 2**32, informed=informed).max()
         for informed in (False, True)
     ]
     ratio = max(Fraction(a, b) for x in table.weights() for y in table.weights() for a, b in zip(x, y, strict=True))
@@ -182,10 +182,10 @@ def test_no_enumerated_stream_with_known_states_loses_more(rows: Any, g: int) ->
 def test_no_enumerated_stream_that_alternates_loses_more(q: float, r: float) -> None:
     """And one of seven ticks loses nearly as much to those who know no state."""
     rows, emission = np.array([[1 - q, q], [r, 1 - r]]), np.array([[0.7, 0.3], [0.3, 0.7]])
-    law, ratio = np.array([r, q]) / (q + r), Fraction(7, 3)
+    distribution, ratio = np.array([r, q]) / (q + r), Fraction(7, 3)
     chains = read(BinaryChains(q=(q, q), r=(r, r)))
     for informed, who in enumerate(ADVERSARIES[:2]):
-        truth = worst_loss(law, [rows] * 6, emission, informed=bool(informed)).max()
+        truth = worst_loss(distribution, [rows] * 6, emission, informed=bool(informed)).max()
         loss = stream_loss(chains, (ratio, ratio), who)
         assert truth <= loss + Fraction(1, 10**12)
         assert loss < 1.5 * truth

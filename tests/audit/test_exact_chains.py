@@ -63,7 +63,7 @@ def test_joint_chains_are_what_devices_derive_and_a_millionth_less_is_not(chains
 def evidence(chains: JointChains, ticks: int, seed: int) -> float:
     """The most that one draw of symbols, and of evidence on every other tick, tells of a tick, by plain vectors."""
     draw, rows = random.Random(seed), np.array(chains.transitions[0])
-    law = np.linalg.matrix_power(rows, 500)[0]
+    distribution = np.linalg.matrix_power(rows, 500)[0]
     shows, best = chains.shows, 0.0
     for tick in range(ticks):
         weights = []
@@ -77,7 +77,7 @@ def evidence(chains: JointChains, ticks: int, seed: int) -> float:
             weights.append((np.array(told), np.array(known)))
         sums = []
         for loud in (True, False):
-            left, right = law.copy(), np.ones(4)
+            left, right = distribution.copy(), np.ones(4)
             for told, known in weights[:tick]:
                 left = (left * known * (told if loud else 1.0)) @ rows
             for told, known in reversed(weights[tick + 1 :]):
@@ -112,12 +112,12 @@ def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
     keep = math.exp(rate) / (math.exp(rate) + k - 1)
     emission = np.full((k, k), (1 - keep) / (k - 1)) + np.eye(k) * (keep - (1 - keep) / (k - 1))
     start = generator.dirichlet(np.ones(k))
-    for begins, laws in (
+    for begins, distributions in (
         (start.tolist(), start[None]),
         ("any", np.vstack([np.eye(k), generator.dirichlet(np.ones(k), 8)])),
     ):
         for informed in (False, True):
-            truth = enumerated_losses(laws, rows, 5, symbol_density(emission, 5), informed=informed).max()
+            truth = enumerated_losses(distributions, rows, 5, symbol_density(emission, 5), informed=informed).max()
             try:
                 who = ADVERSARIES[informed]
                 found = log_up(known_loss(rows.tolist(), ticks_of(k, rate + 1e-12), who, begins))
@@ -179,10 +179,10 @@ ROOMS = {
 def test_all_points_are_what_the_planner_claims_and_less_is_found(rooms: str, tmp_path: Path) -> None:
     """From every start, for every adversary; the planner rounds up to eight digits, or has a looser bound."""
     at, graph, rows = ROOMS[rooms]
-    law = "[0.9, 0.1]" if rooms in ("two", "never twice") else "[0.2, 0.3, 0.5]"
+    distribution = "[0.9, 0.1]" if rooms in ("two", "never twice") else "[0.2, 0.3, 0.5]"
     for start in ("any", "stationary", None):
         spec = tmp_path / "places.toml"
-        initial = f'"{start}"' if start else law
+        initial = f'"{start}"' if start else distribution
         spec.write_text(
             f"coordinates = {at}\ngraph = {graph}\nepsilon = 0.3\ntransition = {rows}\ninitial = {initial}\n"
         )

@@ -155,8 +155,8 @@ def exact(chain: MarkovChain, emission: np.ndarray, tilt: np.ndarray, n: int, se
         for path in product(range(k), repeat=n):
             if any(state not in (None, path[tick]) for tick, state in (past, future)):
                 continue
-            law = chain.initial[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
-            weights[path] = float(law)
+            distribution = chain.initial[path[0]] * math.prod(chain.transition[a, b] for a, b in pairwise(path))
+            weights[path] = float(distribution)
         prior = [sum(w for path, w in weights.items() if path[secret] == x) for x in range(k)]
         for symbols in product(range(m), repeat=n):
             like = [0.0] * k
@@ -180,16 +180,16 @@ def exact(chain: MarkovChain, emission: np.ndarray, tilt: np.ndarray, n: int, se
     ],
 )
 def test_the_witness_is_the_largest_ratio_of_all_outputs(transition: Any, emission: Any, knows: bool) -> None:
-    chain, law = MarkovChain.stationary(transition), np.array(emission)
-    n, secret, scale = (5, 2, 4) if len(law) == 2 else (3, 1, 4)
+    chain, distribution = MarkovChain.stationary(transition), np.array(emission)
+    n, secret, scale = (5, 2, 4) if len(distribution) == 2 else (3, 1, 4)
     counts = (Counted("w 0", 0, n, (1,), None, Fraction(scale)),)
-    plain = Mechanism(n, secret, len(law), (Source(law, tuple(range(len(law))), True),), ())
-    true = exact(chain, law, np.ones(len(law)), n, secret, knows)
+    plain = Mechanism(n, secret, len(distribution), (Source(distribution, tuple(range(len(distribution))), True),), ())
+    true = exact(chain, distribution, np.ones(len(distribution)), n, secret, knows)
     found = witness(plain, chain, knows=knows).epsilon
     assert true - 1e-6 < found <= true
     if not knows:  # counts beyond what can be, above and below
-        beyond = [np.exp(sign * np.isin(np.arange(len(law)), (1,)) / scale) for sign in (1, -1)]
-        true = max(exact(chain, law, tilt, n, secret, knows) for tilt in beyond)
+        beyond = [np.exp(sign * np.isin(np.arange(len(distribution)), (1,)) / scale) for sign in (1, -1)]
+        true = max(exact(chain, distribution, tilt, n, secret, knows) for tilt in beyond)
         found = witness(plain._replace(counts=counts), chain).epsilon
         assert true - 1e-6 < found <= true
 
@@ -201,15 +201,15 @@ def test_streams_that_move_together_are_told_apart_by_all_their_symbols() -> Non
     )
     one, other = np.array([[0.7, 0.3], [0.4, 0.6]]), np.array([[0.8, 0.2], [0.3, 0.7]])
     shows = (0, 0, 1, 1), (0, 1, 0, 1)
-    laws = [law[list(shown)] for law, shown in zip((one, other), shows, strict=True)]
-    sources = tuple(Source(law, shown, True) for law, shown in zip(laws, shows, strict=True))
-    both = (laws[0][:, :, None] * laws[1][:, None, :]).reshape(4, 4)
+    distributions = [distribution[list(shown)] for distribution, shown in zip((one, other), shows, strict=True)]
+    sources = tuple(Source(distribution, shown, True) for distribution, shown in zip(distributions, shows, strict=True))
+    both = (distributions[0][:, :, None] * distributions[1][:, None, :]).reshape(4, 4)
     true = exact(chain, both, np.ones(4), 3, 1, known=False)
     assert true - 1e-6 < witness(Mechanism(3, 1, 4, sources, ()), chain).epsilon <= true
 
 
 def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() -> None:
-    chain, law, n, secret, scale = (
+    chain, distribution, n, secret, scale = (
         MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]),
         np.array([[0.7, 0.3], [0.4, 0.6]]),
         4,
@@ -217,14 +217,14 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
         3,
     )
     counts = tuple(Counted(f"d {z}", 0, n, (z,), 0, Fraction(scale), pairs=True) for z in range(4))
-    found = witness(Mechanism(n, secret, 2, (Source(law, (0, 1), False),), counts), chain).epsilon
+    found = witness(Mechanism(n, secret, 2, (Source(distribution, (0, 1), False),), counts), chain).epsilon
     assert chain.initial is not None
     true = []
     for signs in product((1, -1), repeat=4):
         like = [0.0, 0.0]
         for path, symbols in product(product(range(2), repeat=n), repeat=2):
             weight = math.prod(chain.transition[a, b] for a, b in pairwise(path))
-            weight *= math.prod(law[x, z] for x, z in zip(path, symbols, strict=True))
+            weight *= math.prod(distribution[x, z] for x, z in zip(path, symbols, strict=True))
             told = [2 * a + b for a, b in pairwise(symbols)]
             noise = math.exp(-sum(abs(60 * sign - told.count(z)) - 60 for z, sign in enumerate(signs)) / scale)
             like[path[secret]] += float(chain.initial[path[0]] / chain.initial[path[secret]]) * weight * noise
@@ -236,9 +236,9 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
 @pytest.mark.long
 @pytest.mark.parametrize("n", [1, 3])
 def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated(n: int) -> None:
-    chain, law = MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]), np.array([[0.7, 0.3], [0.4, 0.6]])
-    made = Mechanism(n, n // 2, 2, (Source(law, (0, 1), True),), ())
-    true = exact(chain, law, np.ones(2), n, n // 2, known=False)
+    chain, distribution = MarkovChain.stationary([[0.8, 0.2], [0.3, 0.7]]), np.array([[0.7, 0.3], [0.4, 0.6]])
+    made = Mechanism(n, n // 2, 2, (Source(distribution, (0, 1), True),), ())
+    true = exact(chain, distribution, np.ones(2), n, n // 2, known=False)
     assert witness(made, chain).epsilon == pytest.approx(true, abs=1e-6)
     runs = [attacked(lambda _: made, [chain], np.random.default_rng(seed), 500, None, 0.2).least for seed in range(100)]
     assert sum(least > true for least in runs) <= 20

@@ -90,15 +90,15 @@ def test_windows_that_overlap_are_added_up_where_they_do(ledger: Ledger) -> None
     for first, last in windows:
         reserve(ledger, release(first, last, allowed // 2))
     scale = float(smallest_scale([TABLE], 1, allowed // 2))
-    law, hit = stationary(transition), np.array(TABLE.weights())[:, 1] / SCALE
+    distribution, hit = stationary(transition), np.array(TABLE.weights())[:, 1] / SCALE
     outputs = np.arange(-2, 6)
     likely = np.zeros((4, 2, len(outputs) ** 2))
     for path, symbols in product(product(range(2), repeat=4), repeat=2):
-        weight = law[path[0]] * np.prod([transition[a, b] for a, b in pairwise(path)])
+        weight = distribution[path[0]] * np.prod([transition[a, b] for a, b in pairwise(path)])
         weight *= np.prod([hit[x] if z else 1 - hit[x] for x, z in zip(path, symbols, strict=True)])
         noise = [np.exp(-np.abs(outputs - sum(symbols[low : high + 1])) / scale) for low, high in windows]
         for tick, state in enumerate(path):
-            likely[tick, state] += weight * np.outer(*noise).ravel() / law[state]
+            likely[tick, state] += weight * np.outer(*noise).ravel() / distribution[state]
     real = np.abs(np.log(likely[:, 0] / likely[:, 1])).max(axis=1)
     (stream,) = audit_ledger(ledger).streams
     assert (stream.by, stream.charge) == ("every tick", 2 * (allowed // 2))

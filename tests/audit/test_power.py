@@ -20,13 +20,13 @@ EACH = 1e-3 / 2 / 2
 """What each of two streams has of a rate of 1 in 1000, of which half goes to how they depend on each other."""
 
 
-def counted(seed: int, number: int, law: NDArray[np.float64], runs: int) -> NDArray[np.int64]:
-    return np.random.default_rng(seed).multinomial(number, law, runs)
+def counted(seed: int, number: int, distribution: NDArray[np.float64], runs: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed).multinomial(number, distribution, runs)
 
 
-def found(drawn: NDArray[np.int64], law: NDArray[np.float64], rate: float) -> float:
+def found(drawn: NDArray[np.int64], distribution: NDArray[np.float64], rate: float) -> float:
     """The share of runs with an alarm of `frequencies`."""
-    return sum(bool(frequencies(counts, law, rate / 3)) for counts in drawn) / len(drawn)
+    return sum(bool(frequencies(counts, distribution, rate / 3)) for counts in drawn) / len(drawn)
 
 
 def rows(title: str) -> list[list[str]]:
@@ -42,7 +42,7 @@ def rows(title: str) -> list[list[str]]:
 
 
 def weakened(share: float) -> NDArray[np.float64]:
-    """The law of a flip whose threshold is smaller by a share of itself."""
+    """The distribution of a flip whose threshold is smaller by a share of itself."""
     return np.array([1 - FLIP[1] * (1 - share), FLIP[1] * (1 - share)])
 
 
@@ -59,10 +59,10 @@ def test_the_page_says_what_is_found() -> None:
             assert abs(power - stated) <= 3 * (stated * (1 - stated) / 400) ** 0.5 + 0.005, (name, share, power)
 
 
-@pytest.mark.parametrize("law", [(0.5, 0.5), (0.7, 0.3), (0.97, 0.03), (0.1, 0.2, 0.3, 0.4)])
-def test_errors_of_the_stated_size_are_found_in_a_hundred_million_draws(law: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("distribution", [(0.5, 0.5), (0.7, 0.3), (0.97, 0.03), (0.1, 0.2, 0.3, 0.4)])
+def test_errors_of_the_stated_size_are_found_in_a_hundred_million_draws(distribution: tuple[float, ...]) -> None:
     """99 of 100 runs; 300 runs show at least 97 of 100 but with a probability below 10^-4. Half the error is not."""
-    honest = np.array(law)
+    honest = np.array(distribution)
     error = smallest_error(10**8, honest, EACH)
     at = int(np.argmax(honest * (1 - honest)))
     shift = -honest / (1 - honest[at])
@@ -72,10 +72,10 @@ def test_errors_of_the_stated_size_are_found_in_a_hundred_million_draws(law: tup
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("law", [(0.5, 0.5), (0.7, 0.3), (0.97, 0.03), (0.1, 0.2, 0.3, 0.4)])
-def test_a_hundred_million_draws_alarm_no_more_often_than_stated(law: tuple[float, ...]) -> None:
+@pytest.mark.parametrize("distribution", [(0.5, 0.5), (0.7, 0.3), (0.97, 0.03), (0.1, 0.2, 0.3, 0.4)])
+def test_a_hundred_million_draws_alarm_no_more_often_than_stated(distribution: tuple[float, ...]) -> None:
     """2000 runs at a rate of 5 % for frequencies: more than 4 deviations above it have a probability below 10^-4."""
-    honest = np.array(law)
+    honest = np.array(distribution)
     share = found(counted(3, 10**8, honest, 2000), honest, 0.15)
     assert 0.01 < share <= 0.05 + 4 * (0.05 * 0.95 / 2000) ** 0.5
 
@@ -92,7 +92,9 @@ def test_far_tails_of_numbers_of_pairs_are_not_underestimated(mean: int) -> None
 
 def test_rare_outcomes_are_not_called_dependent() -> None:
     """Fair draws, at a rate of 10 %: normal tails called the first wrong by `lags`, and the second by `streams`."""
-    law = np.array([0.9, 0.1])
-    lags, pairs = ((np.random.default_rng(seed).random((2, 20_400)) < law[1]).astype(np.uint8) for seed in (9, 21))
-    assert "lags" not in {alarm.test for alarm in checked("draws", lags[0], law, 0.3).alarms}
-    assert related((pairs[0], law), (pairs[1], law), 0.1) == []
+    distribution = np.array([0.9, 0.1])
+    lags, pairs = (
+        (np.random.default_rng(seed).random((2, 20_400)) < distribution[1]).astype(np.uint8) for seed in (9, 21)
+    )
+    assert "lags" not in {alarm.test for alarm in checked("draws", lags[0], distribution, 0.3).alarms}
+    assert related((pairs[0], distribution), (pairs[1], distribution), 0.1) == []

@@ -27,12 +27,12 @@ def twin(symbols):
     for z in symbols:
         for c, (q0, q1, r0, r1) in enumerate(CELLS):
             ends = bounds[:, c]
-            law = [(1 - p) * EMISSION[0] + p * EMISSION[1] for p in ends]
+            distribution = [(1 - p) * EMISSION[0] + p * EMISSION[1] for p in ends]
             for a, p in enumerate(beliefs):
                 said = (1 - p) * EMISSION[0] + p * EMISSION[1]
                 if z >= 0 and not ends[0] <= p <= ends[1]:
-                    capital[c, a] *= said[z] / law[int(p > ends[1])][z]
-            after = ends if z < 0 else [p * EMISSION[1, z] / law[i][z] for i, p in enumerate(ends)]
+                    capital[c, a] *= said[z] / distribution[int(p > ends[1])][z]
+            after = ends if z < 0 else [p * EMISSION[1, z] / distribution[i][z] for i, p in enumerate(ends)]
             reached = [q + p * (1 - q - r) for p in after for q in (q0, q1) for r in (r0, r1)]
             bounds[:, c] = min(reached), max(reached)
         for a, (q, r) in enumerate(ALTERNATIVES):
@@ -68,9 +68,11 @@ def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(
         bet(symbols, EMISSION, CELLS, ALTERNATIVES, bounds, beliefs, capital, np.inf)
         largest = max(largest, capital[cell].sum())
         for i, path in enumerate(paths):
-            law = np.array([1.0 - start, start])
+            distribution = np.array([1.0 - start, start])
             for z, (q, r) in zip(symbols, path, strict=True):
-                law = (law if z < 0 else law * EMISSION[:, z]) @ np.array([[1 - q, q], [r, 1 - r]])
-            expected[i] += law.sum() * capital[cell].sum()
+                distribution = (distribution if z < 0 else distribution * EMISSION[:, z]) @ np.array(
+                    [[1 - q, q], [r, 1 - r]]
+                )
+            expected[i] += distribution.sum() * capital[cell].sum()
     assert expected.max() <= 1.0 + 1e-12
     assert largest > 1.05, "nothing was bet"

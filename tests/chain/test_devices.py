@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from gateway.chain import filter_beliefs, update_devices
 from tests.support import naive
-from tests.support.chain_cases import bounded, laws, random_case, sticky_case
+from tests.support.chain_cases import bounded, distributions, random_case, sticky_case
 
 
 def batch(seed, k, m, devices):
     """Beliefs (k, devices), symbols (devices,), transition, emission."""
     case = random_case(seed, k, m, devices)
-    beliefs = np.ascontiguousarray(laws(np.random.default_rng(seed + 1), devices, k, floor=0.0).T)
+    beliefs = np.ascontiguousarray(distributions(np.random.default_rng(seed + 1), devices, k, floor=0.0).T)
     return beliefs, case.symbols, case.transition, case.emission
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gateway.chain import log_likelihood_ratio, stationary_law
+from gateway.chain import log_likelihood_ratio, stationary_distribution
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
@@ -48,7 +48,7 @@ def test_golden_values():
         transition = np.array([[1 - q, q], [r, 1 - r]])
         emission = np.array([[1 - rho0, rho0], [rho1, 1 - rho1]])
         symbols = np.array([int(z) for z in entry["z"]])
-        ratios = log_likelihood_ratio(symbols, stationary_law(transition), transition, emission)
+        ratios = log_likelihood_ratio(symbols, stationary_distribution(transition), transition, emission)
         np.testing.assert_allclose(ratios, entry["llr"], rtol=0, atol=1e-9)
 
 

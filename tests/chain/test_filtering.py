@@ -33,7 +33,7 @@ def test_equals_the_plain_loop(case):
 def test_many_sequences_equal_one_at_a_time(k):
     case = random_case(1, k, 3, 40)
     lengths = [7, 0, 1, 32, 0]
-    initial = random_case(2, 5, k, 1).emission  # a first law of its own for each sequence
+    initial = random_case(2, 5, k, 1).emission  # a first distribution of its own for each sequence
     result = filter_beliefs(case.symbols, initial, *case[2:], lengths=lengths)
     start = 0
     for index, length in enumerate(lengths):
@@ -106,10 +106,10 @@ def test_impossible_symbols_are_refused_with_their_position(k):
 
 def test_predict_is_as_many_single_ticks():
     case = random_case(6, 4, 2, 1)
-    law = case.initial
+    distribution = case.initial
     for _ in range(9):
-        law = law @ case.transition
-    np.testing.assert_allclose(predict(case.initial, case.transition, 9), law, atol=1e-15)
+        distribution = distribution @ case.transition
+    np.testing.assert_allclose(predict(case.initial, case.transition, 9), distribution, atol=1e-15)
     np.testing.assert_array_equal(predict(case.initial, case.transition, 0), case.initial)
     far = predict(np.eye(4), case.transition, 10**9)
     np.testing.assert_allclose(far, np.broadcast_to(far[0], (4, 4)), atol=1e-12)

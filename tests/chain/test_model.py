@@ -1,4 +1,4 @@
-"""What the public functions refuse, and stationary laws."""
+"""What the public functions refuse, and stationary distributions."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.chain import filter_beliefs, stationary_law
-from tests.support.chain_cases import bounded, laws
+from gateway.chain import filter_beliefs, stationary_distribution
+from tests.support.chain_cases import bounded, distributions
 
 EVEN = np.full((2, 2), 0.5)
 
 
 @bounded
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
-def test_a_stationary_law_does_not_move(seed, k):
-    transition = laws(np.random.default_rng(seed), k, k, floor=0.001)
-    law = stationary_law(transition)
-    assert law.sum() == pytest.approx(1.0, abs=1e-14)
-    np.testing.assert_allclose(law @ transition, law, rtol=1e-12)
+def test_a_stationary_distribution_does_not_move(seed, k):
+    transition = distributions(np.random.default_rng(seed), k, k, floor=0.001)
+    distribution = stationary_distribution(transition)
+    assert distribution.sum() == pytest.approx(1.0, abs=1e-14)
+    np.testing.assert_allclose(distribution @ transition, distribution, rtol=1e-12)
 
 
-def test_stationary_laws_in_closed_form():
+def test_stationary_distributions_in_closed_form():
     for q, r in [(0.2, 0.35), (1e-12, 0.3), (1e-9, 1e-6), (1.0, 1.0)]:
-        law = stationary_law([[1 - q, q], [r, 1 - r]])
+        distribution = stationary_distribution([[1 - q, q], [r, 1 - r]])
         leaves = 1 - (1 - q), 1 - (1 - r)  # what the matrix holds after rounding
-        np.testing.assert_allclose(law[1], q / (q + r), rtol=1e-9)
-        assert law[0] == pytest.approx(1 - q / (q + r), rel=1e-6)
+        np.testing.assert_allclose(distribution[1], q / (q + r), rtol=1e-9)
+        assert distribution[0] == pytest.approx(1 - q / (q + r), rel=1e-6)
         assert leaves[0] >= 0
-    np.testing.assert_allclose(stationary_law([[0.5, 0.5], [0.0, 1.0]]), [0.0, 1.0], atol=1e-15)
-    np.testing.assert_allclose(stationary_law([[1.0, 0.0], [0.5, 0.5]]), [1.0, 0.0], atol=1e-15)
-    with pytest.raises(ValueError, match="more than one stationary law"):
-        stationary_law(np.eye(2))
+    np.testing.assert_allclose(stationary_distribution([[0.5, 0.5], [0.0, 1.0]]), [0.0, 1.0], atol=1e-15)
+    np.testing.assert_allclose(stationary_distribution([[1.0, 0.0], [0.5, 0.5]]), [1.0, 0.0], atol=1e-15)
+    with pytest.raises(ValueError, match="more than one stationary distribution"):
+        stationary_distribution(np.eye(2))
 
 
 @pytest.mark.parametrize(

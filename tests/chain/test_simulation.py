@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gateway.chain import simulate, stationary_law
+from gateway.chain import simulate, stationary_distribution
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases
 
@@ -23,7 +23,9 @@ def test_equals_the_plain_twin_with_the_same_numbers(case):
 def test_frequencies_are_those_of_the_chain_and_the_table():
     transition = np.array([[0.9, 0.1], [0.3, 0.7]])
     emission = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
-    states, symbols = simulate(LONG, stationary_law(transition), transition, emission, np.random.default_rng(62))
+    states, symbols = simulate(
+        LONG, stationary_distribution(transition), transition, emission, np.random.default_rng(62)
+    )
     tolerance = 6 / np.sqrt(LONG)
     for x in range(2):
         after = states[1:][states[:-1] == x]

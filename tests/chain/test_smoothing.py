@@ -80,7 +80,7 @@ def test_many_sequences_equal_one_at_a_time(k):
 @pytest.mark.parametrize("lengths", [(6, 6), (7, 7), (1, 9), (8, 3), (0, 5), (5, 0), (33, 40), (40, 33, 2), (1, 1, 1)])
 def test_sequences_smoothed_two_at_a_time_equal_the_plain_loop_and_one_at_a_time_to_the_bit(k, lengths):
     case = random_case(18, k, 3, sum(lengths))
-    initial = random_case(19, len(lengths), k, 1).emission  # a first law of its own for each sequence
+    initial = random_case(19, len(lengths), k, 1).emission  # a first distribution of its own for each sequence
     smoothed = posterior_marginals(case.symbols, initial, *case[2:], lengths=lengths)
     start = 0
     for index, length in enumerate(lengths):

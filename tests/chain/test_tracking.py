@@ -14,7 +14,7 @@ from gateway.chain.tracking import Seen, advance, backward, fixed_lag, follow, s
 
 
 class Case(NamedTuple):
-    laws: Floats
+    distributions: Floats
     matrices: list[Floats]
     seen: list[Seen]
 
@@ -24,7 +24,7 @@ class Case(NamedTuple):
 
 
 def case(states: int, ticks: int, devices: int, seed: int, *, zeros: float = 0.3) -> Case:
-    """Random laws, matrices and points; of some ticks a device says nothing, and some entries are 0."""
+    """Random distributions, matrices and points; of some ticks a device says nothing, and some entries are 0."""
     generator = np.random.default_rng(seed)
 
     def sparse(*shape: int) -> Floats:
@@ -34,17 +34,17 @@ def case(states: int, ticks: int, devices: int, seed: int, *, zeros: float = 0.3
     for _ in range(ticks - 1):
         matrix = sparse(states, states) + np.roll(np.eye(states), int(generator.integers(states)), axis=1) * 0.1
         matrices.append(matrix / matrix.sum(axis=1, keepdims=True))
-    laws = generator.dirichlet(np.ones(states), devices) if states > 1 else np.ones((devices, 1))
+    distributions = generator.dirichlet(np.ones(states), devices) if states > 1 else np.ones((devices, 1))
     points = [int(generator.integers(1, 5)) for _ in range(ticks)]
     seen = [Seen(sparse(some, states), generator.integers(-1, some, devices)) for some in points]
-    return Case(laws, matrices, seen)
+    return Case(distributions, matrices, seen)
 
 
 def path_weights(one: Case, device: int, until: int, counted: set[int]) -> dict[tuple[int, ...], float]:
     """The weight of every path up to a tick, given what counts."""
-    states, found = one.laws.shape[1], {}
+    states, found = one.distributions.shape[1], {}
     for path in product(range(states), repeat=until + 1):
-        weight = float(one.laws[device, path[0]])
+        weight = float(one.distributions[device, path[0]])
         for tick, state in enumerate(path):
             if tick:
                 weight *= float(one.matrices[tick - 1][path[tick - 1], state])
@@ -64,9 +64,9 @@ def counting(one: Case, device: int) -> set[int]:
 
 
 def by_paths(one: Case, device: int, lag: int) -> Floats:
-    """The law of each tick given what counts up to `lag` ticks later."""
+    """The distribution of each tick given what counts up to `lag` ticks later."""
     counted, last = counting(one, device), len(one.seen) - 1
-    rows = np.zeros((last + 1, one.laws.shape[1]))
+    rows = np.zeros((last + 1, one.distributions.shape[1]))
     for tick in range(last + 1):
         until = min(tick + lag, last)
         for path, weight in path_weights(one, device, until, counted).items():
@@ -78,12 +78,12 @@ CASES = [(1, 4, 2, 0), (2, 6, 3, 1), (3, 5, 2, 2), (3, 5, 2, 3), (4, 4, 2, 4)]
 
 
 @pytest.mark.parametrize("shape", CASES)
-def test_every_law_is_what_all_paths_add_up_to(shape: tuple[int, int, int, int]) -> None:
+def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, int, int]) -> None:
     one = case(*shape)
-    found = follow(one.laws, one.steps, one.seen)
-    whole = smoothed(one.laws, one.steps, one.seen)
+    found = follow(one.distributions, one.steps, one.seen)
+    whole = smoothed(one.distributions, one.steps, one.seen)
     last = len(one.seen) - 1
-    for device in range(len(one.laws)):
+    for device in range(len(one.distributions)):
         counted = counting(one, device)
         assert set(np.flatnonzero(found.counted[:, device]).tolist()) == counted
         for lag in range(last + 2):
@@ -106,7 +106,7 @@ def test_impossible_points_were_among_the_cases() -> None:
     missed = 0
     for shape in CASES:
         one = case(*shape)
-        counted = follow(one.laws, one.steps, one.seen).counted
+        counted = follow(one.distributions, one.steps, one.seen).counted
         missed += int(sum(np.sum((seen.which >= 0) & ~now) for seen, now in zip(one.seen, counted, strict=True)))
     assert missed
 
@@ -115,8 +115,8 @@ def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
     """A row of zeros: whoever was there is gone a tick later, and smoothing knows."""
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0], [0.0, 0.3, 0.7]])
     one = Case(np.array([[0.2, 0.5, 0.3]]), [matrix] * 3, [Seen.nothing(1, 3)] * 4)
-    found = follow(one.laws, one.steps, one.seen)
-    assert smoothed(one.laws, one.steps, one.seen)[:, 0] == pytest.approx(by_paths(one, 0, 9), abs=1e-12)
+    found = follow(one.distributions, one.steps, one.seen)
+    assert smoothed(one.distributions, one.steps, one.seen)[:, 0] == pytest.approx(by_paths(one, 0, 9), abs=1e-12)
     assert found.beliefs[:, 0] == pytest.approx(by_paths(one, 0, 0), abs=1e-12)
     ended = Transition.of([[0.0, 1.0], [0.0, 0.0]])
     with pytest.raises(ValueError, match="no state is possible for device 1"):
@@ -124,11 +124,11 @@ def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
 
 
 def test_points_all_but_impossible_still_count() -> None:
-    """Two of 1e-290 in a row from a state of 1e-200: products vanish in floating point, the law does not."""
-    laws = np.array([[1e-200, 1.0]])
+    """Two of 1e-290 in a row from a state of 1e-200: products vanish in floating point, the distribution does not."""
+    distributions = np.array([[1e-200, 1.0]])
     steps = [Transition.of(np.eye(2))]
     seen = [Seen(np.array([[1e-290, 0.0]]), np.zeros(1, dtype=np.int64))] * 2
-    found = follow(laws, steps, seen)
+    found = follow(distributions, steps, seen)
     assert found.counted.all()
     assert found.beliefs[:, 0] == pytest.approx(np.array([[1.0, 0.0]] * 2))
     assert found.log_likelihoods[:, 0] == pytest.approx(np.log(10.0) * np.array([-490.0, -290.0]), rel=1e-12)
@@ -144,7 +144,7 @@ def walk(columns: int, rows: int, seed: int) -> Floats:
 
 
 @pytest.mark.parametrize("devices", [1, 2, 53])
-def test_every_form_of_a_matrix_carries_laws_alike(devices: int) -> None:
+def test_every_form_of_a_matrix_carries_distributions_alike(devices: int) -> None:
     """Diagonals of a walk in both directions, predecessors of scattered steps, and BLAS for a full matrix."""
     generator = np.random.default_rng(devices)
     scattered = np.eye(60)[generator.permutation(60)] * 0.6 + np.eye(60)[generator.permutation(60)] * 0.4
@@ -153,19 +153,19 @@ def test_every_form_of_a_matrix_carries_laws_alike(devices: int) -> None:
     for matrix in (walk(7, 5, 1), scattered, full, np.eye(1), np.eye(5), np.diag(np.ones(4), 1) + np.eye(5) * 0.5):
         count = len(matrix)
         transition = Transition.of(matrix)
-        laws = generator.dirichlet(np.ones(count), devices) if count > 1 else np.ones((devices, 1))
+        distributions = generator.dirichlet(np.ones(count), devices) if count > 1 else np.ones((devices, 1))
         seen = Seen(generator.random((4, count)), generator.integers(-1, 4, devices))
-        found, logs = advance(laws, transition, seen)
+        found, logs = advance(distributions, transition, seen)
         for device in range(devices):
-            expected = laws[device] @ matrix
+            expected = distributions[device] @ matrix
             total, row = expected.sum(), seen.which[device]
             expected = expected * (seen.rows[row] if row >= 0 else 1.0)
             assert found[device] == pytest.approx(expected / expected.sum(), abs=1e-13)
             assert np.isnan(logs[device]) == (row < 0)
             assert row < 0 or logs[device] == pytest.approx(np.log(expected.sum() / total), abs=1e-12)
-        back = np.empty_like(laws)
-        transition.backward.carry(laws, back)
-        assert back == pytest.approx(laws @ matrix.T, abs=1e-13)
+        back = np.empty_like(distributions)
+        transition.backward.carry(distributions, back)
+        assert back == pytest.approx(distributions @ matrix.T, abs=1e-13)
         kinds.add((len(transition.forward.weights) > 0, len(transition.forward.values) > 0))
     assert len(kinds) == 3, "some form was never used"
 
@@ -195,7 +195,7 @@ def test_reachable_sets_of_many_devices(devices: int) -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    steps, laws = [Transition.of(np.eye(2))], np.array([[0.5, 0.5]])
+    steps, distributions = [Transition.of(np.eye(2))], np.array([[0.5, 0.5]])
     fine = Seen(np.ones((1, 2)), np.zeros(1, dtype=np.int64))
     for wrong, words in [
         (Seen(np.ones((1, 3)), fine.which), "likelihoods have shape"),
@@ -206,11 +206,11 @@ def test_wrong_shapes_are_refused() -> None:
         (Seen(fine.rows, np.zeros(2, dtype=np.int64)), "one integer for each of 1"),
     ]:
         with pytest.raises(ValueError, match=words):
-            follow(laws, steps, [fine, wrong])
+            follow(distributions, steps, [fine, wrong])
     with pytest.raises(ValueError, match="1 steps between"):
-        follow(laws, [], [fine, fine])
+        follow(distributions, [], [fine, fine])
     with pytest.raises(ValueError, match="lag is -1"):
-        fixed_lag(follow(laws, [], [fine]), [], [fine], -1)
+        fixed_lag(follow(distributions, [], [fine]), [], [fine], -1)
     for matrix, words in [
         (np.ones((2, 3)), "square"),
         (np.array([[-1.0]]), "from 0 on"),
@@ -218,5 +218,5 @@ def test_wrong_shapes_are_refused() -> None:
     ]:
         with pytest.raises(ValueError, match=words):
             Transition.of(matrix)
-    with pytest.raises(ValueError, match="laws have shape"):
+    with pytest.raises(ValueError, match="distributions have shape"):
         advance(np.ones((1, 3)), steps[0], fine)

@@ -116,7 +116,7 @@ def test_what_cannot_be_watched_is_one_line(
 
 
 def test_with_a_baseline_it_is_off(tmp_path: Path) -> None:
-    """Ticks after a start have symbols of a public law, which are from no chain: an hour a day raised alarms."""
+    """Ticks after a start have symbols of a public distribution, from no chain: an hour a day raised alarms."""
     mean = Baseline(baseline_ticks=60, lowest=0.0, highest=99.0)
     scene = Scene(tmp_path / "home.db", 4, (minutes(discretiser=mean),))
     scene.record(*frames(1, 1, 2 * FRAME, 0.1, 0.12))

@@ -97,8 +97,8 @@ def test_factors_against_absence_are_those_of_example_5_3(planner: Planner) -> N
 @pytest.mark.long
 def test_noise_of_true_neighbourhoods_is_attacked(planner: Planner) -> None:
     """Example 10.8 with the path s4 - s6 - s5: every point of such noise names its state, planned noise does not."""
-    law = [0, 0, 0, 1 / 3, 1 / 3, 1 / 3]
-    spec = {**SIX, "initial": law, "transition": [law] * 6, "graph": {"edges": [[3, 5], [5, 4]]}}
+    distribution = [0, 0, 0, 1 / 3, 1 / 3, 1 / 3]
+    spec = {**SIX, "initial": distribution, "transition": [distribution] * 6, "graph": {"edges": [[3, 5], [5, 4]]}}
     attack = planner.document(spec, "--quick")["attack"]
     assert (attack["certain"], attack["local"]) == (pytest.approx(1.0), 1.0)
     assert 1 / 3 < attack["knorm"] < 0.75
@@ -122,8 +122,8 @@ def test_location_sets_are_a_complete_graph(planner: Planner) -> None:
 
 def test_a_location_set_leaves_unlikely_states_out(planner: Planner) -> None:
     """With s5 hardly ever visited the set is that of the five others, which are closer together."""
-    law = [0.2, 0.2, 0.2, 0.195, 0.005, 0.2]
-    spec = {**SIX, "transition": [law] * 6, "delta": 0.01}
+    distribution = [0.2, 0.2, 0.2, 0.195, 0.005, 0.2]
+    spec = {**SIX, "transition": [distribution] * 6, "delta": 0.01}
     found = planner.document(spec, "--quick")["rmse"]["dpls"]["raw"]
     kept = complete_hull(lattice([place for state, place in enumerate(SIX["coordinates"]) if state != 4]))
     assert found == pytest.approx(math.sqrt(noise_error(kept)), abs=1e-12)
@@ -132,10 +132,10 @@ def test_a_location_set_leaves_unlikely_states_out(planner: Planner) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("objective", ["nearest", "area", "error"])
 def test_exposed_states_are_named_and_edges_added(planner: Planner, objective: str) -> None:
-    """Example 6.1, under the constraint that an initial law gives: s3, s4, s5 and s6 possible."""
-    law = [0, 0, 0.25, 0.25, 0.25, 0.25]
+    """Example 6.1, under the constraint that an initial distribution gives: s3, s4, s5 and s6 possible."""
+    distribution = [0, 0, 0.25, 0.25, 0.25, 0.25]
     stay = np.eye(6).tolist()
-    spec = {**SIX, "initial": law, "transition": stay, "graph": {"edges": [[3, 4], [3, 5], [4, 5]]}}
+    spec = {**SIX, "initial": distribution, "transition": stay, "graph": {"edges": [[3, 4], [3, 5], [4, 5]]}}
     document = planner.document({**spec, "objective": objective})
     assert document["exposed"] == [2]
     assert document["possible"] == [2, 3, 4, 5]
@@ -152,8 +152,10 @@ def test_errors_of_a_grid_are_the_known_ones(planner: Planner) -> None:
     known = GOLDEN["mechanisms_6x6"]["6|G_util r=1.5 (8-nbr)|1.0"]
     cells = [(x, y) for y in range(6) for x in range(6)]
     near = np.array([[max(abs(x - a), abs(y - b)) <= 1 for a, b in cells] for x, y in cells], dtype=float)
-    law = near.sum(axis=1) / near.sum()  # that of a walk over all cells around, which the numbers were made with
-    spec = {"grid": "6x6", "transition": [law.tolist()] * 36, "graph": {"radius": 1.5}, "epsilon": 1}
+    distribution = (
+        near.sum(axis=1) / near.sum()
+    )  # that of a walk over all cells around, which the numbers were made with
+    spec = {"grid": "6x6", "transition": [distribution.tolist()] * 36, "graph": {"radius": 1.5}, "epsilon": 1}
     document = planner.document(spec)
     rmse = document["rmse"]
     assert rmse["laplace"]["raw"] == pytest.approx(known["laplace_raw"], abs=1e-9)
@@ -284,13 +286,13 @@ def test_a_stream_that_reveals_more_than_a_point_says_so(planner: Planner) -> No
 
 def worst_of_constant_points(rate: float, start: list[float], transition: list[list[float]]) -> float:
     """The loss of some tick of 300 where every point is the one that speaks most for state 0, or all for state 1."""
-    law, steps, worst = np.array(start), np.array(transition), 0.0
+    distribution, steps, worst = np.array(start), np.array(transition), 0.0
     for likelihood in (np.array([1.0, math.exp(rate)]), np.array([math.exp(rate), 1.0])):
         future = np.ones(2)
         for _ in range(300):
             future = steps @ (likelihood * future)
             future /= future.max()
-        belief, plain = law, law
+        belief, plain = distribution, distribution
         for _ in range(300):
             both = np.log(likelihood) + np.log(belief / plain) + np.log(future)
             worst = max(worst, abs(float(both[0] - both[1])))
@@ -559,7 +561,7 @@ def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fu
         ({"cycle": 9, "changes": [{"tick": 3, "transition": [[1.0]]}]}, "transition is 1 x 1 for 6 states"),
         (
             {"cycle": 9, "changes": [{"tick": 3, "transition": SIX["transition"]}], "initial": "stationary"},
-            "no stationary law",
+            "no stationary distribution",
         ),
     ],
 )

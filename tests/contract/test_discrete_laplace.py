@@ -1,4 +1,4 @@
-"""Discrete Laplace noise has exactly the law that guarantees speak of, and its integers no bias."""
+"""Discrete Laplace noise has exactly the distribution that guarantees speak of, and its integers no bias."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def expectation(scale: Fraction) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SCALES)
-def test_the_law_is_exact(name: str) -> None:
+def test_the_distribution_is_exact(name: str) -> None:
     """A chi-square test against the closed form."""
     scale = Fraction(name)
     assert stats.chisquare(occupation(sample(scale, 11), scale), expectation(scale)).pvalue > SMALLEST_P
 
 
-def test_the_test_of_the_law_can_fail() -> None:
+def test_the_test_of_the_distribution_can_fail() -> None:
     """Noise of a scale 5% too small does not pass for it."""
     scale = Fraction(20)
     values = sample(scale * 19 / 20, 11)
@@ -70,7 +70,7 @@ def test_the_test_of_the_law_can_fail() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCALES)
-def test_an_independent_implementation_has_the_same_law(name: str) -> None:
+def test_an_independent_implementation_has_the_same_distribution(name: str) -> None:
     """OpenDP's discrete Laplace: a two-sample test."""
     pytest.importorskip("opendp")
     from opendp.domains import atom_domain, vector_domain

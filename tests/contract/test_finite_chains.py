@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from contract.chains import BinaryChains, FiniteChains
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
-from contract.finite_sides import finite_loss, stationary_law
+from contract.finite_sides import finite_loss, stationary_distribution
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
 from contract.noise_table import NoiseTable
 from gateway.privacy.accountant import ChainAccountant
@@ -52,8 +52,8 @@ def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
 @pytest.mark.parametrize("informed", [False, True])
 def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
     transition, n, scale = random_chain(40 + seed, 3), 5, 4.0
-    law = np.array(stationary_law(transition.tolist()))
-    worst = worst_release_loss(law, transition, n, histogram_density(scale, 0, n - 1, 3), informed=informed)
+    distribution = np.array(stationary_distribution(transition.tolist()))
+    worst = worst_release_loss(distribution, transition, n, histogram_density(scale, 0, n - 1, 3), informed=informed)
     assert worst.max() <= finite_loss([transition.tolist()], 2 / scale, informed=informed)
 
 
@@ -82,8 +82,8 @@ def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
     transition = random_chain(60 + seed, 3)
     truth = np.exp(rate)
     emission = (np.ones((3, 3)) + (truth - 1.0) * np.eye(3)) / (truth + 2.0)
-    law = np.array(stationary_law(transition.tolist()))
-    worst = worst_release_loss(law, transition, 5, symbol_density(emission, 5), informed=True)
+    distribution = np.array(stationary_distribution(transition.tolist()))
+    worst = worst_release_loss(distribution, transition, 5, symbol_density(emission, 5), informed=True)
     ratio = exp_up(Fraction(rate))
     chains = FiniteChains(transitions=(tuple(map(tuple, transition.tolist())),))
     device = ratio_loss(chains, ratio, ratio, "informed").epsilon

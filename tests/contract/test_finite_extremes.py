@@ -10,7 +10,7 @@ import pytest
 from contract import finite_sides
 from contract.chains import FiniteChains
 from contract.errors import GuaranteeError
-from contract.finite_sides import finite_loss, stationary_law
+from contract.finite_sides import finite_loss, stationary_distribution
 from contract.guarantee import ratio_loss
 from contract.inner_maximum import Work, largest, step
 from tests.support.oracle import Array, worst_loss
@@ -57,9 +57,9 @@ def enumerate_chains(seeds: range) -> tuple[int, int]:
             continue
         answers += 1
         ticks = 5 if k == 2 else 4
-        law = np.array(stationary_law(transition.tolist()))
+        distribution = np.array(stationary_distribution(transition.tolist()))
         emission = flips(k, rate)
-        found = worst_loss(law, [transition] * (ticks - 1), emission, informed=informed).max()
+        found = worst_loss(distribution, [transition] * (ticks - 1), emission, informed=informed).max()
         assert found <= bound * (1.0 + 1e-12) + 1e-13, (seed, found, bound)
     return answers, refusals
 
@@ -110,9 +110,9 @@ def test_steps_too_rare_for_floats_are_refused(rare: float) -> None:
 
 def test_rare_steps_that_floats_can_hold_get_a_bound() -> None:
     bound = finite_loss([[[1.0, 1e-12], [0.5, 0.5]]], 3.0, informed=False)
-    law, emission = np.array(stationary_law([[1.0, 1e-12], [0.5, 0.5]])), flips(2, 3.0)
+    distribution, emission = np.array(stationary_distribution([[1.0, 1e-12], [0.5, 0.5]])), flips(2, 3.0)
     transition = np.array([[1.0, 1e-12], [0.5, 0.5]])
-    assert worst_loss(law, [transition] * 5, emission, informed=False).max() <= bound
+    assert worst_loss(distribution, [transition] * 5, emission, informed=False).max() <= bound
 
 
 def test_a_check_ends_after_so_many_steps_with_a_bound_that_is_only_larger(monkeypatch: pytest.MonkeyPatch) -> None:

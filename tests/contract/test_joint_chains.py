@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from contract.chains import JointChains, Shown
 from contract.errors import GuaranteeError
-from contract.finite_sides import stationary_law
+from contract.finite_sides import stationary_distribution
 from contract.guarantee import Adversary, shown_loss
 from contract.inner_maximum import Work, closed
 from contract.soft_sides import odds_table as soft_odds
@@ -49,10 +49,10 @@ def two_streams(transition: Floats, rates: Sequence[float], sizes: tuple[int, in
 
 def order_two(seed: int, rate: float, k: int = 2) -> JointChains:
     """Pairs of states, the one before and the present one."""
-    laws = np.random.default_rng(seed).dirichlet(np.ones(k), size=(k, k))
+    distributions = np.random.default_rng(seed).dirichlet(np.ones(k), size=(k, k))
     transition = np.zeros((k * k, k * k))
     for a, b, c in itertools.product(range(k), repeat=3):
-        transition[a * k + b, b * k + c] = laws[a, b, c]
+        transition[a * k + b, b * k + c] = distributions[a, b, c]
     shows = tuple((b,) for _ in range(k) for b in range(k))
     stream = Shown(name="a", states=k, rate=rate)
     return JointChains(streams=(stream,), period_us=SECOND, shows=shows, transitions=(rows(transition),))
@@ -90,8 +90,10 @@ def truth(
     """
     likelihood, paths = symbols(chains, ticks)
     transition = np.array(chains.transitions[0])
-    law = np.array(stationary_law(chains.transitions[0]))
-    weights = np.array([law[p[0]] * math.prod(transition[a, b] for a, b in itertools.pairwise(p)) for p in paths])
+    distribution = np.array(stationary_distribution(chains.transitions[0]))
+    weights = np.array(
+        [distribution[p[0]] * math.prod(transition[a, b] for a, b in itertools.pairwise(p)) for p in paths]
+    )
     for tick, states in (known or {}).items():
         weights *= np.array([path[tick] in states for path in paths])
     worst = 0.0
@@ -100,12 +102,12 @@ def truth(
         if tick in (known or {}) and not inside:
             continue
         shown = [chains.shows[path[tick]] if group is None else chains.shows[path[tick]][group] for path in paths]
-        laws = {}
+        distributions = {}
         for value in set(shown):
             mine = np.array([one == value for one in shown]) * weights
             if mine.sum() > 0.0:
-                laws[value] = mine @ likelihood / mine.sum()
-        for one, two in itertools.permutations(laws.values(), 2):
+                distributions[value] = mine @ likelihood / mine.sum()
+        for one, two in itertools.permutations(distributions.values(), 2):
             worst = max(worst, float(np.log(one / two).max()))
     return worst
 
@@ -164,10 +166,10 @@ def test_the_worst_weights_are_on_two_states(seed: int) -> None:
     rays = [np.exp([-bounds[z][y] for y in range(4)]) for z in range(4)] + [np.exp(bounds[y]) ** -1 for y in range(4)]
     for _ in range(8_000):
         weights = np.exp(generator.uniform(-9, 9, 4)) * (generator.random(4) < 0.6)
-        laws = kernel * weights
+        distributions = kernel * weights
         if weights.any():
             for ray in rays:
-                means = laws @ ray / laws.sum(axis=1)
+                means = distributions @ ray / distributions.sum(axis=1)
                 reached = np.maximum(reached, np.log(means[:, None] / means))
     assert np.all(reached <= np.array(claimed))
     assert np.all(reached >= 0.9 * np.array(claimed))

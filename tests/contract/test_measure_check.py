@@ -64,14 +64,14 @@ def ratio_bound(epsilon: float, factor: int = 1) -> Fraction:
         return Fraction(int((Decimal(epsilon) * factor).exp() * ONE), ONE)
 
 
-def keeps(measurement: Measurement, laws: Sequence[Sequence[Fraction]], constraint: int) -> bool:
-    """The definition, word by word, on exact laws."""
+def keeps(measurement: Measurement, distributions: Sequence[Sequence[Fraction]], constraint: int) -> bool:
+    """The definition, word by word, on exact distributions."""
     everyone = range(measurement.states)
     states = members(constraint) if constraint else list(everyone)
     near, far = ratio_bound(measurement.epsilon), ratio_bound(measurement.epsilon, measurement.factor)
 
     def apart(i: int, j: int) -> Fraction:
-        return max(max(a / b, b / a) for a, b in zip(laws[i], laws[j], strict=True))
+        return max(max(a / b, b / a) for a, b in zip(distributions[i], distributions[j], strict=True))
 
     if len(states) < 2 or any(apart(i, j) > far for i, j in combinations(states, 2)):
         return False
@@ -124,8 +124,8 @@ def test_random_tables_pass_exactly_if_they_keep_the_definition() -> None:
         measurement = promise([(x,) for x in range(count)], edges, epsilon, factor)
         rows = random_weights(generator, count, outputs, epsilon)
         constraint = generator.randrange(1 << count)
-        laws = [[Fraction(weight, SCALE) for weight in row] for row in rows]
-        expected = keeps(measurement, laws, constraint)
+        distributions = [[Fraction(weight, SCALE) for weight in row] for row in rows]
+        expected = keeps(measurement, distributions, constraint)
         assert accepts(measurement, table(rows), constraint) == expected
         found[expected] += 1
     assert min(found.values()) > 300
@@ -161,10 +161,10 @@ def test_a_factor_that_no_two_weights_can_exceed_is_not_looked_at() -> None:
     path = [(x, x + 1) for x in range(len(rows) - 1)]
     everywhere = (1 << len(rows)) - 1
     points = [(x,) for x in range(len(rows))]
-    laws = [[Fraction(weight, SCALE) for weight in row] for row in rows]
+    distributions = [[Fraction(weight, SCALE) for weight in row] for row in rows]
     for factor in (22, 23):
         measurement = promise(points, path, 1.0, factor)
-        assert accepts(measurement, table(rows), everywhere) == keeps(measurement, laws, everywhere)
+        assert accepts(measurement, table(rows), everywhere) == keeps(measurement, distributions, everywhere)
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,13 @@ def stairs(
 
 
 def clamped(noise: StaircaseNoise, centre: Point, near: dict[Point, float]) -> dict[Point, float]:
-    """The law of a released point, from that of the noise."""
-    law: dict[Point, float] = {}
+    """The distribution of a released point, from that of the noise."""
+    distribution: dict[Point, float] = {}
     for step, mass in near.items():
         moved = (x + s for x, s in zip(centre, step, strict=True))
         point = tuple(min(max(x, low), high) for x, low, high in zip(moved, noise.low, noise.high, strict=True))
-        law[point] = law.get(point, 0.0) + mass
-    return law
+        distribution[point] = distribution.get(point, 0.0) + mass
+    return distribution
 
 
 def cases() -> Iterator[tuple[Measurement, StaircaseNoise, int]]:
@@ -331,22 +331,22 @@ def cases() -> Iterator[tuple[Measurement, StaircaseNoise, int]]:
 
 @pytest.mark.long
 def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
-    """The law of the released point, from the exact one of the noise by adding up; what is left out is below e^-20."""
+    """The distribution of the released point, added up from the exact one of the noise; below e^-20 is left out."""
     passed = 0
-    laws: dict[tuple[object, Fraction], dict[Point, float]] = {}
+    distributions: dict[tuple[object, Fraction], dict[Point, float]] = {}
     for measurement, noise, constraint in cases():
         if not accepts(measurement, noise, constraint):
             continue
         passed += 1
         stair, reach = noise.noise, 42
-        if (key := (stair.vertices, stair.ratio)) not in laws:
+        if (key := (stair.vertices, stair.ratio)) not in distributions:
             square = product(range(-reach, reach + 1), repeat=2)
-            laws[key] = {step: float(probability(stair, step)) for step in square if stair.spans(step)}
+            distributions[key] = {step: float(probability(stair, step)) for step in square if stair.spans(step)}
         kept = noise.kept_states
         answers = [x if x in kept else measurement.stand_in(x, kept) for x in range(measurement.states)]
-        found = [clamped(noise, measurement.coordinates[answer], laws[key]) for answer in answers]
-        assert len({frozenset(law) for law in found}) == 1, "no point is impossible for any state"
-        approximate = [[Fraction(law[point]) for point in sorted(found[0])] for law in found]
+        found = [clamped(noise, measurement.coordinates[answer], distributions[key]) for answer in answers]
+        assert len({frozenset(distribution) for distribution in found}) == 1, "no point is impossible for any state"
+        approximate = [[Fraction(distribution[point]) for point in sorted(found[0])] for distribution in found]
         slack = Measurement(
             measurement.coordinates, measurement.neighbours, (), 0, measurement.epsilon + 1e-6, measurement.factor
         )
@@ -365,8 +365,8 @@ def test_staircases_that_are_refused_break_the_definition_before_clamping() -> N
         answers = [x if x in kept else measurement.stand_in(x, kept) for x in range(measurement.states)]
         centres = [measurement.coordinates[answer] for answer in answers]
         steps = {b: [tuple(x - y for x, y in zip(a, b, strict=True)) for a in set(centres)] for b in set(centres)}
-        laws = [[probability(noise.noise, step) for step in steps[centre]] for centre in centres]
-        if any(0 in law for law in laws):
+        distributions = [[probability(noise.noise, step) for step in steps[centre]] for centre in centres]
+        if any(0 in distribution for distribution in distributions):
             continue  # a point tells for certain
         tight = Measurement(
             measurement.coordinates,
@@ -376,7 +376,7 @@ def test_staircases_that_are_refused_break_the_definition_before_clamping() -> N
             -math.log(noise.noise.ratio) * (1 + 1e-6),  # of one step
             measurement.factor,
         )
-        assert not keeps(tight, laws, constraint) or noise.noise.ratio < 1 / ratio_bound(measurement.epsilon)
+        assert not keeps(tight, distributions, constraint) or noise.noise.ratio < 1 / ratio_bound(measurement.epsilon)
     assert refused > 30
 
 
@@ -428,17 +428,17 @@ def test_a_flat_staircase_must_not_leave_its_line() -> None:
     assert accepts(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, kept=0b011), 0b111)
 
 
-def test_the_matrix_of_a_staircase_is_its_law() -> None:
+def test_the_matrix_of_a_staircase_is_its_distribution() -> None:
     """What the gateway estimates with is what the device draws from, states that are not kept included."""
     points = [(0, 0), (1, 0), (0, 1), (2, 2)]
     noise = StaircaseNoise(0b0111, Staircase(SQUARE, Fraction(1, 2)), (0, 0), (2, 2))
     near = {step: float(probability(noise.noise, step)) for step in product(range(-45, 46), repeat=2)}
     matrix = emission(noise, lattice(points))
     for state, centre in enumerate([(0, 0), (1, 0), (0, 1), (1, 0)]):
-        law = clamped(noise, centre, near)
-        assert set(law) == set(matrix.points)
-        assert [matrix.probabilities[state, matrix.points[z]] for z in law] == pytest.approx(
-            list(law.values()), rel=1e-9
+        distribution = clamped(noise, centre, near)
+        assert set(distribution) == set(matrix.points)
+        assert [matrix.probabilities[state, matrix.points[z]] for z in distribution] == pytest.approx(
+            list(distribution.values()), rel=1e-9
         )
 
 

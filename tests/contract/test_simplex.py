@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contract.finite_sides import stationary_law
+from contract.finite_sides import stationary_distribution
 from contract.rounding import UNIT, reversal_error
 from contract.simplex import Tree, largest_ratio, widening
 from gateway.privacy.accountant.inner_maximum import closed, exact_ratio
@@ -22,24 +22,24 @@ def cone(generator: np.random.Generator, k: int) -> Array:
 
 @pytest.mark.parametrize("k", [2, 3, 5, 8])
 def test_lists_and_arrays_give_the_same_bits(k: int) -> None:
-    """Also where laws have zeros, and where one of them leaves nothing to divide by."""
+    """Also where distributions have zeros, and where one of them leaves nothing to divide by."""
     generator = np.random.default_rng(k)
     for _ in range(40):
         high = cone(generator, k).ravel()
-        laws = generator.dirichlet(np.full(k, generator.choice([0.05, 1.0])), size=2)
-        laws[generator.random((2, k)) < 0.2] = 0.0
+        distributions = generator.dirichlet(np.full(k, generator.choice([0.05, 1.0])), size=2)
+        distributions[generator.random((2, k)) < 0.2] = 0.0
         trees = (
             Tree(*([0] * k for _ in range(5)), *([0.0] * k for _ in range(2))),
             Tree(*(np.zeros(k, dtype=np.int64) for _ in range(5)), *(np.zeros(k) for _ in range(2))),
         )
-        above, below = laws.tolist()
+        above, below = distributions.tolist()
         plain = largest_ratio(above, below, high.tolist(), float(high.max()), trees[0])
-        assert exact_ratio(laws[0], laws[1], high, float(high.max()), trees[1]) == plain
+        assert exact_ratio(distributions[0], distributions[1], high, float(high.max()), trees[1]) == plain
         if not any(below):
             assert plain[0] == math.inf
 
 
-def exact_law(transition: Array) -> list[Fraction]:
+def exact_distribution(transition: Array) -> list[Fraction]:
     """By elimination without subtractions, in fractions."""
     left = [[Fraction(float(p)) for p in row] for row in transition]
     for last in range(len(left) - 1, 0, -1):
@@ -48,18 +48,18 @@ def exact_law(transition: Array) -> list[Fraction]:
             left[x][last] /= leaving
             for y in range(last):
                 left[x][y] += left[x][last] * left[last][y]
-    law = [Fraction(1)]
+    distribution = [Fraction(1)]
     for state in range(1, len(left)):
-        law.append(sum((law[x] * left[x][state] for x in range(state)), Fraction(0)))
-    return [p / sum(law) for p in law]
+        distribution.append(sum((distribution[x] * left[x][state] for x in range(state)), Fraction(0)))
+    return [p / sum(distribution) for p in distribution]
 
 
 def test_a_reversed_chain_is_off_by_less_than_its_margin() -> None:
-    """Laws, and so every ratio of them, of chains of eight states whose steps differ by up to forty digits."""
+    """Distributions, and so every ratio of them, of chains of eight states whose steps differ by up to forty digits."""
     generator = np.random.default_rng(3)
     for _ in range(30):
         transition = 10.0 ** -generator.uniform(0, generator.choice([1.0, 10.0, 40.0]), (8, 8))
-        exact, found = exact_law(transition), stationary_law(transition.tolist())
-        errors = [float(Fraction(p) / law - 1) for p, law in zip(found, exact, strict=True)]
+        exact, found = exact_distribution(transition), stationary_distribution(transition.tolist())
+        errors = [float(Fraction(p) / distribution - 1) for p, distribution in zip(found, exact, strict=True)]
         assert max(map(abs, errors)) <= reversal_error(8) / 4.0
     assert reversal_error(8) == 1280.0 * UNIT

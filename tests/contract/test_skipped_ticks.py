@@ -33,7 +33,7 @@ def times(left: Matrix, right: Matrix) -> Matrix:
 
 
 def gap(steps: int, rest: Fraction) -> Matrix:
-    """So many steps, and for the rest of the time a channel that keeps the stationary law."""
+    """So many steps, and for the rest of the time a channel that keeps the stationary distribution."""
     found = KEPT
     for _ in range(steps):
         found = times(found, STEP)
@@ -46,15 +46,15 @@ def most_told(gaps: list[Matrix], secret: int) -> float:
     for outputs in product(range(2), repeat=len(gaps) + 1):
         given = []
         for state in range(2):
-            law = [START[s] * (secret != 0 or s == state) * EMISSION[s][outputs[0]] for s in range(2)]
+            distribution = [START[s] * (secret != 0 or s == state) * EMISSION[s][outputs[0]] for s in range(2)]
             for at, (between, output) in enumerate(zip(gaps, outputs[1:], strict=True), start=1):
-                law = [
-                    sum((law[a] * between[a][b] for a in range(2)), Fraction(0))
+                distribution = [
+                    sum((distribution[a] * between[a][b] for a in range(2)), Fraction(0))
                     * EMISSION[b][output]
                     * (secret != at or b == state)
                     for b in range(2)
                 ]
-            given.append(sum(law) / START[state])
+            given.append(sum(distribution) / START[state])
         worst = max(worst, abs(log(given[0] / given[1])))
     return worst
 

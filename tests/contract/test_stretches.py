@@ -17,7 +17,7 @@ from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.stretches import covered, stretch_epsilon, stretch_ticks
 from contract.windows import Window
-from tests.support.oracle import Array, joint_law, known_states
+from tests.support.oracle import Array, joint_distribution, known_states
 from tests.support.proofs import check_printed
 
 TURNING = ((0.90, 0.09, 0.01), (0.01, 0.90, 0.09), (0.09, 0.01, 0.90))
@@ -34,12 +34,12 @@ def stretch_truth(paths: Array, joint: Array, ticks: int, *, informed: bool) -> 
             if inside & set(known):
                 continue  # sequences that agree there are among the others
             match = np.all([paths[:, tick] == x for tick, x in known.items()] or [np.ones(len(paths), bool)], 0)
-            laws = []
+            distributions = []
             for sequence in product(range(states), repeat=ticks):
-                law = joint[match & np.all(paths[:, first : first + ticks] == sequence, axis=1)].sum(axis=0)
-                if law.sum() > 0.0:
-                    laws.append(law / law.sum())
-            logs = np.log(np.array(laws))
+                distribution = joint[match & np.all(paths[:, first : first + ticks] == sequence, axis=1)].sum(axis=0)
+                if distribution.sum() > 0.0:
+                    distributions.append(distribution / distribution.sum())
+            logs = np.log(np.array(distributions))
             worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
     return worst
 
@@ -66,7 +66,7 @@ def test_no_stretch_of_two_states_loses_more(
     table = NoiseTable.binary(*(round(flip * SCALE) for flip in flips))
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(table.weights()) / SCALE
-    paths, joint = joint_law(stationary(transition), [transition] * 5, emission)
+    paths, joint = joint_distribution(stationary(transition), [transition] * 5, emission)
     truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
     for chains in (
         BinaryChains(q=(q, q), r=(r, r)),
@@ -102,7 +102,7 @@ def test_past_and_future_that_differ_count_apart(adversary: Adversary, ticks: in
     weights = round(0.3 * SCALE)
     table = NoiseTable.randomised_response(3, weights)
     transition = np.array(TURNING)
-    paths, joint = joint_law(stationary(transition), [transition] * 4, np.array(table.weights()) / SCALE)
+    paths, joint = joint_distribution(stationary(transition), [transition] * 4, np.array(table.weights()) / SCALE)
     truth = stretch_truth(np.asarray(paths, dtype=np.float64), joint, ticks, informed=adversary == "informed")
     assert truth <= bound(FiniteChains(transitions=(TURNING,)), table, adversary, ticks) + 1e-9
     wide = BoundedChains(states=3, odds_ratio=odds_ratio(TURNING), transition=None)
@@ -173,7 +173,7 @@ def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
     )
     alone = made.verify_windows()
     assert alone is not None
-    paths, weight = joint_law(stationary(transition), [transition] * 6, np.ones((2, 1)))
+    paths, weight = joint_distribution(stationary(transition), [transition] * 6, np.ones((2, 1)))
     counts = np.stack([paths[:, begin : begin + 3].sum(axis=1) for begin in (0, 2, 4)], axis=1)
     # outputs from below every count to above: beyond, the ratio of two likelihoods does not change
     outputs = np.array(list(product(range(4), repeat=3)))
@@ -182,11 +182,11 @@ def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
     for ticks in (1, 2, 3):
         worst = 0.0
         for first in range(7 - ticks + 1):
-            laws = []
+            distributions = []
             for sequence in product(range(2), repeat=ticks):
                 match = np.all(paths[:, first : first + ticks] == sequence, axis=1)
-                laws.append(joint[match].sum(axis=0) / weight[match].sum())
-            logs = np.log(np.array(laws))
+                distributions.append(joint[match].sum(axis=0) / weight[match].sum())
+            logs = np.log(np.array(distributions))
             worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
         claimed = stretch_epsilon(alone.epsilon, ticks, 0.0, made.windows, sides_alike=True)
         assert worst <= claimed + 1e-9
@@ -201,8 +201,8 @@ def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_futu
     transition = ((0.34, 0.07, 0.59), (0.01, 0.0, 0.99), (0.01, 0.0, 0.99))
     table = NoiseTable.randomised_response(3, round(0.3 * SCALE))
     future, emission = np.array(transition), np.array(table.weights()) / SCALE
-    law = stationary(future)
-    past = (law[:, None] * future).T / law[:, None]
+    distribution = stationary(future)
+    past = (distribution[:, None] * future).T / distribution[:, None]
     sides = []
     for kernel in (past, future):
         likelihoods = [np.ones(3)]

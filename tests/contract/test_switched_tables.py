@@ -119,8 +119,8 @@ def test_windows_may_come_and_go_with_versions(seed: int, adversary: Adversary) 
         return np.stack([sum(logs[tick][:, z] for tick, z in enumerate(out)) for out in outputs], axis=1)
 
     release = together(symbols, count_density(float(scales[0]), 0, 1), count_density(float(scales[1]), 4, 5))
-    transition, law = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
-    found = worst_release_loss(law, transition, 6, release, informed=adversary == "informed")
+    transition, distribution = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
+    found = worst_release_loss(distribution, transition, 6, release, informed=adversary == "informed")
     first, last = exp_up(1 / scales[0]), exp_up(1 / scales[1])
     ratios = tick_ratios(tables[0])
     versions = [(ratios[0] * first, ratios[1] * first), tick_ratios(tables[1]), (last, last)]

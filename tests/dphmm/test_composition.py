@@ -44,15 +44,15 @@ def true_losses(initial: np.ndarray, transition: np.ndarray, tables: list[np.nda
     """The largest |log Pr(outputs | X_t = x) / Pr(outputs | X_t = x')| over all outputs, ticks and pairs of states."""
     count, worst = len(initial), 0.0
     paths = np.array(list(product(range(count), repeat=len(tables))))
-    law = initial[paths[:, 0]].copy()
+    distribution = initial[paths[:, 0]].copy()
     for here, there in zip(paths.T[:-1], paths.T[1:], strict=True):
-        law *= transition[here, there]
+        distribution *= transition[here, there]
     for outputs in product(*(range(table.shape[1]) for table in tables)):
-        joint = law.copy()
+        joint = distribution.copy()
         for tick, z in enumerate(outputs):
             joint *= tables[tick][paths[:, tick], z]
         for tick in range(len(tables)):
-            above = np.bincount(paths[:, tick], joint, count) / np.bincount(paths[:, tick], law, count)
+            above = np.bincount(paths[:, tick], joint, count) / np.bincount(paths[:, tick], distribution, count)
             worst = max(worst, float(np.log(above.max() / above.min())))
     return worst
 

@@ -103,7 +103,7 @@ def test_no_step_within_the_hull_changes_a_probability_by_more_than_the_ratio(sh
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_draws_follow_the_law(shape: str) -> None:
+def test_draws_follow_the_distribution(shape: str) -> None:
     noise = staircase(SHAPES[shape], epsilon=1)
     source = random.Random(20)
     count = 12_000

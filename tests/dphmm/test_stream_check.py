@@ -73,19 +73,19 @@ def test_what_is_lost_about_what_pairs_show_is_bounded(turn: float) -> None:
     steps = tuple(sum(1 << other for other in np.flatnonzero(row).tolist()) for row in transition)
     promise = Measurement(((0,), (1,)), (0b10, 0b01), steps, 0b1111, EPSILON, 1, 2, shows)
     found = measured_loss(promise, transition, None, "stationary", "ignorant")
-    law = np.linalg.matrix_power(transition, 4096)[0]
+    distribution = np.linalg.matrix_power(transition, 4096)[0]
     odds = math.exp(EPSILON)
     rows = np.array([[odds, 1.0], [1.0, odds]])[list(shows)] / (1.0 + odds)
     length, worst = 7, 0.0
     for middle in range(length):
         for outputs in product(range(2), repeat=length):
-            forward = law * rows[:, outputs[0]]
+            forward = distribution * rows[:, outputs[0]]
             for output in outputs[1 : middle + 1]:
                 forward = (forward @ transition) * rows[:, output]
             backward = np.ones(4)
             for output in reversed(outputs[middle + 1 :]):
                 backward = transition @ (rows[:, output] * backward)
-            joint, prior = np.bincount(shows, forward * backward), np.bincount(shows, law)
+            joint, prior = np.bincount(shows, forward * backward), np.bincount(shows, distribution)
             worst = max(worst, abs(math.log(joint[0] / prior[0] * prior[1] / joint[1])))
     assert EPSILON < worst <= found.epsilon
     with pytest.raises(GuaranteeError, match="ignorant adversary only"):

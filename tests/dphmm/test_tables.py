@@ -141,7 +141,7 @@ def test_the_largest_epsilon_does_not_overflow() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("name", ["G_util r=1.5 (8-nbr)", "G_trs (k=9 -> 5x5)", "G_cplt"])
 def test_errors_of_clamped_staircases_on_grids(side: int, epsilon: float, name: str) -> None:
-    """With the stationary law of the walk over nine cells as the prior; certification costs below 0.001 %."""
+    """With the stationary distribution of the walk over nine cells as the prior; certification costs below 0.001 %."""
     values = grid(side)
     walk = within_radius(values, 1.5) | np.eye(side * side, dtype=np.bool_)
     graphs = {"G_u": within_radius(values, 1.5), "G_t": one_step(walk), "G_c": complete(side * side)}

@@ -24,11 +24,11 @@ def test_an_estimate_that_waits_errs_less_than_the_filter(tmp_path: Path, spec: 
     plan = make_measure_plan(read_spec(tmp_path / "spec.toml"), "ignorant", quick=True)
     generator = np.random.default_rng(7)
     transition, values = plan.spec.transition, plan.spec.values
-    law = emission(plan.noises[-1], values).probabilities
+    distribution = emission(plan.noises[-1], values).probabilities
     path = [int(generator.integers(len(values)))]
     for _ in range(1999):
         path.append(int(generator.choice(len(values), p=transition[path[-1]])))
-    seen = [law[:, generator.choice(law.shape[1], p=law[state])] for state in path]
+    seen = [distribution[:, generator.choice(distribution.shape[1], p=distribution[state])] for state in path]
     errors, spread = [], []
     for lag in (0, 2, 8):
         beliefs = lagged(plan.prior, transition, seen, lag)

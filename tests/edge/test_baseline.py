@@ -107,12 +107,12 @@ def test_symbols_of_the_first_ticks_after_a_start_do_not_depend_on_readings(tmp_
     assert one[:M] == other[:M]
     assert len(one) == len(other) == 400
     assert one[M:] != other[M:]
-    laws = [device(tmp_path / f"seed{seed}", wild, seed=seed) for seed in range(60)]
-    for agent in laws:
+    distributions = [device(tmp_path / f"seed{seed}", wild, seed=seed) for seed in range(60)]
+    for agent in distributions:
         go_on(agent, M)
-    share = sum(map(sum, map(symbols, laws))) / (60 * M)
+    share = sum(map(sum, map(symbols, distributions))) / (60 * M)
     expected = sum(row[1] for row in TABLE.weights()) / 2 / 2**32
-    assert abs(share - expected) < 0.06, "the law of a tick without a state, 4 standard deviations"
+    assert abs(share - expected) < 0.06, "the distribution of a tick without a state, 4 standard deviations"
 
 
 def test_equal_states_leave_equal_bytes_and_an_equal_disk(tmp_path: Path) -> None:

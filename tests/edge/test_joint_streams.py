@@ -173,9 +173,9 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
 
 def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     """Of a chain of order 2: against the sum over all paths of pairs."""
-    laws = {(0, 0): 0.9, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.1}  # Pr(next is 0 | before, present)
+    distributions = {(0, 0): 0.9, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.1}  # Pr(next is 0 | before, present)
     moves = [[0.0] * 4 for _ in range(4)]
-    for (a, b), zero in laws.items():
+    for (a, b), zero in distributions.items():
         moves[2 * a + b][2 * b], moves[2 * a + b][2 * b + 1] = zero, 1.0 - zero
     streams = (Shown(name="hr", states=2, rate=RATE),)
     pairs = chains(streams=streams, shows=((0,), (1,), (0,), (1,)), transitions=(tuple(map(tuple, moves)),))
@@ -190,9 +190,9 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
             seen = math.prod(table[x % 2, z] for x, z in zip(path, symbols, strict=False))
             mass[path[tick] % 2] += model.initial[path[0]] * steps * seen
         assert found[tick] == pytest.approx(mass / mass.sum(), abs=1e-12)
-    law = told(model, filtered(model, model.initial, symbols))
-    assert law.shape == (7, 2)
-    assert law.sum(axis=1) == pytest.approx(np.ones(7))
+    distribution = told(model, filtered(model, model.initial, symbols))
+    assert distribution.shape == (7, 2)
+    assert distribution.sum(axis=1) == pytest.approx(np.ones(7))
     bounded = stream("hr", chains(transitions=(), odds_ratio=9.0))
     assert SymbolModel.of(bounded).numbers.transition.shape == (2, 2)
     assert why_off(chains(), "ignorant") == "off: streams of joint chains are not watched"

@@ -93,12 +93,12 @@ def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes:
 FULL = made(4)
 
 
-def law(drawer: Measurer, tick: int, state: int, draws: int = 20_000) -> Counter[tuple[int, ...]]:
+def distribution(drawer: Measurer, tick: int, state: int, draws: int = 20_000) -> Counter[tuple[int, ...]]:
     return Counter(drawer.draw(tick, state).point for _ in range(draws))
 
 
 def fits(counts: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float]) -> bool:
-    """A chi-square test that a true law passes but once in ten thousand times."""
+    """A chi-square test that a true distribution passes but once in ten thousand times."""
     assert set(counts) <= set(expected)
     total = sum(counts.values())
     cells = [(counts[point], total * p) for point, p in expected.items() if total * p >= 5]
@@ -118,17 +118,17 @@ def test_points_follow_the_table(state: int) -> None:
     drawer = measurer()
     drawer.offer(message(FULL), 0)
     assert isinstance(FULL, NoiseTable)
-    laws = [
+    distributions = [
         {point: weight / SCALE for point, weight in zip(FULL.points, FULL.row_weights(x), strict=True)}
         for x in range(9)
     ]
-    drawn = law(drawer, 4, state)
-    assert fits(drawn, laws[state])
-    assert not any(fits(drawn, laws[other]) for other in range(9) if other != state)
+    drawn = distribution(drawer, 4, state)
+    assert fits(drawn, distributions[state])
+    assert not any(fits(drawn, distributions[other]) for other in range(9) if other != state)
 
 
 def test_points_follow_a_staircase() -> None:
-    """121 states; the law of the noise, clamped to the box, by adding up."""
+    """121 states; the distribution of the noise, clamped to the box, by adding up."""
     policy = measure_policy(11, tables=False, epsilon=2.0)
     noise = policy.measure_tables[0].noise
     assert isinstance(noise, StaircaseNoise)
@@ -138,7 +138,7 @@ def test_points_follow_a_staircase() -> None:
     from gateway.dphmm.compiled import emission
 
     matrix = emission(small, MeasureModel(policy).values)
-    drawn = law(drawer, 0, 60, 6000)
+    drawn = distribution(drawer, 0, 60, 6000)
     assert fits(drawn, {point: matrix.probabilities[60, column] for point, column in matrix.points.items()})
     assert set(drawn) == {(x, y) for x in (4, 5, 6) for y in (4, 5, 6)}
 

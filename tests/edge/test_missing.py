@@ -94,7 +94,7 @@ def test_an_outage_of_two_thousand_ticks_says_nothing_of_the_state_before_it(tmp
 
 
 @pytest.mark.parametrize("states", [2, 3, 5, 7, 254, 255, 1000, 1024])
-def test_the_public_law_has_exactly_the_weights_that_it_says(states: int) -> None:
+def test_the_public_distribution_has_exactly_the_weights_that_it_says(states: int) -> None:
     weights = public_weights(states)
     assert (len(weights), sum(weights), max(weights) - min(weights) <= 1) == (states, SCALE, True)
     first = 0
@@ -103,7 +103,7 @@ def test_the_public_law_has_exactly_the_weights_that_it_says(states: int) -> Non
         first += weight
 
 
-def test_a_device_draws_a_tick_without_a_state_from_that_law() -> None:
+def test_a_device_draws_a_tick_without_a_state_from_that_distribution() -> None:
     """Word for word: the first takes the row, the second the symbol."""
     rows = ((1 << 30,), (1 << 31,), (3 << 30,))
     words = [word % SCALE for pair in range(BLOCK_WORDS // 2) for word in (pair * 8388617, pair * 2654435761)]
@@ -150,7 +150,7 @@ def losses(start: Row, steps: Sequence[Row], emission: Sequence[Row], missing: S
 
 
 @st.composite
-def laws(draw: st.DrawFn, size: int, positive: bool = False) -> Row:
+def distributions(draw: st.DrawFn, size: int, positive: bool = False) -> Row:
     parts = draw(st.lists(st.integers(int(positive), 12), min_size=size, max_size=size).filter(any))
     return tuple(Fraction(part, sum(parts)) for part in parts)
 
@@ -161,9 +161,9 @@ def laws(draw: st.DrawFn, size: int, positive: bool = False) -> Row:
 def test_no_loss_grows_for_any_chain_start_and_pattern_of_missing_ticks(data: st.DataObject, states: int) -> None:
     """By enumeration in fractions, the secret tick included; zeros in chain and start are ordinary."""
     ticks = 5 - states
-    start = data.draw(laws(states))
-    steps = [data.draw(laws(states)) for _ in range(states)]
-    emission = [data.draw(laws(2, positive=True)) for _ in range(states)]
+    start = data.draw(distributions(states))
+    steps = [data.draw(distributions(states)) for _ in range(states)]
+    emission = [data.draw(distributions(2, positive=True)) for _ in range(states)]
     complete = losses(start, steps, emission, [False] * ticks)
     for missing in product((False, True), repeat=ticks):
         found = losses(start, steps, emission, missing)

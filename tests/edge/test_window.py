@@ -147,7 +147,7 @@ def test_a_plan_is_what_the_policy_says() -> None:
 # Noise
 
 
-def test_the_noise_of_released_counts_has_its_law() -> None:
+def test_the_noise_of_released_counts_has_its_distribution() -> None:
     """The same 6 of 10 ticks in 6000 windows: a chi-square test of what is left when 6 is taken off."""
     scale = Fraction(3, 2)
     plan = window_plan(length=10, scale_numerator=3, scale_denominator=2)

@@ -14,7 +14,7 @@ from contract.errors import PolicyError
 from contract.frames import SymbolFrame, decode_symbols, encode_symbols
 from contract.windows import Window
 from firmware_sim.boards import Life, Sealed
-from firmware_sim.devices import simulate_states, stationary_law
+from firmware_sim.devices import simulate_states, stationary_distribution
 from firmware_sim.trial import BOARD_FAULTS, BoardDevice, Heard, Stored, outcome, schedule
 from tests.support.board_policies import board_policy
 from tests.support.boards import MICROPYTHON
@@ -105,15 +105,17 @@ def test_a_schedule_has_every_kind_and_comes_again() -> None:
         assert 0 <= ends[0][0] <= ends[-1][1] <= 60.0
 
 
-def test_chains_start_from_their_stationary_law() -> None:
+def test_chains_start_from_their_stationary_distribution() -> None:
     chain = ((Fraction(9, 10), Fraction(1, 10), Fraction(0)), (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10)))
     chain = (*chain, (Fraction(0), Fraction(1, 4), Fraction(3, 4)))
     rows = [[float(value) for value in row] for row in chain]
-    law = stationary_law(rows)
-    assert sum(law) == pytest.approx(1, abs=1e-15)
-    assert [sum(law[x] * rows[x][y] for x in range(3)) for y in range(3)] == pytest.approx(law, abs=1e-15)
-    assert stationary_law([[0.98, 0.02], [0.06, 0.94]]) == pytest.approx([0.75, 0.25], abs=1e-15)
+    distribution = stationary_distribution(rows)
+    assert sum(distribution) == pytest.approx(1, abs=1e-15)
+    assert [sum(distribution[x] * rows[x][y] for x in range(3)) for y in range(3)] == pytest.approx(
+        distribution, abs=1e-15
+    )
+    assert stationary_distribution([[0.98, 0.02], [0.06, 0.94]]) == pytest.approx([0.75, 0.25], abs=1e-15)
     starts = [simulate_states(((0.98, 0.02), (0.06, 0.94)), 1, random.Random(i))[0] for i in range(2000)]
     assert abs(sum(starts) / 2000 - 0.25) < 5 * (0.25 * 0.75 / 2000) ** 0.5
     with pytest.raises(PolicyError, match="not reached"):
-        stationary_law([[0.5, 0.5], [0.0, 1.0]])
+        stationary_distribution([[0.5, 0.5], [0.0, 1.0]])

@@ -152,8 +152,10 @@ def test_each_number_is_told_once_where_a_clock_went_back(tmp_path: Path, oldest
         shift = np.where(found["tick"] < 20, 0, np.where(found["tick"] < 40, 12, 13))
         times = pd.to_datetime(SIX_HOURS.epoch_us + (found["tick"] - shift) * SIX_HOURS.period_us, unit="us", utc=True)
         assert (found["time"] == times).all()
-    laws = dict(zip(table(folder, "estimates")["tick"], table(folder, "estimates")["probabilities"], strict=True))
-    np.testing.assert_array_equal(laws[20], laws[0])  # what is before is forgotten there
+    distributions = dict(
+        zip(table(folder, "estimates")["tick"], table(folder, "estimates")["probabilities"], strict=True)
+    )
+    np.testing.assert_array_equal(distributions[20], distributions[0])  # what is before is forgotten there
 
 
 def test_each_number_is_told_once_where_a_clock_was_changed(tmp_path: Path) -> None:

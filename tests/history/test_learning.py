@@ -68,7 +68,7 @@ def test_it_is_the_chain_that_expectation_maximisation_finds(tmp_path: Path) -> 
     emission = [[0.75, 0.25], [0.25, 0.75]]
     lengths = [2048] * 10
     wanted = baum_welch(symbols_of(20_480, 0), emission, lengths=lengths, iterations=1000, tolerance=1e-12)
-    np.testing.assert_allclose(model.transition, wanted.transition, atol=2e-3)  # the first law is another
+    np.testing.assert_allclose(model.transition, wanted.transition, atol=2e-3)  # the first distribution is another
 
 
 @pytest.mark.long
@@ -179,11 +179,11 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
     parts = [read_sequences(group) for group in Group.all(Source(scene.path, ALWAYS))]
     whole = joined(parts)
     assert whole.ticks == sum(part.ticks for part in parts) == 20 * 4 + 30 * 4 + 7 * 4 + 100
-    chain, law = np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.5, 0.5])
-    at_once = expected(whole, chain, law)
+    chain, distribution = np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.5, 0.5])
+    at_once = expected(whole, chain, distribution)
     monkeypatch.setattr("gateway.history.sequences._CHUNK", 40)
     for some in (parts, [whole.take([i]) for i in range(len(whole.tables))], [whole]):
-        found = [expected(one, chain, law) for one in some]
+        found = [expected(one, chain, distribution) for one in some]
         assert sum(one.log_likelihood for one in found) == pytest.approx(at_once.log_likelihood, rel=1e-12)
         np.testing.assert_allclose(sum(one.moves for one in found), at_once.moves, rtol=1e-12)
 

@@ -1,4 +1,4 @@
-"""Answers and their errors: against the law of the noise, by hand, and at their edges."""
+"""Answers and their errors: against the distribution of the noise, by hand, and at their edges."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gateway.planning.answers import group_error, guess_error, noisy_shares, tru
 def naive_error(scale: float, length: int, devices: int) -> tuple[float, float]:
     """By adding up every combination of noise of every device."""
     a = math.exp(-1.0 / scale)
-    law = {n: (1 - a) / (1 + a) * a ** abs(n) for n in range(-60, 61)}
+    distribution = {n: (1 - a) / (1 + a) * a ** abs(n) for n in range(-60, 61)}
     total: dict[int, float] = {}
-    for noise in product(law, repeat=devices):
-        total[abs(sum(noise))] = total.get(abs(sum(noise)), 0.0) + math.prod(law[n] for n in noise)
+    for noise in product(distribution, repeat=devices):
+        total[abs(sum(noise))] = total.get(abs(sum(noise)), 0.0) + math.prod(distribution[n] for n in noise)
     whole = devices * length
     most, mass = 0, total[0]
     while mass < 0.95:
@@ -62,7 +62,7 @@ def test_windows_with_many_ticks_without_a_state_are_not_judged() -> None:
     assert not len(true_shares(states, np.zeros(40, dtype=np.int64), 10, ((1,),)).counts)
 
 
-def test_what_is_told_has_the_noise_of_its_law() -> None:
+def test_what_is_told_has_the_noise_of_its_distribution() -> None:
     shares = true_shares(np.tile([0, 1], 5_000), np.zeros(10_000, dtype=np.int64), 100, ((0,), (1,)))
     rng = np.random.default_rng(3)
     for devices in (1, 9):

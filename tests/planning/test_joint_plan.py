@@ -33,7 +33,7 @@ COUNT = WantedWindow("five", 300, (1,))
 HOUR = WantedWindow("hour", 3600, "histogram", stride=600)
 
 
-def law(scale: float, most: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def distribution(scale: float, most: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The integers up to a bound, and their probabilities as discrete Laplace noise."""
     numbers = np.arange(-most, most + 1)
     weights = np.exp(-np.abs(numbers) / scale)
@@ -42,9 +42,9 @@ def law(scale: float, most: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, 
 
 @pytest.mark.parametrize("length", [1, 7, 300, 86_400])
 @pytest.mark.parametrize("scale", ["1/50", "1/3", "1", "7/3", "44", "989"])
-def test_the_error_of_an_answer_is_that_of_its_law(scale: str, length: int) -> None:
+def test_the_error_of_an_answer_is_that_of_its_distribution(scale: str, length: int) -> None:
     found = window_error(Fraction(scale), length)
-    numbers, weights = law(float(Fraction(scale)), 100_000)
+    numbers, weights = distribution(float(Fraction(scale)), 100_000)
     off = np.minimum(np.abs(numbers), length)
     assert found.count_mean == pytest.approx(float(off @ weights), rel=1e-9, abs=1e-18)
     assert weights[off <= found.count_95].sum() >= 0.95

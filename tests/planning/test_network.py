@@ -15,7 +15,7 @@ import fugu.demo
 from gateway.planning.errors import PlanningError
 from gateway.planning.network_plan import NetworkPlan, plan_network
 from gateway.planning.network_spec import NetworkSpec, read_network
-from gateway.privacy.network_laws import network_distance, sum_laws
+from gateway.privacy.network_distributions import network_distance, sum_distributions
 from gateway.privacy.wasserstein import infinity_wasserstein
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["3_flu"]
@@ -121,7 +121,7 @@ def test_weakly_dependent_readings_have_influence_matrices(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_distances_are_those_of_the_joint_law(seed: int, tmp_path: Path) -> None:
+def test_distances_are_those_of_the_joint_distribution(seed: int, tmp_path: Path) -> None:
     spec = read_network(written(tmp_path, random_document(seed)))
     assert spec.nodes is not None
     places = {node.name: axis for axis, node in enumerate(spec.nodes)}
@@ -143,10 +143,10 @@ def test_distances_are_those_of_the_joint_law(seed: int, tmp_path: Path) -> None
         for pair in pairs
         if all(any(w and o[places[name]] == x for _, o, w in answers) for x in pair)
     ]
-    assert network_distance(sum_laws(spec.nodes), spec.secrets).distance == max(distances)
+    assert network_distance(sum_distributions(spec.nodes), spec.secrets).distance == max(distances)
 
 
-def test_a_query_that_is_only_lipschitz_has_no_laws(tmp_path: Path) -> None:
+def test_a_query_that_is_only_lipschitz_has_no_distributions(tmp_path: Path) -> None:
     document = {"epsilon": 1, "variables": [COIN, {**COIN, "name": "b"}], "query": {"lipschitz": 2.5}}
     plan = plan_network(read_network(written(tmp_path, document)))
     assert scales(plan) == pytest.approx({"mqm": 2.5, "gk16": 2.5, "group": 2.5, "entry": 2.5})

@@ -14,7 +14,7 @@ from contract.chains import JointChains
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from contract.noise_table import NoiseTable
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_class import joint_class, marginal
 from gateway.planning.joint_plan import WantedWindow
@@ -70,21 +70,21 @@ def enumerated(chains: JointChains, tables: Sequence[NoiseTable], ticks: int) ->
     likelihoods = [
         np.prod([emission[shown[:, i], z[i]] for i, emission in enumerate(emissions)], axis=0) for z in symbols
     ]
-    law = stationary_law(transition)
+    distribution = stationary_distribution(transition)
     groups: list[NDArray[np.bool_]] = [np.arange(len(shown)) == x for x in range(len(shown))]
     secrets = list(itertools.combinations(groups, 2)) if len(shown[0]) > 1 else []
     for column in shown.T:
         secrets += itertools.combinations([column == x for x in np.unique(column)], 2)
     worst = 0.0
     for outputs in itertools.product(likelihoods, repeat=ticks):
-        forward = [law * outputs[0]]
+        forward = [distribution * outputs[0]]
         for likelihood in outputs[1:]:
             forward.append((forward[-1] @ transition) * likelihood)
-        backward = np.ones(len(law))
+        backward = np.ones(len(distribution))
         for t in range(ticks - 1, -1, -1):
             joint = forward[t] * backward
             for one, other in secrets:
-                ratio = (joint[one].sum() / law[one].sum()) / (joint[other].sum() / law[other].sum())
+                ratio = (joint[one].sum() / distribution[one].sum()) / (joint[other].sum() / distribution[other].sum())
                 worst = max(worst, abs(math.log(ratio)))
             backward = transition @ (outputs[t] * backward)
     return worst

@@ -59,8 +59,8 @@ def test_separated_is_independent_and_connected_is_not(seed: int) -> None:
                 axes = [names.index(name) for name in (node, other, *given)]
                 joint = network.joint.sum(axis=tuple(set(range(5)) - set(axes)), keepdims=True)
                 joint = np.moveaxis(joint, axes, range(len(axes))).reshape(2, 2, -1)
-                product_law = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
-                dependence = np.abs(joint * joint.sum(axis=(0, 1), keepdims=True) - product_law).max()
+                product_distribution = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+                dependence = np.abs(joint * joint.sum(axis=(0, 1), keepdims=True) - product_distribution).max()
                 assert (dependence > 1e-9) == (other in connected)
 
 

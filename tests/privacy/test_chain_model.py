@@ -103,7 +103,7 @@ def test_a_recording_that_says_nothing_is_refused(states: list[int], segments: l
         fit(np.array(states, dtype=np.int64), np.array(segments, dtype=np.int64), source="recording")
 
 
-def test_two_closed_halves_have_no_single_stationary_law() -> None:
+def test_two_closed_halves_have_no_single_stationary_distribution() -> None:
     model = fit(np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 1]))
     assert model.initial is None
     assert ChainModel.from_json(model.to_json()) == model

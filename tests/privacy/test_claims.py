@@ -53,9 +53,9 @@ def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None
     n, symbols = (6, 2) if seed % 3 else (5, 3)
     table = random_table(generator, 2, symbols)
     transition = np.array([[1 - q, q], [r, 1 - r]])
-    law = stationary(transition)
+    distribution = stationary(transition)
     for adversary, informed in (("ignorant", False), ("informed", True)):
-        found = worst_loss(law, [transition] * (n - 1), emission(table), informed=informed)
+        found = worst_loss(distribution, [transition] * (n - 1), emission(table), informed=informed)
         bound = loss(point(q, r), table, adversary)
         assert found[0, 1] <= bound.epsilon_01 + 1e-12
         assert found[1, 0] <= bound.epsilon_10 + 1e-12

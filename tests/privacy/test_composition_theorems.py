@@ -12,7 +12,7 @@ import pytest
 from contract.chains import BinaryChains, BoundedChains
 from gateway.privacy import composition_theorems
 from gateway.privacy.accountant import Chains
-from gateway.privacy.answer_laws import NoisyCount, answer_laws, noisy, worst_ratio
+from gateway.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
 from gateway.privacy.window_mechanisms import WindowRequest
@@ -55,7 +55,7 @@ def random_chain(generator: np.random.Generator, k: int, seed: int) -> MarkovCha
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_laws_of_counts_are_those_of_paths(seed: int) -> None:
+def test_distributions_of_counts_are_those_of_paths(seed: int) -> None:
     generator = np.random.default_rng(seed)
     k = 2 + seed % 2
     chain = MarkovChain(generator.dirichlet(np.ones(k), k), generator.dirichlet(np.ones(k)))
@@ -67,7 +67,7 @@ def test_laws_of_counts_are_those_of_paths(seed: int) -> None:
         counts.append(NoisyCount(first, last, (state,), scale))
         released.append((range(first, last + 1), np.eye(k)[state], scale))
     real = chain_losses(chain, max(count.last for count in counts), released)
-    found = [worst_ratio(noisy(secret.laws, counts)) for secret in answer_laws(chain, counts)]
+    found = [worst_ratio(noisy(secret.distributions, counts)) for secret in answer_distributions(chain, counts)]
     assert found == pytest.approx(real, abs=1e-11)
 
 
@@ -145,8 +145,8 @@ def test_theorem_3_4_in_numbers() -> None:
     chain, count = MarkovChain(np.array([[0.9, 0.1], [0.01, 0.99]]), np.array([0.5, 0.5])), NoisyCount(1, 2, (1,), 1.0)
     lost = []
     for counts in ([count], [count, count]):
-        first = next(answer_laws(chain, counts))
-        lost.append(worst_ratio(noisy(first.laws, counts)))
+        first = next(answer_distributions(chain, counts))
+        lost.append(worst_ratio(noisy(first.distributions, counts)))
     assert lost == pytest.approx([golden["eps_single"], golden["loss_pair"]], rel=1e-12)
     assert lost[1] > 2 * lost[0]
     check_printed("q = .1, r = .01: {} about the first tick, and 2 x {} (started", lost[1], lost[0])
@@ -200,7 +200,7 @@ def test_the_max_divergence_of_beliefs(seed: int, monkeypatch: pytest.MonkeyPatc
     def too_long(*_: object) -> None:
         raise ChainClassError("too long")
 
-    monkeypatch.setattr(composition_theorems, "answer_laws", too_long)
+    monkeypatch.setattr(composition_theorems, "answer_distributions", too_long)
     rows = told((chain,), *releases)
     assert rows["every path added up"].standing == "not applicable"
     coarse = rows["theorem 3.6, max-divergence"].epsilon

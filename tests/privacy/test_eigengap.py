@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import (
     Mixing,
@@ -52,8 +52,8 @@ def clock() -> MarkovChain:
 
 def printed_gap(chain: MarkovChain) -> float:
     """Equation 7 to the letter: 1 less the largest eigenvalue of P P* other than 1."""
-    law = chain.stationary_law
-    reverse = (law[:, None] * chain.transition).T / law[:, None]
+    distribution = chain.stationary_distribution
+    reverse = (distribution[:, None] * chain.transition).T / distribution[:, None]
     values = np.linalg.eigvals(chain.transition @ reverse).real
     return float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
 
@@ -109,7 +109,7 @@ def test_a_unit_eigenvalue_too_many_is_not_thrown_away() -> None:
     """The clock's phase is handed on for ever; the printed gap sees none of it."""
     golden, chain = GOLDEN["eigengap_bug"], clock()
     assert printed_gap(chain) == close(golden["printed_g"])
-    assert chain.stationary_law.min() == close(golden["pi_min"])
+    assert chain.stationary_distribution.min() == close(golden["pi_min"])
     for reversible in (None, False):
         with pytest.raises(ChainClassError, match="the eigengap is 0"):
             mqm_approx((chain,), 200, 1.0, reversible)
@@ -119,8 +119,8 @@ def test_the_printed_gap_breaks_its_promise_on_a_clock() -> None:
     """Ticks are counted that show the hour expected of a clock that was at hour 0 at tick 100."""
     golden, chain, ticks = GOLDEN["eigengap_bug"], clock(), 200
     scale = golden["mqm_approx_sigma_eps1"]  # of the printed mechanism, at epsilon 1
-    law = chain.stationary_law
-    reverse = (law[:, None] * chain.transition).T / law[:, None]
+    distribution = chain.stationary_distribution
+    reverse = (distribution[:, None] * chain.transition).T / distribution[:, None]
     hours = [np.eye(20)[0]] * ticks
     for t in range(100, ticks):
         hours[t] = hours[t - 1] @ chain.transition
@@ -242,4 +242,4 @@ def test_what_has_no_approximation() -> None:
 def test_a_rare_state_still_counts() -> None:
     chain = MarkovChain.stationary([[1 - 1e-9, 1e-9], [0.5, 0.5]])
     assert mixing((chain,)).rarest == pytest.approx(2e-9, rel=1e-6)
-    assert stationary_law(chain.transition).min() >= mixing((chain,)).rarest
+    assert stationary_distribution(chain.transition).min() >= mixing((chain,)).rarest

@@ -45,7 +45,7 @@ class Release(NamedTuple):
 
 
 def a_chain(generator: np.random.Generator, k: int, start: str) -> tuple[MarkovChain, Array]:
-    """A chain with its start, and the laws of the first tick that an enumeration tries."""
+    """A chain with its start, and the distributions of the first tick that an enumeration tries."""
     while True:
         transition = extreme_chain(generator, k)
         if start == "any":

@@ -20,8 +20,8 @@ from tests.support.released import chain_losses, paths_of
 def weak_chain(seed: int, k: int, *, given: bool = False) -> MarkovChain:
     """A chain whose next state hardly depends on this one."""
     rng = np.random.default_rng(seed)
-    law = rng.dirichlet(np.full(k, 8.0))
-    step = (1 - 0.12) * law + 0.12 * rng.dirichlet(np.ones(k), k)
+    distribution = rng.dirichlet(np.full(k, 8.0))
+    step = (1 - 0.12) * distribution + 0.12 * rng.dirichlet(np.ones(k), k)
     return MarkovChain(step, rng.dirichlet(np.full(k, 8.0))) if given else MarkovChain.stationary(step)
 
 
@@ -34,8 +34,8 @@ def enumerated_matrix(chain: MarkovChain, length: int) -> np.ndarray:
     found = np.zeros((length, length))
     for i, j in product(range(length), repeat=2):
         if i != j:
-            law = np.log(joint / joint.sum(axis=i, keepdims=True))
-            found[i, j] = 0.5 * (law.max(axis=j) - law.min(axis=j)).max()
+            distribution = np.log(joint / joint.sum(axis=i, keepdims=True))
+            found[i, j] = 0.5 * (distribution.max(axis=j) - distribution.min(axis=j)).max()
     return found
 
 
@@ -136,10 +136,10 @@ def test_the_bound_for_affiliated_readings_is_ours_for_sticky_chains(q: float, r
     assert chain.initial is not None
     paths, weight = paths_of(chain.initial, chain.transition, n)
     code = paths @ (1 << np.arange(n))
-    law = np.zeros(1 << n)
-    law[code] = weight
-    both, either = law[code[:, None] & code], law[code[:, None] | code]
-    assert np.all(both * either >= np.outer(law[code], law[code]) * (1 - 1e-12))
+    distribution = np.zeros(1 << n)
+    distribution[code] = weight
+    both, either = distribution[code[:, None] & code], distribution[code[:, None] | code]
+    assert np.all(both * either >= np.outer(distribution[code], distribution[code]) * (1 - 1e-12))
     sums = paths.sum(axis=1)
     bound = 0.0
     for t, sign in product(range(n), (1.0, -1.0)):

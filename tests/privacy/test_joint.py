@@ -50,9 +50,9 @@ def flips(*rho: float) -> NoiseTable:
 
 
 def together(policies: Sequence[Policy]) -> Array:
-    """The law of all symbols of a tick, (k, outputs): independent given the state."""
-    laws = [np.array(policy.table.weights()) / SCALE for policy in policies]
-    return reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), laws)
+    """The distribution of all symbols of a tick, (k, outputs): independent given the state."""
+    distributions = [np.array(policy.table.weights()) / SCALE for policy in policies]
+    return reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), distributions)
 
 
 STICKY = ((0.05, 0.1), [flips(0.4, 0.35), flips(0.3, 0.45)])
@@ -210,12 +210,12 @@ def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios
 
 def shared(light: float, motion: float) -> JointChains:
     """Two streams that show the same but for one time in fifty, and share out what they tell."""
-    law = (0.49, 0.01, 0.01, 0.49)
+    distribution = (0.49, 0.01, 0.01, 0.49)
     return JointChains(
         streams=(Shown(name="light", states=2, rate=light), Shown(name="motion", states=2, rate=motion)),
         period_us=1_000_000,
         shows=((0, 0), (0, 1), (1, 0), (1, 1)),
-        transitions=((law,) * 4,),
+        transitions=((distribution,) * 4,),
     )
 
 
@@ -224,8 +224,10 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     loud, two = flips(0.25, 0.25), Categories(categories={"off": 0, "on": 1}, states=("off", "on"))  # log 3 a tick
     light = stream("light", loud, shared(1.1, 0.1), "ignorant", discretiser=two)
     motion = stream("motion", loud, shared(0.1, 1.1), "ignorant", discretiser=two)
-    law, (right, wrong) = np.array(shared(1, 1).transitions[0][0]).reshape(2, 2), (0.75, 0.25)
-    told = law / law.sum(axis=1, keepdims=True) @ np.array([right, wrong])  # Pr(motion shows 0 | light)
+    distribution, (right, wrong) = np.array(shared(1, 1).transitions[0][0]).reshape(2, 2), (0.75, 0.25)
+    told = (
+        distribution / distribution.sum(axis=1, keepdims=True) @ np.array([right, wrong])
+    )  # Pr(motion shows 0 | light)
     assert math.log(right / wrong * told[0] / told[1]) > light.guarantee.epsilon == motion.guarantee.epsilon
     with pytest.raises(NoJointBoundError, match="that the class of others allows it"):
         check_named([light, motion])

@@ -242,7 +242,7 @@ def test_a_stream_without_end_from_any_start_is_the_limit_of_long_windows() -> N
         assert endless.scale >= stationary.scale
 
 
-def test_no_initial_law_is_worse_than_the_worst_over_all_of_them() -> None:
+def test_no_initial_distribution_is_worse_than_the_worst_over_all_of_them() -> None:
     rng = np.random.default_rng(3)
     for _ in range(5):
         transition = rng.dirichlet(np.ones(3), 3)

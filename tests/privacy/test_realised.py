@@ -10,14 +10,14 @@ from contract.guarantee import Adversary
 from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.recording import read_recording
 from fugu.demo.people import RECORDINGS
-from gateway.chain import log_likelihood_ratio, simulate, stationary_law
+from gateway.chain import log_likelihood_ratio, simulate, stationary_distribution
 from gateway.privacy.randomised_response import Calibration, calibrate
 
 
 def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(calibration.table.weights()) / 2**32
-    return log_likelihood_ratio(symbols, stationary_law(transition), transition, emission)
+    return log_likelihood_ratio(symbols, stationary_distribution(transition), transition, emission)
 
 
 def assert_kept(calibration: Calibration, ratios: np.ndarray) -> None:
@@ -32,7 +32,7 @@ def test_simulated_streams(q: float, r: float, epsilon: float, adversary: Advers
     calibration = calibrate(BinaryChains(q=(q, q), r=(r, r)), epsilon, adversary)
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(calibration.table.weights()) / 2**32
-    path = simulate(5_000, stationary_law(transition), transition, emission, np.random.default_rng(11))
+    path = simulate(5_000, stationary_distribution(transition), transition, emission, np.random.default_rng(11))
     assert_kept(calibration, evidence(calibration, q, r, path.symbols))
     gaps = np.where(np.random.default_rng(12).random(5_000) < 0.1, -1, path.symbols)
     assert_kept(calibration, evidence(calibration, q, r, gaps))

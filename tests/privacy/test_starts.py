@@ -23,7 +23,7 @@ P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
 
 @pytest.mark.parametrize("key", GOLDEN["9_synthetic"])
 def test_the_worst_of_an_interval_with_any_start_is_the_paper_s(key: str) -> None:
-    """Section 5.2 of the paper, with all initial laws: one interval, not a grid of chains."""
+    """Section 5.2 of the paper, with all initial distributions: one interval, not a grid of chains."""
     alpha, epsilon = map(float, key.split("|"))
     chains = BinaryChains(q=(alpha, 1.0 - alpha), r=(alpha, 1.0 - alpha))
     for start, column in (("any", "exact_all"), ("stationary", "stationary_only")):
@@ -42,7 +42,7 @@ def test_a_chain_with_the_start_of_its_file_or_another(start: Start | None) -> N
     assert noise.start == (start or "as given")
     assert window_noise(asked, "mqm-approx").start == "any"
     if start == "any":
-        with pytest.raises(ChainClassError, match="needs an initial law"):
+        with pytest.raises(ChainClassError, match="needs an initial distribution"):
             window_noise(asked, "wasserstein")
     else:
         assert window_noise(asked, "wasserstein").start == (start or "as given")

@@ -56,7 +56,7 @@ def test_the_distance_does_not_grow_with_the_window() -> None:
 
 
 def told(joint: list[tuple[tuple[int, ...], Fraction | float]], secret: int, answer: Callable[[Any], int]) -> Fraction:
-    """The distance of an answer's laws given 0 and given 1 at one place of an outcome."""
+    """The distance of an answer's distributions given 0 and given 1 at one place of an outcome."""
     return infinity_wasserstein(*([(answer(at), p) for at, p in joint if at[secret] == x] for x in (0, 1)))
 
 
@@ -70,12 +70,14 @@ def test_the_flu_clique() -> None:
         assert losses(people, weight, [(range(1, 5), (0, 1), least)]).max() == pytest.approx(float(eps), rel=1e-9)
 
 
-def smallest_move(law: dict[int, float], other: dict[int, float]) -> int:
+def smallest_move(distribution: dict[int, float], other: dict[int, float]) -> int:
     """The smallest distance within which all mass can be moved: a linear programme for each one."""
     for distance in range(100):
-        moves = [(u, v) for u in law for v in other if abs(u - v) <= distance]
-        rows = [[float(u == at) for u, _ in moves] for at in law] + [[float(v == at) for _, v in moves] for at in other]
-        demand = [*law.values(), *other.values()]
+        moves = [(u, v) for u in distribution for v in other if abs(u - v) <= distance]
+        rows = [[float(u == at) for u, _ in moves] for at in distribution] + [
+            [float(v == at) for _, v in moves] for at in other
+        ]
+        demand = [*distribution.values(), *other.values()]
         if moves and linprog(np.zeros(len(moves)), A_eq=rows, b_eq=demand, method="highs").status == 0:
             return distance
     raise AssertionError
@@ -84,16 +86,20 @@ def smallest_move(law: dict[int, float], other: dict[int, float]) -> int:
 @pytest.mark.parametrize("seed", range(10))
 def test_the_quantile_coupling_moves_mass_no_further_than_needed(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    laws = []
+    distributions = []
     for _ in range(2):
         values = rng.choice(12, size=4, replace=False)
-        laws.append(dict(zip(values.tolist(), (rng.multinomial(16, np.full(4, 0.25)) / 16).tolist(), strict=True)))
-    laws = [{value: weight for value, weight in law.items() if weight} for law in laws]
-    assert infinity_wasserstein(laws[0].items(), laws[1].items()) == smallest_move(*laws)
+        distributions.append(
+            dict(zip(values.tolist(), (rng.multinomial(16, np.full(4, 0.25)) / 16).tolist(), strict=True))
+        )
+    distributions = [
+        {value: weight for value, weight in distribution.items() if weight} for distribution in distributions
+    ]
+    assert infinity_wasserstein(distributions[0].items(), distributions[1].items()) == smallest_move(*distributions)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_law_of_a_window_is_that_of_its_paths(seed: int) -> None:
+def test_the_distribution_of_a_window_is_that_of_its_paths(seed: int) -> None:
     rng = np.random.default_rng(seed)
     k, length = (2, 8) if seed % 2 else (3, 6)
     transition = np.array([row / row.sum() for row in rng.integers(1, 9, (k, k)).astype(float)])
@@ -103,11 +109,13 @@ def test_the_law_of_a_window_is_that_of_its_paths(seed: int) -> None:
     sums = np.array(adds)[paths].sum(axis=1)
     worst = 0
     for node, a, b in product(range(length), range(k), range(k)):
-        laws = []
+        distributions = []
         for state in (a, b):
             at = paths[:, node] == state
-            laws.append({int(s): float(weight[at & (sums == s)].sum() / weight[at].sum()) for s in np.unique(sums[at])})
-        worst = max(worst, int(infinity_wasserstein(laws[0].items(), laws[1].items())))
+            distributions.append(
+                {int(s): float(weight[at & (sums == s)].sum() / weight[at].sum()) for s in np.unique(sums[at])}
+            )
+        worst = max(worst, int(infinity_wasserstein(distributions[0].items(), distributions[1].items())))
     assert wasserstein_count((chain,), length, adds).distance == worst
 
 
@@ -133,7 +141,7 @@ def test_two_releases_can_give_away_everything() -> None:
 
 
 def test_independent_readings_need_no_more_than_one() -> None:
-    """The tails of the two laws are exactly alike, one apart: a rounded comparison would find 2."""
+    """The tails of the two distributions are exactly alike, one apart: a rounded comparison would find 2."""
     for p in (0.5, 0.3, 0.1):
         chain = MarkovChain.stationary([[1 - p, p], [1 - p, p]])
         assert wasserstein_count((chain,), 25).distance == 1

@@ -42,7 +42,7 @@ def test_the_papers_table(key: str) -> None:
         ("group", "group"),
     ):
         noise = window_noise(asked, mechanism)  # type: ignore[arg-type]
-        # Exact for all initial laws at once in the quilts' case; scales are rounded up by 1e-9 relative.
+        # Exact for all initial distributions at once in the quilts' case; scales are rounded up by 1e-9 relative.
         assert noise.scale == pytest.approx(expected[column], rel=3e-9), mechanism
         assert noise.scale >= expected[column] * (1 - 1e-9)
 
@@ -119,7 +119,7 @@ def test_the_plan_says_which_states_a_wasserstein_count_counts() -> None:
 
 
 def test_an_interval_has_no_wasserstein_noise() -> None:
-    """The corners are the worst for quilts; nothing proves that they are for distances between laws."""
+    """The corners are the worst for quilts; nothing proves that they are for distances between distributions."""
     with pytest.raises(ChainClassError, match="not an interval of them"):
         window_noise(request(BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)), 1.0, 9), "wasserstein")
     assert window_noise(request(BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4)), 1.0, 9), "wasserstein").scale > 1.0

@@ -14,7 +14,7 @@ from contract.guarantee import Adversary, Guarantee
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock, Policy, Thresholds
 from contract.windows import Window
-from tests.support.oracle import Array, joint_law, known_states
+from tests.support.oracle import Array, joint_distribution, known_states
 
 
 class Case(NamedTuple):
@@ -85,8 +85,8 @@ def likelihoods(policy: Policy, paths: Array) -> Array:
     table = np.ones((len(paths), 1))
     for values, scale in counted(policy, paths):
         outputs = np.arange(values.max() + 1)
-        law = np.exp(-np.abs(outputs[None, :] - values[:, None]) / scale)
-        table = (table[:, :, None] * law[:, None, :]).reshape(len(paths), -1)
+        distribution = np.exp(-np.abs(outputs[None, :] - values[:, None]) / scale)
+        table = (table[:, :, None] * distribution[:, None, :]).reshape(len(paths), -1)
     return table
 
 
@@ -96,7 +96,7 @@ def worst(policy: Policy, ticks: int, *, symbols: bool, informed: bool) -> float
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(policy.table.weights()) / SCALE
     stationary = np.array([r, q]) / (q + r)
-    paths, joint = joint_law(stationary, [transition] * (ticks - 1), emission)
+    paths, joint = joint_distribution(stationary, [transition] * (ticks - 1), emission)
     weight = joint.sum(axis=1)
     seen = joint / weight[:, None] if symbols else np.ones((len(paths), 1))
     released = (seen[:, :, None] * likelihoods(policy, paths)[:, None, :]).reshape(len(paths), -1)
@@ -104,11 +104,11 @@ def worst(policy: Policy, ticks: int, *, symbols: bool, informed: bool) -> float
     for position in range(ticks):
         for known in known_states(ticks, 2, position, informed=informed):
             match = np.all([paths[:, t] == x for t, x in known.items()] or [np.ones(len(paths), bool)], axis=0)
-            laws = []
+            distributions = []
             for state in (0, 1):
                 chosen = np.flatnonzero(match & (paths[:, position] == state))
-                laws.append(weight[chosen] @ released[chosen] / weight[chosen].sum())
-            found = max(found, float(np.abs(np.log(laws[0] / laws[1])).max()))
+                distributions.append(weight[chosen] @ released[chosen] / weight[chosen].sum())
+            found = max(found, float(np.abs(np.log(distributions[0] / distributions[1])).max()))
     return found
 
 

@@ -129,8 +129,8 @@ def test_counts_of_windows_and_of_symbols_lose_no_more_together_than_both_are_ch
         ahead, behind = stationary(transition), np.ones(2)
         for _ in range(15):
             ahead, behind = (ahead * told) @ transition, transition @ (told * behind)
-        law = ahead / stationary(transition) * told * behind
-        worst = max(worst, abs(math.log(law[0] / law[1])))
+        distribution = ahead / stationary(transition) * told * behind
+        worst = max(worst, abs(math.log(distribution[0] / distribution[1])))
     assert worst <= 1.0
     charged = exp_up(Fraction(base + units_above(charge(table, 1.0 / release)), PER_NAT))
     assert worst <= ratio_loss(chains, charged, charged, "ignorant").epsilon <= 1.0 + 1e-9

@@ -101,11 +101,11 @@ def test_histograms_and_pairs_of_symbols(kind: QueryKind, rho: tuple[float, floa
     outputs = np.array(list(product((-50, 0, 1, 2, 50), repeat=counts.shape[1])))
     density = np.exp(-np.abs(outputs[:, None, :] - counts[None, :, :]).sum(axis=2) / scale)
     transition, emission = np.array([[0.9, 0.1], [0.4, 0.6]]), np.array(table.weights()) / SCALE
-    law = stationary(transition)[paths[:, 0]] * transition[paths[:, :-1], paths[:, 1:]].prod(axis=1)
+    distribution = stationary(transition)[paths[:, 0]] * transition[paths[:, :-1], paths[:, 1:]].prod(axis=1)
     symbols = emission[paths[:, None, :], paths[None, :, :]].prod(axis=2)  # (states, symbols)
     worst = 0.0
     for tick in range(n):
-        given = [np.where(paths[:, tick] == x, law, 0.0) for x in (0, 1)]
+        given = [np.where(paths[:, tick] == x, distribution, 0.0) for x in (0, 1)]
         values = [density @ (one @ symbols) / one.sum() for one in given]
         worst = max(worst, float(np.abs(np.log(values[0] / values[1])).max()))
     assert 0.3 * epsilon < worst <= epsilon

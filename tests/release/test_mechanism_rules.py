@@ -46,7 +46,9 @@ class Enumeration:
         steps, emission = np.array(transition), np.array(table.weights()) / SCALE
         self.states = np.array(list(product(range(table.states), repeat=n)))
         self.symbols = np.array(list(product(range(table.symbols), repeat=n)))
-        self.law = stationary(steps)[self.states[:, 0]] * steps[self.states[:, :-1], self.states[:, 1:]].prod(axis=1)
+        self.distribution = stationary(steps)[self.states[:, 0]] * steps[self.states[:, :-1], self.states[:, 1:]].prod(
+            axis=1
+        )
         self.given = emission[self.states[:, None, :], self.symbols[None, :, :]].prod(axis=2)
 
     def losses(self, releases: list[tuple[range, float]], symbol: int = 1) -> Floats:
@@ -60,11 +62,11 @@ class Enumeration:
         likelihood = density @ self.given.T
         found = []
         for tick in range(self.states.shape[1]):
-            laws = []
+            distributions = []
             for state in np.unique(self.states):
                 at = self.states[:, tick] == state
-                laws.append(np.log(likelihood[:, at] @ self.law[at] / self.law[at].sum()))
-            found.append(max(float((a - b).max()) for a in laws for b in laws))
+                distributions.append(np.log(likelihood[:, at] @ self.distribution[at] / self.distribution[at].sum()))
+            found.append(max(float((a - b).max()) for a in distributions for b in distributions))
         return np.array(found)
 
 
@@ -173,12 +175,12 @@ def test_only_the_ignorant_adversary_and_only_known_chains(mechanism: Mechanism)
         allowance(together, 1.0, "ignorant", "group")
 
 
-def law_of_hits(
+def distribution_of_hits(
     paths: Enumeration, hit: list[int], observed: list[bool], tick: int, state: int
 ) -> list[tuple[int, Fraction]]:
     seen = np.isin(paths.symbols, hit) & np.array(observed)
     counts, at = seen.sum(axis=1), paths.states[:, tick] == state
-    weights = paths.law[at] @ paths.given[at]
+    weights = paths.distribution[at] @ paths.given[at]
     return [(int(n), Fraction(float(weights[counts == n].sum())).limit_denominator(10**12)) for n in np.unique(counts)]
 
 
@@ -192,7 +194,9 @@ def test_the_distance_of_counts_of_symbols_is_that_of_all_paths(
     table = NoiseTable.randomised_response(k, SCALE // share)
     paths = Enumeration(transition, table, 5)
     worst = max(
-        infinity_wasserstein(law_of_hits(paths, [1], observed, tick, a), law_of_hits(paths, [1], observed, tick, b))
+        infinity_wasserstein(
+            distribution_of_hits(paths, [1], observed, tick, a), distribution_of_hits(paths, [1], observed, tick, b)
+        )
         for tick in range(5)
         for a in range(k)
         for b in range(a)
@@ -209,11 +213,11 @@ def test_the_distance_of_counts_of_symbols_is_that_of_all_paths(
     outputs = np.arange(-20, 26)
     likelihood = np.exp(-np.abs(outputs[:, None] - counts[None, :]) / float(scale)) @ paths.given.T
     for tick in range(5):
-        laws = [
-            likelihood[:, at] @ paths.law[at] / paths.law[at].sum()
+        distributions = [
+            likelihood[:, at] @ paths.distribution[at] / paths.distribution[at].sum()
             for at in (paths.states[:, tick] == x for x in range(k))
         ]
-        assert max(float(np.log(a / b).max()) for a in laws for b in laws) <= 0.7
+        assert max(float(np.log(a / b).max()) for a in distributions for b in distributions) <= 0.7
 
 
 def test_a_chain_of_certain_steps_moves_every_symbol_and_one_tick_more_noise_is_needed_than_without() -> None:
@@ -257,7 +261,7 @@ def test_what_a_release_is_judged_by_survives_the_ledger() -> None:
         CountedSymbols(**{**one.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
 
 
-def test_a_symbol_without_a_state_can_move_the_law_further() -> None:
+def test_a_symbol_without_a_state_can_move_the_distribution_further() -> None:
     """So policies whose ticks may have none are refused: noise for W of all symbols would lose more than epsilon."""
     transition, table, epsilon = ((0.1, 0.9), (0.8, 0.2)), NoiseTable.binary(SCALE // 10, SCALE // 10), 4.0
     chain = MarkovChain.stationary(transition)
@@ -265,12 +269,12 @@ def test_a_symbol_without_a_state_can_move_the_law_further() -> None:
     paths = Enumeration(transition, table, 3)
     assert paths.losses([(range(3), float(whole) / epsilon)]).max() <= epsilon
     emission = np.array(table.weights()) / SCALE
-    of_tick = [emission, np.full((2, 2), 0.5), emission]  # the second is drawn from the public law
+    of_tick = [emission, np.full((2, 2), 0.5), emission]  # the second is drawn from the public distribution
     paths.given = np.prod(
         [one[paths.states[:, None, t], paths.symbols[None, :, t]] for t, one in enumerate(of_tick)], 0
     )
     missing = max(
-        infinity_wasserstein(*(law_of_hits(paths, [1], [True] * 3, tick, state) for state in (0, 1)))
+        infinity_wasserstein(*(distribution_of_hits(paths, [1], [True] * 3, tick, state) for state in (0, 1)))
         for tick in range(3)
     )
     assert (whole, missing) == (1, 2)

@@ -234,7 +234,7 @@ def test_a_dwell_time_that_is_lost_in_noise_has_an_interval_that_says_so() -> No
     assert found.low[0] <= found.values[0] <= found.high[0] == 999.0
 
 
-def test_noise_is_on_every_whole_number_and_has_the_law_it_should() -> None:
+def test_noise_is_on_every_whole_number_and_has_the_distribution_it_should() -> None:
     scale, draws = Fraction(7, 2), random.Random(1)
     part = Part(BINARY, 0, 0, np.zeros(20_000, dtype=np.int64))
     (changed,) = noisy((part,), scale, draws.randrange)

@@ -17,7 +17,7 @@ from contract.chains import JointChains, Shown
 from contract.guarantee import Adversary
 from contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.release.allowance import allowance, joint_loss
@@ -46,7 +46,7 @@ def chains(odds: float | None = None) -> JointChains:
 
 def losses(tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fraction], ticks: int) -> float:
     """The largest log-ratio between joint states, or states of a stream, that two noisy counts of symbols give."""
-    initial = stationary_law(np.array(TRANSITION))
+    initial = stationary_distribution(np.array(TRANSITION))
     paths, weight = paths_of(initial, np.array(TRANSITION), ticks)
     density: Floats = weight[:, None]
     for column, (table, scale) in enumerate(zip(tables, scales, strict=True)):
@@ -67,8 +67,8 @@ def losses(tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fracti
         pairs.append((shown[paths][:, :, column] == 0, shown[paths][:, :, column] == 1))
     worst = 0.0
     for (one, other), tick in product(pairs, range(ticks)):
-        laws = [np.log(density[at[:, tick]].sum(axis=0) / weight[at[:, tick]].sum()) for at in (one, other)]
-        worst = max(worst, float(np.abs(laws[0] - laws[1]).max()))
+        distributions = [np.log(density[at[:, tick]].sum(axis=0) / weight[at[:, tick]].sum()) for at in (one, other)]
+        worst = max(worst, float(np.abs(distributions[0] - distributions[1]).max()))
     return worst
 
 

@@ -122,10 +122,10 @@ def test_a_small_last_chunk_is_made_anew_with_what_follows_and_the_result_is_as_
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_late_frames_in_sealed_chunks_leave_chunks_and_laws_as_those_of_a_run_in_order(
+def test_late_frames_in_sealed_chunks_leave_chunks_and_distributions_as_those_of_a_run_in_order(
     tmp_path: Path, seed: int
 ) -> None:
-    """To the bit: the laws of chunks are those given everything before them."""
+    """To the bit: the distributions of chunks are those given everything before them."""
     generator = random.Random(seed)
     made = frames([generator.choice([1, 80, 250]) for _ in range(90)], gaps=[0, 0, 0, 9], versions=[1, 1, 2, 2, 3])
     late = set(generator.sample(range(90), 6))
@@ -146,7 +146,7 @@ def test_late_frames_in_sealed_chunks_leave_chunks_and_laws_as_those_of_a_run_in
     past = in_order.recorder.symbols.past
     for one in chunks(scene):
         frame = next(in_order.store.symbols.following(1, one.first))
-        assert one.law.tobytes() == past.law_at(Place(1, "watch", "hr"), frame).tobytes()
+        assert one.distribution.tobytes() == past.distribution_at(Place(1, "watch", "hr"), frame).tobytes()
 
 
 @pytest.mark.long

@@ -62,7 +62,7 @@ def found(here: Scene, index: int, kind: str = "high") -> TickProbabilities:
 
 
 def enumerated(made: Policy, end: int, first: int, released: tuple[int, ...]) -> Floats:
-    """The law of ticks first..first+4 given all symbols up to `end` and a count, by every path of two states."""
+    """The distribution of ticks first..first+4 given all symbols up to `end` and a count, by all paths."""
     model = model_of(made)
     (one,) = made.windows
     scale = float(Fraction(one.scale))

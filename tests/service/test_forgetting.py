@@ -95,15 +95,17 @@ SEALED = pytest.mark.parametrize("sealed", ["not", "half", "whole"])
 def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(tmp_path: Path, sealed: str) -> None:
     scene, made, measured, counts = lived_in(tmp_path, sealed)
     with closing(sqlite3.connect(scene.path)) as database:
-        query = "SELECT law FROM chunks WHERE stream=(SELECT id FROM streams WHERE device='watch' AND stream='hr')"
-        laws = [law for (law,) in database.execute(query)]
-        heads = [law for (law,) in database.execute(query.replace("chunks", "heads"))]
-    assert (len(laws) > 1) == (sealed != "not")
+        query = (
+            "SELECT distribution FROM chunks WHERE stream=(SELECT id FROM streams WHERE device='watch' AND stream='hr')"
+        )
+        distributions = [distribution for (distribution,) in database.execute(query)]
+        heads = [distribution for (distribution,) in database.execute(query.replace("chunks", "heads"))]
+    assert (len(distributions) > 1) == (sealed != "not")
     needles = {
         "symbols": [packed(frame.symbols) for frame in made],
         "points": [encode_measure(frame)[-200:] for frame in measured],
         "windows": [json.dumps(frame.counts).encode() for frame in counts],
-        "laws": [law for law in laws[1:] if law not in laws[:1]],
+        "distributions": [distribution for distribution in distributions[1:] if distribution not in distributions[:1]],
         "heads": heads,
     }
     others = [packed(frame.symbols) for frame in frames([64] * 200, seed=8)]

@@ -37,7 +37,7 @@ def brute_force() -> dict[int, Floats]:
     belief, before = MODELS[made[0].policy_version].initial, made[0].first
     for i, frame in enumerate(made):
         model = MODELS[frame.policy_version]
-        law = predict(belief, model.transition, frame.first - before)
+        distribution = predict(belief, model.transition, frame.first - before)
         later = [one for one in made[i + 1 :] if one.policy_version == frame.policy_version]
         others = [one.first for one in made[i + 1 :] if one.policy_version != frame.policy_version]
         end = min(frame.last + 2 * LAG, newest, *(first - 1 for first in others))
@@ -57,9 +57,11 @@ def brute_force() -> dict[int, Floats]:
         for tick in told:
             if tick + LAG <= newest:
                 seen = symbols[: tick - frame.first + LAG + 1]
-                found[tick] = fixed_lag_marginals(seen, law, model.transition, model.emission, LAG)[tick - frame.first]
+                found[tick] = fixed_lag_marginals(seen, distribution, model.transition, model.emission, LAG)[
+                    tick - frame.first
+                ]
         own = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-        belief, before = filter_beliefs(own, law, model.transition, model.emission).beliefs[-1], frame.last
+        belief, before = filter_beliefs(own, distribution, model.transition, model.emission).beliefs[-1], frame.last
     return found
 
 

@@ -140,11 +140,11 @@ def by_paths(
     found = {}
     for tick in released:
         total = float(sums[tick].sum())
-        law = sums[tick] / total
-        mean = law @ values
+        distribution = sums[tick] / total
+        mean = distribution @ values
         away = values - mean
         before = float(sums[tick - 1].sum()) if tick else 1.0
-        found[tick] = total, mean, (away * law[:, None]).T @ away, before
+        found[tick] = total, mean, (away * distribution[:, None]).T @ away, before
     return found
 
 
@@ -236,16 +236,18 @@ def test_chains_that_change_and_chains_of_pairs_are_followed_as_all_paths_add_up
         assert rows == sum(f.first + i + lag <= frames[-1].last for f in frames for i in range(len(f.released)))
 
 
-def test_laws_are_carried_over_many_cycles_as_tick_by_tick() -> None:
+def test_distributions_are_carried_over_many_cycles_as_tick_by_tick() -> None:
     model = MeasureModel(pairs_policy())
-    law = model.start(0)
+    distribution = model.start(0)
     for tick in range(1, 400):
-        law = model.ahead(law, tick - 1, 1)
+        distribution = model.ahead(distribution, tick - 1, 1)
         if tick in (1, 2, 3, 4, 50, 399):
-            assert model.start(tick) == pytest.approx(law, abs=1e-12)
+            assert model.start(tick) == pytest.approx(distribution, abs=1e-12)
             assert model.ahead(model.start(2), 2, tick) == pytest.approx(model.start(tick + 2), abs=1e-12)
     assert model.start(10**12) == pytest.approx(model.start(10**12 + 3), abs=1e-12)
-    assert model.measured(law) == pytest.approx([law[[b == x for b in model.policy.shows]].sum() for x in range(4)])
+    assert model.measured(distribution) == pytest.approx(
+        [distribution[[b == x for b in model.policy.shows]].sum() for x in range(4)]
+    )
     assert [model.possible(tick).tolist() for tick in range(3)] == [
         [True, False, False, False],
         [True, True, True, False],

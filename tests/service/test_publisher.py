@@ -345,10 +345,10 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
 def test_the_interval_of_a_count_holds_the_noise_as_often_as_it_says() -> None:
     for scale in (Fraction(1, 3), Fraction(2), Fraction(7, 3), Fraction(500)):
         ratio = math.exp(-1.0 / scale)
-        law = [(1.0 - ratio) / (1.0 + ratio) * ratio ** abs(k) for k in range(-20_000, 20_001)]
+        distribution = [(1.0 - ratio) / (1.0 + ratio) * ratio ** abs(k) for k in range(-20_000, 20_001)]
 
-        def within(most: int, law: list[float] = law) -> float:
-            return math.fsum(law[20_000 - most : 20_001 + most])
+        def within(most: int, distribution: list[float] = distribution) -> float:
+            return math.fsum(distribution[20_000 - most : 20_001 + most])
 
         off = noise_within(scale, 0.95)
         assert within(off) >= 0.95 - 1e-9

@@ -1,4 +1,4 @@
-"""Each mechanism over a real broker: named in the frame, charged by its own rule, with noise of its own law."""
+"""Each mechanism over a real broker: named in the frame, charged by its own rule, with noise of its distribution."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def noise(frame: ReleaseFrame, symbols: bytes) -> int:
     return round(noisy) - sum(symbols[frame.first : frame.last + 1])
 
 
-def law_of(drawn: list[int], scale: float) -> float:
+def distribution_of(drawn: list[int], scale: float) -> float:
     """The probability of draws as unlikely as these, if they were discrete Laplace noise of a scale."""
     edge = max(1, round(2.0 * scale))
     bins = np.arange(-edge, edge + 1, max(1, edge // 4))
@@ -119,8 +119,8 @@ def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, m
     assert float(scale) == pytest.approx(SCALES[mechanism], rel=2e-6)
     drawn = [noise(frame, symbols) for frame in public.frames]
     if count > 1:
-        assert law_of(drawn, float(scale)) > 1e-9
-        assert law_of(drawn, 3.0 * float(scale)) < 1e-9, "the test of the law can fail"
+        assert distribution_of(drawn, float(scale)) > 1e-9
+        assert distribution_of(drawn, 3.0 * float(scale)) < 1e-9, "the test of the distribution can fail"
 
     ledger = Ledger(folder / "l.sqlite", create=False)
     (account,) = ledger.accounts()
@@ -161,7 +161,7 @@ def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, m
 
 
 @pytest.mark.parametrize("mechanism", ALONE)
-def test_noise_that_covers_one_release_has_its_law(tmp_path: Path, mechanism: Mechanism) -> None:
+def test_noise_that_covers_one_release_has_its_distribution(tmp_path: Path, mechanism: Mechanism) -> None:
     """Two hundred audiences, each told once, with draws that are the same at every run."""
     names = [f"a{n}" for n in range(200)]
     audiences = "".join(NOBODY.replace("public", name) for name in names)
@@ -173,8 +173,8 @@ def test_noise_that_covers_one_release_has_its_law(tmp_path: Path, mechanism: Me
     symbols = b"".join(frame.symbols for frame in made)
     drawn = [noise(frame, symbols) for frame in bench.frames]
     assert len(drawn) == len(names)
-    assert law_of(drawn, SCALES[mechanism]) > 1e-3
-    assert law_of(drawn, 2.0 * SCALES[mechanism]) < 1e-3
+    assert distribution_of(drawn, SCALES[mechanism]) > 1e-3
+    assert distribution_of(drawn, 2.0 * SCALES[mechanism]) < 1e-3
     assert verify(bench.ledger).problems == ()
 
 
@@ -209,10 +209,10 @@ def test_an_account_keeps_its_mechanism(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("runs", "gaps", "observed"), [([33], [7], 13), ([3, 5, 30], [0, 6, 1], 0)])
-def test_a_clock_set_forward_inside_a_window_stretches_no_law_of_a_count(
+def test_a_clock_set_forward_inside_a_window_stretches_no_distribution_of_a_count(
     tmp_path: Path, runs: list[int], gaps: list[int], observed: int
 ) -> None:
-    """Numbers that skip say nothing of the time that has passed; those missing at an end are in the law."""
+    """Numbers that skip say nothing of the time that has passed; those missing at an end are in the distribution."""
     bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
     bench.scene.record(*frames(runs, gaps=gaps))
     bench.now += 100.0
@@ -327,7 +327,11 @@ WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 
         ),
         (planned("mqm-approx"), fleet_of(WHEEL, TERNARY), "the eigengap is 0"),
         (planned("wasserstein"), fleet_of(BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4))), "needs chains, not an interval"),
-        (planned("wasserstein", length=2000), fleet_of(CHAINS), "the exact law of so long a window does not fit"),
+        (
+            planned("wasserstein", length=2000),
+            fleet_of(CHAINS),
+            "the exact distribution of so long a window does not fit",
+        ),
         (planned("wasserstein"), fleet_of(CHAINS, windows=COUNTS), "watch/hr releases windows of its own"),
         (
             planned("wasserstein"),

@@ -53,27 +53,27 @@ def rows(
     return bank, which, Columns.of((0, frame) for frame in some)
 
 
-def laws(some: Sequence[SymbolFrame], models: dict[int, Model] = MODELS) -> list[Floats]:
+def distributions(some: Sequence[SymbolFrame], models: dict[int, Model] = MODELS) -> list[Floats]:
     """The belief at each frame's end."""
     bank, which, columns = rows(some, models)
     beliefs, found = Beliefs.unknown(1, bank.states), []
     for row in range(len(some)):
         follow(beliefs, bank.arrays, np.zeros_like(which), which, columns, np.array([row]))
-        found.append(beliefs.law[0, : len(models[some[row].policy_version].initial)].copy())
+        found.append(beliefs.distribution[0, : len(models[some[row].policy_version].initial)].copy())
     return found
 
 
 def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Floats:
     """Pr(X_tick | symbols), by adding up every path."""
-    law = np.zeros(len(model.initial))
-    for path in product(range(len(law)), repeat=len(symbols)):
+    distribution = np.zeros(len(model.initial))
+    for path in product(range(len(distribution)), repeat=len(symbols)):
         weight = model.initial[path[0]]
         for x, y in pairwise(path):
             weight *= model.transition[x, y]
         for x, z in zip(path, symbols, strict=True):
             weight *= model.emission[x, z] if z >= 0 else 1.0
-        law[path[tick]] += weight
-    return np.asarray(law / law.sum(), dtype=np.float64)
+        distribution[path[tick]] += weight
+    return np.asarray(distribution / distribution.sum(), dtype=np.float64)
 
 
 @SEALED
@@ -99,7 +99,7 @@ def test_beliefs_equal_the_kernels_on_the_whole_sequence(version: int, gaps: Seq
     some = frames([10, 1, 1, 3, 25, 1, 7, 2, 12], gaps=gaps, versions=[version])
     model = MODELS[version]
     filtered = fixed_lag_marginals(laid_out(some), model.initial, model.transition, model.emission, 0)
-    for frame, belief in zip(some, laws(some), strict=True):
+    for frame, belief in zip(some, distributions(some), strict=True):
         assert np.abs(belief - filtered[frame.last]).max() < 1e-12
 
 
@@ -112,7 +112,7 @@ def test_equals_the_enumeration_of_every_path(tmp_path: Path, version: int, seal
     assert set(found) == set(range(5))
     for tick, row in found.items():
         assert np.abs(row - enumerated(MODELS[version], symbols[: tick + lag + 1], tick)).max() < 1e-12
-    assert np.abs(laws(some)[-1] - enumerated(MODELS[version], symbols, len(symbols) - 1)).max() < 1e-12
+    assert np.abs(distributions(some)[-1] - enumerated(MODELS[version], symbols, len(symbols) - 1)).max() < 1e-12
 
 
 def test_streams_of_different_models_are_followed_side_by_side_as_each_alone() -> None:
@@ -135,10 +135,10 @@ def test_streams_of_different_models_are_followed_side_by_side_as_each_alone() -
         which = np.repeat(np.arange(len(every)), [len(some) for some in every])
         beliefs = Beliefs.unknown(len(every), bank.states)
         follow(beliefs, bank.arrays, which, model, columns, np.arange(columns.rows))
-        found.append(beliefs.law.copy())
-    alone = [laws(some)[-1] for some in streams]
+        found.append(beliefs.distribution.copy())
+    alone = [distributions(some)[-1] for some in streams]
     for together in found:
-        assert [law[: len(one)].tobytes() for law, one in zip(together, alone, strict=True)] == [
+        assert [distribution[: len(one)].tobytes() for distribution, one in zip(together, alone, strict=True)] == [
             one.tobytes() for one in alone
         ]
 
@@ -152,17 +152,17 @@ def test_what_a_frame_says_of_its_own_ticks_equals_the_kernels(lag: int) -> None
     means, lasts = look_back(bank.arrays, model, columns, firsts, lag)
     for row, frame in enumerate(some):
         known, own = MODELS[frame.policy_version], np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
-        law = firsts[row, : len(known.initial)]
-        told = fixed_lag_marginals(own, law, known.transition, known.emission, lag)
-        assert np.abs(means[row, : len(law)] - told.mean(axis=0)).max() < 1e-12
-        assert np.abs(lasts[row, : len(law)] - told[-1]).max() < 1e-12
+        distribution = firsts[row, : len(known.initial)]
+        told = fixed_lag_marginals(own, distribution, known.transition, known.emission, lag)
+        assert np.abs(means[row, : len(distribution)] - told.mean(axis=0)).max() < 1e-12
+        assert np.abs(lasts[row, : len(distribution)] - told[-1]).max() < 1e-12
 
 
-def test_a_clock_that_was_set_begins_at_the_stationary_law() -> None:
+def test_a_clock_that_was_set_begins_at_the_stationary_distribution() -> None:
     first, second = frames([10, 10])
     moved = replace(second, shift=3)
-    assert np.array_equal(laws([first, moved])[1], laws([moved])[0])
-    assert not np.array_equal(laws([first, second])[1], laws([second])[0])
+    assert np.array_equal(distributions([first, moved])[1], distributions([moved])[0])
+    assert not np.array_equal(distributions([first, second])[1], distributions([second])[0])
 
 
 def test_symbols_that_the_model_holds_for_impossible_begin_anew_and_harm_nothing() -> None:
@@ -173,7 +173,7 @@ def test_symbols_that_the_model_holds_for_impossible_begin_anew_and_harm_nothing
         model = Model(stays, emission, likelihood_rows(emission), np.full(width, 1.0 / width), None)
         symbols = [0, 0, 1, 1, width, 1, 0]
         some = [SymbolFrame(1, -1, 0, bytes(symbols[:n]), bits=2) for n in range(1, len(symbols) + 1)]
-        ends = [laws([frame], {1: model})[0] for frame in some]
+        ends = [distributions([frame], {1: model})[0] for frame in some]
         assert np.isfinite(ends).all()
         for end, symbol in zip(ends, symbols, strict=True):
             assert end.sum() == pytest.approx(1.0)
@@ -182,18 +182,18 @@ def test_symbols_that_the_model_holds_for_impossible_begin_anew_and_harm_nothing
 
 @SEALED
 @pytest.mark.parametrize("gap", [10**9, 2**53 - 10_000])
-def test_a_device_that_was_away_for_ages_begins_again_at_the_stationary_law(
+def test_a_device_that_was_away_for_ages_begins_again_at_the_stationary_distribution(
     tmp_path: Path, gap: int, sealed: str
 ) -> None:
     before, after = frames([10, 10], gaps=[0, gap])
-    assert np.abs(laws([before, after])[1] - laws([after])[0]).max() < 1e-12
+    assert np.abs(distributions([before, after])[1] - distributions([after])[0]).max() < 1e-12
     assert set(estimates(tmp_path, [before, after], 8, sealed)) == {*range(10), after.first, after.first + 1}
 
 
 @SEALED
 def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_ticks(tmp_path: Path, sealed: str) -> None:
     first, second = frames([10, 10], gaps=[0, 2], versions=[1, 2])
-    found, beliefs = estimates(tmp_path, [first, second], 4, sealed), laws([first, second])
+    found, beliefs = estimates(tmp_path, [first, second], 4, sealed), distributions([first, second])
     old, new = MODELS[1], MODELS[2]
     symbols = laid_out([second])[second.first :]
     expected = filter_from(beliefs[0], 2, symbols, new.transition, new.emission).beliefs[-1]
@@ -204,9 +204,9 @@ def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_tick
     assert set(found) == {*range(10), *range(second.first, second.last - 3)}
 
 
-def test_other_states_begin_at_the_stationary_law_of_the_new_model() -> None:
+def test_other_states_begin_at_the_stationary_distribution_of_the_new_model() -> None:
     first, second = frames([10, 10], versions=[1, 3])
-    assert np.array_equal(laws([first, second])[1], laws([second])[0])
+    assert np.array_equal(distributions([first, second])[1], distributions([second])[0])
 
 
 def test_a_class_without_a_typical_chain_is_estimated_with_the_symmetric_one_of_its_odds_ratio() -> None:
@@ -218,7 +218,7 @@ def test_a_class_without_a_typical_chain_is_estimated_with_the_symmetric_one_of_
     assert np.allclose(model_of(policy(table=TERNARY, chains=typical)).transition, given)
 
 
-def test_an_interval_class_is_estimated_with_its_midpoints_and_their_stationary_law() -> None:
+def test_an_interval_class_is_estimated_with_its_midpoints_and_their_stationary_distribution() -> None:
     assert np.allclose(MODELS[1].transition, [[0.85, 0.15], [0.25, 0.75]])
     assert np.allclose(MODELS[1].initial, [0.625, 0.375])
     assert np.allclose(predict(MODELS[1].initial, MODELS[1].transition), MODELS[1].initial)

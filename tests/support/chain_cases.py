@@ -24,8 +24,8 @@ class Case(NamedTuple):
     emission: np.ndarray
 
 
-def laws(generator, rows, columns, floor=0.02):
-    """Random laws (rows, columns) whose entries are not too small."""
+def distributions(generator, rows, columns, floor=0.02):
+    """Random distributions (rows, columns) whose entries are not too small."""
     return (1 - floor * columns) * generator.dirichlet(np.ones(columns), rows) + floor
 
 
@@ -33,7 +33,9 @@ def random_case(seed, k, m, n, gaps=0.2):
     """A random chain and a random stream with unobserved ticks."""
     generator = np.random.default_rng(seed)
     symbols = np.where(generator.random(n) < gaps, -1, generator.integers(0, m, n))
-    return Case(symbols, laws(generator, 1, k)[0], laws(generator, k, k), laws(generator, k, m))
+    return Case(
+        symbols, distributions(generator, 1, k)[0], distributions(generator, k, k), distributions(generator, k, m)
+    )
 
 
 def sticky_case(n, q=1e-6, rho=0.2, seed=0):

@@ -70,8 +70,8 @@ def strict_epsilon(loss: Floats, constraint: Bools) -> float:
 def estimate_error(table: TableWeights, values: Ints, prior: ArrayLike | None = None) -> tuple[float, float]:
     """E|z - f|^2 and E|E[f|z] - f|^2 of a table, in squared lattice steps; the prior is uniform by default."""
     count = len(values)
-    law = np.full(count, 1.0 / count) if prior is None else np.asarray(prior, dtype=np.float64)
-    joint = law[:, None] * table.weights / SCALE
+    distribution = np.full(count, 1.0 / count) if prior is None else np.asarray(prior, dtype=np.float64)
+    joint = distribution[:, None] * table.weights / SCALE
     means = (joint.T @ values) / joint.sum(axis=0)[:, None]
 
     def error(points: Floats) -> float:

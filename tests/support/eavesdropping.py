@@ -51,8 +51,8 @@ def features(upwards: Sequence[Seen], downwards: Sequence[Seen], frame_seconds: 
 def told_apart(runs: Floats, kinds: npt.NDArray[np.bool_], generator: np.random.Generator) -> float:
     """How surprising it would be to tell two kinds of runs apart as well as this, if there were no difference.
 
-    Every feature is tested by itself, for another law (Kolmogorov and Smirnov) and for another rank (Mann and Whitney),
-    and all together by a linear classifier that is judged on runs that it has not learnt from.
+    Every feature is tested by itself, for another distribution (Kolmogorov and Smirnov) and for another rank (Mann and
+    Whitney), and all together by a linear classifier that is judged on runs that it has not learnt from.
 
     Args:
         runs: features (runs, features).

@@ -12,7 +12,7 @@ from contract.chains import BoundedChains
 from contract.frames import SymbolFrame, symbol_bits
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Clock
-from gateway.chain import simulate, stationary_law
+from gateway.chain import simulate, stationary_distribution
 from tests.support.scenes import STICKY, Scene, policy
 
 CLOCK = Clock(epoch_us=1_700_000_000_000_000, period_us=10_000_000)
@@ -25,7 +25,7 @@ def symbols_of(
 ) -> npt.NDArray[np.int64]:
     """The symbols (ticks,) of a chain that a table randomises."""
     emission = np.array(table.weights()) / SCALE
-    return simulate(ticks, stationary_law(chain), chain, emission, np.random.default_rng(seed)).symbols
+    return simulate(ticks, stationary_distribution(chain), chain, emission, np.random.default_rng(seed)).symbols
 
 
 def fill_store(

@@ -51,7 +51,7 @@ def measure_policy(
     """
     values, transition = grid(side)
     count = len(values)
-    law = np.full(count, 1.0 / count) if start is None else np.eye(count)[start]
+    distribution = np.full(count, 1.0 / count) if start is None else np.eye(count)[start]
     given: dict[str, Any] = {
         "fleet": "home",
         "device": "watch",
@@ -65,7 +65,7 @@ def measure_policy(
         "coordinates": tuple(map(tuple, values.tolist())),
         "resolution": (1.0, 1.0),
         "transition": sparse_rows(transition.tolist()),
-        "initial": tuple(law.tolist()),
+        "initial": tuple(distribution.tolist()),
         "graph": {kind: _tuples(value) for kind, value in (graph or {"radius": 1.0}).items()},
         "epsilon": epsilon,
         "factor": factor,

@@ -134,10 +134,10 @@ def update_devices(beliefs, symbols, transition, emission):
 
 
 def simulate(ticks, initial, transition, emission, generator):
-    """Draw from cumulative laws with the same uniform numbers as the kernel."""
+    """Draw from cumulative distributions with the same uniform numbers as the kernel."""
     uniforms, states, symbols = generator.random((ticks, 2)), [], []
     for t in range(ticks):
-        law = initial if t == 0 else transition[states[-1]]
-        states.append(int(np.searchsorted(np.cumsum(law), uniforms[t, 0], side="right")))
+        distribution = initial if t == 0 else transition[states[-1]]
+        states.append(int(np.searchsorted(np.cumsum(distribution), uniforms[t, 0], side="right")))
         symbols.append(int(np.searchsorted(np.cumsum(emission[states[-1]]), uniforms[t, 1], side="right")))
     return np.array(states, dtype=int), np.array(symbols, dtype=int)

@@ -11,11 +11,13 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 
-def joint_law(initial: Array, transitions: list[Array], emission: Array) -> tuple[npt.NDArray[np.int64], Array]:
+def joint_distribution(
+    initial: Array, transitions: list[Array], emission: Array
+) -> tuple[npt.NDArray[np.int64], Array]:
     """All paths (paths, n), and Pr(path, outputs) as (paths, outputs).
 
     Args:
-        initial: (k,) law of the first state.
+        initial: (k,) distribution of the first state.
         transitions: n-1 matrices (k, k).
         emission: (k, m).
     """
@@ -42,18 +44,18 @@ def known_states(n: int, k: int, position: int, *, informed: bool) -> Iterator[d
 def worst_loss(initial: Array, transitions: list[Array], emission: Array, *, informed: bool) -> Array:
     """The largest log-likelihood ratio of each pair of states (k, k), over outputs, positions and known states."""
     k, n = emission.shape[0], len(transitions) + 1
-    paths, joint = joint_law(initial, transitions, emission)
+    paths, joint = joint_distribution(initial, transitions, emission)
     worst = np.zeros((k, k))
     for position in range(n):
         for known in known_states(n, k, position, informed=informed):
             match = np.all([paths[:, tick] == state for tick, state in known.items()] or [np.ones(len(paths), bool)], 0)
-            laws = []
+            distributions = []
             for state in range(k):
-                law = joint[match & (paths[:, position] == state)].sum(axis=0)
-                laws.append(law / law.sum() if law.sum() > 0 else None)
+                distribution = joint[match & (paths[:, position] == state)].sum(axis=0)
+                distributions.append(distribution / distribution.sum() if distribution.sum() > 0 else None)
             for a, b in product(range(k), repeat=2):
-                if laws[a] is not None and laws[b] is not None:
-                    worst[a, b] = max(worst[a, b], np.log(laws[a] / laws[b]).max())
+                if distributions[a] is not None and distributions[b] is not None:
+                    worst[a, b] = max(worst[a, b], np.log(distributions[a] / distributions[b]).max())
     return worst
 
 
@@ -63,7 +65,7 @@ def worst_release_loss(
     """The largest log-likelihood ratio of each pair of states at each tick, (n, k, k), of any release.
 
     Args:
-        initial: (k,) law of the first state.
+        initial: (k,) distribution of the first state.
         transition: (k, k).
         log_density: from all paths (paths, n) to the log-density (paths, outputs) of what is released.
     """
@@ -78,14 +80,16 @@ def worst_release_loss(
     for position in range(n):
         for known in known_states(n, k, position, informed=informed):
             match = np.all([paths[:, tick] == state for tick, state in known.items()] or [np.ones(len(paths), bool)], 0)
-            laws = []
+            distributions = []
             for state in range(k):
                 chosen = match & (paths[:, position] == state)
                 mass = weight[chosen].sum()
-                laws.append(joint[chosen].sum(axis=0) / mass if mass > 0 else None)
+                distributions.append(joint[chosen].sum(axis=0) / mass if mass > 0 else None)
             for a, b in product(range(k), repeat=2):
-                if laws[a] is not None and laws[b] is not None:
-                    worst[position, a, b] = max(worst[position, a, b], np.log(laws[a] / laws[b]).max())
+                if distributions[a] is not None and distributions[b] is not None:
+                    worst[position, a, b] = max(
+                        worst[position, a, b], np.log(distributions[a] / distributions[b]).max()
+                    )
     return worst
 
 
@@ -166,7 +170,7 @@ def enumerated_losses(
     Every axis of the table of paths gets one more entry, the sum of all others: a tick whose state nobody knows.
 
     Args:
-        starts: (s, k) laws of the first state.
+        starts: (s, k) distributions of the first state.
         transition: (k, k).
         log_density: from all paths (paths, n) to the log-density (paths, outputs) of what is released.
     """
@@ -222,23 +226,23 @@ def extreme_chain(generator: np.random.Generator, k: int) -> Array:
 
 
 def extreme_start(generator: np.random.Generator, k: int) -> Array:
-    """A law (k,), often with zeros or all but zeros."""
-    law = generator.dirichlet(np.ones(k)) * 10.0 ** -generator.choice([0.0, 0.0, 3.0, 15.0], k)
-    law = law * (generator.random(k) < generator.choice([0.4, 1.0]))
-    if not law.sum() > 0.0:
-        law[generator.integers(k)] = 1.0
-    return law / law.sum()
+    """A distribution (k,), often with zeros or all but zeros."""
+    distribution = generator.dirichlet(np.ones(k)) * 10.0 ** -generator.choice([0.0, 0.0, 3.0, 15.0], k)
+    distribution = distribution * (generator.random(k) < generator.choice([0.4, 1.0]))
+    if not distribution.sum() > 0.0:
+        distribution[generator.integers(k)] = 1.0
+    return distribution / distribution.sum()
 
 
 def starts_anyhow(generator: np.random.Generator, k: int) -> Array:
-    """Laws (s, k) that come near to every face, edge and corner of the simplex, and some between."""
-    laws = [np.eye(k)[x] for x in range(k)]
+    """Distributions (s, k) that come near to every face, edge and corner of the simplex, and some between."""
+    distributions = [np.eye(k)[x] for x in range(k)]
     for few in (1e-2, 1e-5, 1e-10, 1e-14):
         for x, y in product(range(k), repeat=2):
             if x != y:
-                laws.append((1.0 - few) * np.eye(k)[x] + few * np.eye(k)[y])
-        laws += [(1.0 - few) * np.eye(k)[x] + few * generator.dirichlet(np.ones(k)) for x in range(k)]
-    return np.array([*laws, *generator.dirichlet(np.ones(k), size=6)])
+                distributions.append((1.0 - few) * np.eye(k)[x] + few * np.eye(k)[y])
+        distributions += [(1.0 - few) * np.eye(k)[x] + few * generator.dirichlet(np.ones(k)) for x in range(k)]
+    return np.array([*distributions, *generator.dirichlet(np.ones(k), size=6)])
 
 
 def side_ratios(transition: Array, emissions: list[Array], *, informed: bool) -> tuple[float, float]:

@@ -37,17 +37,17 @@ def losses(paths: npt.NDArray[np.int64], weight: Array, releases: Sequence[Relea
         density = (density[:, :, None] * kernel[:, None, :]).reshape(len(paths), -1)
     found = []
     for node in range(paths.shape[1]):
-        laws = []
+        distributions = []
         for state in np.unique(paths[:, node]):
             at = paths[:, node] == state
             if weight[at].sum() > 0:
-                laws.append(np.log(density[at].sum(axis=0) / weight[at].sum()))
-        found.append(max(float((a - b).max()) for a in laws for b in laws))
+                distributions.append(np.log(density[at].sum(axis=0) / weight[at].sum()))
+        found.append(max(float((a - b).max()) for a in distributions for b in distributions))
     return np.array(found)
 
 
 def chain_losses(chain: MarkovChain, length: int, releases: Sequence[Release]) -> Array:
-    """`losses` under a chain; without an initial law, the worst over starts close to one state."""
+    """`losses` under a chain; without an initial distribution, the worst over starts close to one state."""
     if chain.initial is not None:
         return losses(*paths_of(chain.initial, chain.transition, length), releases)
     k = chain.states

@@ -12,17 +12,17 @@ Floats = NDArray[np.float64]
 OUTPUTS = np.arange(-60, 68)
 
 
-def count_laws(initial: Floats, transition: Floats, hit: Floats, known: NDArray[np.int64]) -> Floats:
-    """(m, n + 1) laws of the number of hits; `hit` is Pr(symbol counts | state), `known` (m, n) states, or -1."""
+def count_distributions(initial: Floats, transition: Floats, hit: Floats, known: NDArray[np.int64]) -> Floats:
+    """(m, n + 1) distributions of the hits; `hit` is Pr(symbol counts | state), `known` (m, n) states or -1."""
     (m, n), k = known.shape, len(initial)
     possible = (known[:, :, None] < 0) | (known[:, :, None] == np.arange(k))
-    law = np.zeros((m, k, n + 1))
-    law[:, :, 0] = initial
+    distribution = np.zeros((m, k, n + 1))
+    distribution[:, :, 0] = initial
     for tick in range(n):
-        law = (law if tick == 0 else transition.T @ law) * possible[:, tick, :, None]
-        law, hits = law * (1 - hit)[:, None], law * hit[:, None]
-        law[:, :, 1:] += hits[:, :, :-1]
-    total: Floats = law.sum(axis=1)
+        distribution = (distribution if tick == 0 else transition.T @ distribution) * possible[:, tick, :, None]
+        distribution, hits = distribution * (1 - hit)[:, None], distribution * hit[:, None]
+        distribution[:, :, 1:] += hits[:, :, :-1]
+    total: Floats = distribution.sum(axis=1)
     return total / total.sum(axis=1, keepdims=True)
 
 
@@ -41,12 +41,12 @@ def worst_loss(
         values = []
         for state in range(k):
             known = np.insert(np.array(choices, dtype=np.int64), tick, state, axis=1)
-            values.append(count_laws(initial, transition, hit, known) @ likelihood.T)
+            values.append(count_distributions(initial, transition, hit, known) @ likelihood.T)
         worst = max(worst, *(float((a / b).max()) for a in values for b in values if a is not b))
     return float(np.log(worst))
 
 
 def stationary(transition: Floats) -> Floats:
-    """(k,) law of a chain that has run for long."""
-    law: Floats = np.linalg.matrix_power(transition, 4096)[0]
-    return law
+    """(k,) distribution of a chain that has run for long."""
+    distribution: Floats = np.linalg.matrix_power(transition, 4096)[0]
+    return distribution

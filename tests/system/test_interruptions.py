@@ -124,7 +124,7 @@ def test_broker_and_gateway_die_in_the_middle_and_the_beliefs_are_those_of_an_un
 def gateway_belief(gateway: GatewayProcess) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """The belief at the newest tick that a gateway has sealed at its end."""
     with sqlite3.connect(gateway.store) as db:
-        (belief,) = db.execute("SELECT law FROM heads").fetchone()
+        (belief,) = db.execute("SELECT distribution FROM heads").fetchone()
     return np.frombuffer(belief, dtype=np.float64)
 
 

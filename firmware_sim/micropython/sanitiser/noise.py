@@ -33,7 +33,7 @@ def randomiser(rows, entropy):
         return taken
 
     def draw(state) -> int:
-        # Without a state, one more word takes the row: a fixed public law in the convex hull of the rows.
+        # Without a state, one more word takes the row: a fixed public distribution in the convex hull of the rows.
         row = rows[(word() * states) >> 32 if state is None else state]
         taken = word()
         low, high = 0, len(row)

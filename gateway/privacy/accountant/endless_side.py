@@ -51,16 +51,16 @@ _MOST_TRANSPORT = 64
 
 
 @kernel
-def log_ratios(laws: Floats) -> Floats:
-    """(a, a): max over y of log(laws[x,y] / laws[x',y]), rounded up; infinite where only the denominator is 0."""
-    rows, columns = laws.shape
+def log_ratios(distributions: Floats) -> Floats:
+    """(a, a): max over y of log(distributions[x,y] / distributions[x',y]), rounded up; only a 0 below is infinite."""
+    rows, columns = distributions.shape
     result = np.zeros((rows, rows))
-    inverse, largest = 1.0 / np.ascontiguousarray(laws.T), np.empty(rows)
+    inverse, largest = 1.0 / np.ascontiguousarray(distributions.T), np.empty(rows)
     for x in range(rows):
         largest[:] = 1.0
         for y in range(columns):
             for other in range(rows):  # 0 times infinity is no number, and not above
-                ratio = laws[x, y] * inverse[y, other]
+                ratio = distributions[x, y] * inverse[y, other]
                 largest[other] = ratio if ratio > largest[other] else largest[other]
         for other in range(rows):
             if x != other:
@@ -104,7 +104,7 @@ class EndlessSide:
         reach, possible, everywhere = power > 0.0, self.transition > 0.0, False
         for distance in range(1, min(most, _TABLE_WORK // self.states**3) + 1):
             power = np.ascontiguousarray(power @ self.transition)
-            # A product of laws is a law: without this, rounding errors of many ticks would add up.
+            # A product of distributions is a distribution: without this, rounding errors of many ticks would add up.
             power /= power.sum(axis=1, keepdims=True)
             everywhere = everywhere or bool(reach.all())
             reach = reach if everywhere else follow(reach, possible)

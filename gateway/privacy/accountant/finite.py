@@ -92,7 +92,8 @@ class KnownChains:
         """Epsilon of which of some groups of states (k,) a tick is in, for those who know no state; stationary starts.
 
         Everything that is published has a density given the state whose logarithm is within rate + past + future of any
-        two states. Given the group it is the mean of that density under the stationary law inside: one more step.
+        two states. Given the group it is the mean of that density under the stationary distribution inside: one more
+        step.
         """
         return max(member.groups(pairs, group) for member in self._members)
 
@@ -151,8 +152,8 @@ class _Member:
 
     @cached_property
     def _support(self) -> Ints:
-        """Indices of the states of the stationary law."""
-        return np.flatnonzero(self.chain.stationary_law)
+        """Indices of the states of the stationary distribution."""
+        return np.flatnonzero(self.chain.stationary_distribution)
 
     @cached_property
     def _future(self) -> EndlessSide:
@@ -161,10 +162,10 @@ class _Member:
 
     @cached_property
     def _past(self) -> EndlessSide:
-        inside, law = self._future.transition, self.chain.stationary_law[self._support]
+        inside, distribution = self._future.transition, self.chain.stationary_distribution[self._support]
         if len(inside) <= 2:  # two states are their own reversal
             return self._future
-        joint = (law[:, None] * inside).T
+        joint = (distribution[:, None] * inside).T
         backward = joint / joint.sum(axis=1, keepdims=True)
         return EndlessSide(backward, reversal_error(len(inside)))
 
@@ -172,10 +173,12 @@ class _Member:
         """As `KnownChains.of_group`."""
         rate = pairs[np.ix_(self._support, self._support)]
         bounds = closed(rate + self._future.ignorant(rate) + self._past.ignorant(rate))
-        weights = np.eye(int(group.max()) + 1)[group[self._support]].T * self.chain.stationary_law[self._support]
-        laws = np.ascontiguousarray(weights / weights.sum(axis=1, keepdims=True))
-        error = reversal_error(len(bounds)) * (1.0 - np.eye(len(laws)))
-        return _upward(float((step(laws, ratio_order(laws), bounds) + error).max()))
+        weights = (
+            np.eye(int(group.max()) + 1)[group[self._support]].T * self.chain.stationary_distribution[self._support]
+        )
+        distributions = np.ascontiguousarray(weights / weights.sum(axis=1, keepdims=True))
+        error = reversal_error(len(bounds)) * (1.0 - np.eye(len(distributions)))
+        return _upward(float((step(distributions, ratio_order(distributions), bounds) + error).max()))
 
     def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
         """As `KnownChains.endless`, for those who are ignorant or informed."""
@@ -205,19 +208,21 @@ class _Member:
         stationary = reversed_stationary(self.chain)
         if stationary is None:
             raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
-        law, kernel, order = stationary
+        distribution, kernel, order = stationary
         future = self._future.ignorant(pairs)
         limit = self._past.ignorant(pairs)
-        others = 1.0 - np.eye(len(law))
+        others = 1.0 - np.eye(len(distribution))
         ticks = 64
-        error = reversal_error(len(law))
-        while (off := self._distance(ticks, law) + SIDE * ticks + error) > _FORGOTTEN and ticks < _LONGEST_START:
+        error = reversal_error(len(distribution))
+        while (
+            off := self._distance(ticks, distribution) + SIDE * ticks + error
+        ) > _FORGOTTEN and ticks < _LONGEST_START:
             ticks *= 2
         if not off < _HARDLY_FORGOTTEN:
             raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")
-        if ticks * len(law) ** 4 > MOST_WORK:
+        if ticks * len(distribution) ** 4 > MOST_WORK:
             raise ChainClassError(
-                f"{ticks} ticks, until its start is forgotten, are too many to follow for {len(law)} states: give it "
+                f"{ticks} ticks, until its start is forgotten, are too many for {len(distribution)} states: give it "
                 "a stationary start, or merge states"
             )
         sides = left_sides(self.chain, np.broadcast_to(pairs, (ticks, *pairs.shape)))
@@ -235,12 +240,12 @@ class _Member:
         # The tail is for all later ticks at once, and no tick need have it.
         return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
 
-    def _distance(self, ticks: int, law: Floats) -> float:
-        """The largest |log| of the law after so many ticks over the stationary one."""
+    def _distance(self, ticks: int, distribution: Floats) -> float:
+        """The largest |log| of the distribution after so many ticks over the stationary one."""
         power = np.linalg.matrix_power(self.chain.transition, ticks - 1)
-        laws = power if self.chain.initial is None else self.chain.initial @ power
+        distributions = power if self.chain.initial is None else self.chain.initial @ power
         with np.errstate(divide="ignore"):
-            return float(np.abs(np.log(laws / law)).max())
+            return float(np.abs(np.log(distributions / distribution)).max())
 
     def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
         if self.chain.states <= EXACT_STATES:
@@ -256,7 +261,7 @@ def _recursion_name(chain: MarkovChain) -> str:
     if chain.states > 2:
         return "linear programme" if chain.states <= EXACT_STATES else "transport"
     if chain.initial is None:
-        return "any-start bound"  # each tick's law is the worst one, and no start need have them all
+        return "any-start bound"  # each tick's distribution is the worst one, and no start need have them all
     (stay0, q), (r, stay1) = (tuple(Fraction(float(p)) for p in row) for row in chain.transition)
     return "exact" if stay0 * stay1 >= q * r else ALTERNATING
 

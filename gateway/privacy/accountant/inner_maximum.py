@@ -1,7 +1,7 @@
 """One step of the chain accountant: how much a mixture can tell two states apart.
 
-Given a kernel K (a, b) of laws over the states y of the next tick, and bounds M (b, b) on how much everything from that
-tick on depends on y, each function here bounds, for all pairs of rows x, x',
+Given a kernel K (a, b) of distributions over the states y of the next tick, and bounds M (b, b) on how much everything
+from that tick on depends on y, each function here bounds, for all pairs of rows x, x',
 
     max over h in H(M) of log( K[x,:].h / K[x',:].h ),   H(M) = { h > 0 : h_y / h_y' <= exp(M[y,y']) for all y, y' }
 
@@ -52,7 +52,7 @@ def step(
     """The best bound at hand for all pairs of rows.
 
     Args:
-        kernel_matrix: (a, b) laws over next states.
+        kernel_matrix: (a, b) distributions over next states.
         order: `ratio_order(kernel_matrix)`.
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
         known: (a, a) bounds that the caller has: of many states only what is below is looked for.
@@ -80,8 +80,8 @@ def step(
 def odds_ratio_step(odds: float, bound: float) -> float:
     """One step over kernels of which only the odds ratio is known, rounded up.
 
-    max log(E h / E' h) over h in [1, e^bound] and laws whose likelihood ratio varies by at most the factor `odds`:
-    2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
+    max log(E h / E' h) over h in [1, e^bound] and distributions whose likelihood ratio varies by at most the factor
+    `odds`: 2 log((sqrt(odds G) + 1) / (sqrt(odds) + sqrt(G))), G = e^bound.
 
     Source: docs/proofs/chain-accountant.md, "The chain accountant"; Birkhoff (1957).
     """
@@ -172,7 +172,7 @@ def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
     """The maximum itself, by the simplex method of `contract.simplex`.
 
     Args:
-        kernel_matrix: (a, b) laws over next states.
+        kernel_matrix: (a, b) distributions over next states.
         bounds: (b, b) closed bounds M.
         start: (a, a) valid bounds, returned where nothing better is found.
     """

@@ -1,4 +1,4 @@
-"""The chain seen backward, Q[x,y] = Pr(X_{t-1} = y | X_t = x), and the past when nothing is known of the first law.
+"""The chain seen backward, Q[x,y] = Pr(X_{t-1} = y | X_t = x), and the past when the first distribution may be any.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -16,39 +16,42 @@ from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain
 __all__ = ["left_any", "reversed_kernel", "reversed_stationary"]
 
 
-def reversed_kernel(transition: Floats, possible: Bools, law: Floats, rows: Ints, columns: Ints) -> Floats | None:
+def reversed_kernel(
+    transition: Floats, possible: Bools, distribution: Floats, rows: Ints, columns: Ints
+) -> Floats | None:
     """Pr(earlier state = y | later state = x), x in rows and y in columns; none if a product is too rare for a float.
 
     Args:
         transition: (k, k), and `possible` which of its entries are not 0, whatever became of them in floats.
-        law: (k,) of the earlier state, positive on `columns`.
+        distribution: (k,) of the earlier state, positive on `columns`.
         rows, columns: the states that are possible later and earlier.
     """
-    joint = (law[:, None] * transition)[np.ix_(columns, rows)].T
+    joint = (distribution[:, None] * transition)[np.ix_(columns, rows)].T
     if np.any(possible[np.ix_(columns, rows)].T & (joint < TINY)):
         return None
     return np.ascontiguousarray(joint / joint.sum(axis=1, keepdims=True))
 
 
 def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | None:
-    """Stationary law (k,), reversed kernel (k, k) and its order; none if some state is not visited for ever."""
+    """Stationary distribution (k,), reversed kernel (k, k) and its order; none if a state is not visited for ever."""
     try:
-        law = chain.stationary_law
+        distribution = chain.stationary_distribution
     except ChainClassError:
         return None
-    if np.any(law <= 0.0):
+    if np.any(distribution <= 0.0):
         return None
     everywhere = np.arange(chain.states)
-    kernel = reversed_kernel(chain.transition, chain.transition > 0.0, law, everywhere, everywhere)
-    return None if kernel is None else (law, kernel, ratio_order(kernel))
+    kernel = reversed_kernel(chain.transition, chain.transition > 0.0, distribution, everywhere, everywhere)
+    return None if kernel is None else (distribution, kernel, ratio_order(kernel))
 
 
 def left_any(chain: MarkovChain, rates: Floats) -> Floats:
-    """What the past adds, (n, k, k), whatever the law of the first tick.
+    """What the past adds, (n, k, k), whatever the distribution of the first tick.
 
-    Two states: the law of a tick is anywhere in an interval that every tick makes narrower, and the maximum over it is
-    in closed form. More states: the reversed kernels of all laws have the odds ratios of the transition matrix; and
-    laws within a factor e^d of the stationary one change a step by at most d on either bound.
+    Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, and the maximum
+    over it is in closed form. More states: the reversed kernels of all distributions have the odds ratios of the
+    transition matrix; and distributions within a factor e^d of the stationary one change a step by at most d on either
+    bound.
     """
     sides = np.zeros_like(rates)
     others = 1.0 - np.eye(chain.states)
@@ -63,8 +66,8 @@ def left_any(chain: MarkovChain, rates: Floats) -> Floats:
             spread = float(bounds.max())
             side = np.vectorize(odds_ratio_step)(odds, spread) * others
             if stationary is not None and np.all(power >= TINY):
-                law, kernel, order = stationary
-                off = float(np.abs(np.log(power / law)).max()) + 8.0 * tick * chain.states * UNIT
+                distribution, kernel, order = stationary
+                off = float(np.abs(np.log(power / distribution)).max()) + 8.0 * tick * chain.states * UNIT
                 off += reversal_error(chain.states)
                 side = np.minimum(
                     side, step(kernel, order, bounds + 2.0 * off * others) + step(kernel, order, 2.0 * off * others).T
@@ -81,8 +84,8 @@ def _pair_odds(transition: Floats) -> Floats:
     return np.asarray(np.where(np.isfinite(odds), odds, np.inf))
 
 
-def _two_state_interval(transition: Floats, laws: Floats, bounds: Floats) -> Floats:
-    """The supremum of a step of the reversed kernel over all laws of the tick before between two.
+def _two_state_interval(transition: Floats, distributions: Floats, bounds: Floats) -> Floats:
+    """The supremum of a step of the reversed kernel over all distributions of the tick before between two.
 
     With w = Pr(1)/Pr(0) and u = h_0/h_1, the likelihood ratio of state 0 over 1 is
     ((1-q)u + wr)/((1-q) + wr) * (q + w(1-r))/(qu + w(1-r)); its only stationary point in w is
@@ -91,13 +94,13 @@ def _two_state_interval(transition: Floats, laws: Floats, bounds: Floats) -> Flo
 
     Args:
         transition: (2, 2).
-        laws: (2, 2), a law in each row.
+        distributions: (2, 2), a distribution in each row.
         bounds: (2, 2) on log h_y / h_y'.
     """
     with np.errstate(divide="ignore"):
         (stay0, q), (r, stay1) = np.log(transition)
-        low = float(np.log(np.maximum(laws[:, 1] - TINY, 0.0) / (laws[:, 0] + TINY)).min()) - WIDE
-        high = float(np.log((laws[:, 1] + TINY) / np.maximum(laws[:, 0] - TINY, 0.0)).max()) + WIDE
+        low = float(np.log(np.maximum(distributions[:, 1] - TINY, 0.0) / (distributions[:, 0] + TINY)).min()) - WIDE
+        high = float(np.log((distributions[:, 1] + TINY) / np.maximum(distributions[:, 0] - TINY, 0.0)).max()) + WIDE
     result = np.zeros((2, 2))
     if stay0 == r == -np.inf or stay1 == q == -np.inf:  # one of the states is never entered
         return result

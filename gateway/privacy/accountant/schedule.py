@@ -35,7 +35,7 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
     """Losses (n, k, k) of every tick to an adversary who knows no state; 0 for pairs that are no secrets.
 
     Args:
-        chain: the chain; its `initial` is the law of the first tick.
+        chain: the chain; its `initial` is the distribution of the first tick.
         rates: (n, k, k) per-tick losses.
     """
     supports = _supports(chain, len(rates))
@@ -97,12 +97,12 @@ def _right(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
 
 
 def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
-    """What the past adds, (n, k, k), for a given initial law."""
+    """What the past adds, (n, k, k), for a given initial distribution."""
     assert chain.initial is not None
     sides = np.zeros_like(rates)
-    laws = [chain.initial]
+    distributions = [chain.initial]
     for _ in range(len(rates) - 1):
-        laws.append(laws[-1] @ chain.transition)
+        distributions.append(distributions[-1] @ chain.transition)
     possible = chain.transition > 0.0
     powers = _Powers(chain.transition)
     paid = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
@@ -110,15 +110,17 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
         settled = (
-            tick >= 2 and np.array_equal(laws[tick], laws[tick - 1]) and np.array_equal(laws[tick - 1], laws[tick - 2])
+            tick >= 2
+            and np.array_equal(distributions[tick], distributions[tick - 1])
+            and np.array_equal(distributions[tick - 1], distributions[tick - 2])
         )
         if settled and _same(rates[tick - 2 : tick]) and _same(sides[tick - 2 : tick]):
             sides[tick] = sides[tick - 1]
             continue
         bounds = (rates[tick - 1] + sides[tick - 1])[np.ix_(columns, columns)]
-        # Errors of the laws: a relative 2 k ulps a tick, in numerator and denominator.
+        # Errors of the distributions: a relative 2 k ulps a tick, in numerator and denominator.
         margin = 8.0 * (tick + 2.0) * (chain.states + 2.0) * UNIT
-        backward = reversed_kernel(chain.transition, possible, laws[tick - 1], rows, columns)
+        backward = reversed_kernel(chain.transition, possible, distributions[tick - 1], rows, columns)
         if backward is None:
             side = np.full((len(rows), len(rows)), float(bounds.max()))
         else:
@@ -129,9 +131,9 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
                 if near >= side.max():
                     break
                 origin = np.flatnonzero(supports[tick - distance])
-                law = reversed_kernel(*powers.power(distance), laws[tick - distance], rows, origin)
-                if law is not None:
-                    side = np.minimum(side, near + log_ratios(law) + margin)
+                distribution = reversed_kernel(*powers.power(distance), distributions[tick - distance], rows, origin)
+                if distribution is not None:
+                    side = np.minimum(side, near + log_ratios(distribution) + margin)
         side = np.minimum(side, paid[tick] + paid[-1] * rounding)
         np.fill_diagonal(side, 0.0)
         sides[tick][np.ix_(rows, rows)] = side
@@ -170,8 +172,8 @@ class _Powers:
 def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
     """Losses (n, k, k) of every tick to an adversary who may know any states, or none.
 
-    A known state makes the rest of its side independent, whatever the initial law: from every tick and state that may
-    be known the bridge towards it is followed backward, and its mirror image forward.
+    A known state makes the rest of its side independent, whatever the initial distribution: from every tick and state
+    that may be known the bridge towards it is followed backward, and its mirror image forward.
     """
     supports = _supports(chain, len(rates))
     right, left = _right(chain.transition, rates), left_sides(chain, rates)

@@ -47,7 +47,7 @@ def _transported(
     """Whether transport proves above.h <= ratio * below.h for all h of the cone.
 
     Args:
-        above: (b,) one law.
+        above: (b,) one distribution.
         below: (b,) another.
         ratio: above 1.
         high: (b, b) exp(M).
@@ -127,7 +127,7 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
     """Bounds by transport, where that is better than given ones.
 
     Args:
-        kernel_matrix: (a, b) laws over next states, b < 2^15.
+        kernel_matrix: (a, b) distributions over next states, b < 2^15.
         bounds: (b, b) closed bounds M.
         start: (a, a) valid bounds, returned where nothing better is found.
         known: (a, a) only what is below is of use; need not be valid.

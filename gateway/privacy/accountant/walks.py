@@ -56,16 +56,16 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
                 if transition[x, y] > 0.0 or transition[other, y] > 0.0:
                     columns[count] = y
                     count += 1
-            laws, near = np.empty((2, count)), np.empty((count, count))
+            distributions, near = np.empty((2, count)), np.empty((count, count))
             for a in range(count):
-                laws[0, a], laws[1, a] = transition[x, columns[a]], transition[other, columns[a]]
+                distributions[0, a], distributions[1, a] = transition[x, columns[a]], transition[other, columns[a]]
                 for b in range(count):
                     near[a, b] = bounds[columns[a], columns[b]]
-            found = box_step(laws, ratio_order(laws), near)
+            found = box_step(distributions, ratio_order(distributions), near)
             if count > 2:
-                found = transport_step(laws, near, found, found, afresh)
+                found = transport_step(distributions, near, found, found, afresh)
                 if near.max() <= _EXACT:
-                    found = exact_step(laws, near, found)
+                    found = exact_step(distributions, near, found)
             result[x, other], result[other, x] = found[0, 1], found[1, 0]
     return result
 
@@ -98,10 +98,10 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
 def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
     """Epsilon of an endless stream of a chain that starts anyhow, ignorant or informed.
 
-    The future does not depend on the start. Of the past only P^m counts: whatever the law m ticks before, the reversed
-    kernel of m ticks has the odds ratios of P^m. So with u = rate + past bounding what the tick m before is worth, the
-    past is at most the rates of the m-1 ticks between and an odds-ratio step from u; ticks before m have at most m-1
-    ticks behind them. A known state of the past is a start, too.
+    The future does not depend on the start. Of the past only P^m counts: whatever the distribution m ticks before, the
+    reversed kernel of m ticks has the odds ratios of P^m. So with u = rate + past bounding what the tick m before is
+    worth, the past is at most the rates of the m-1 ticks between and an odds-ratio step from u; ticks before m have at
+    most m-1 ticks behind them. A known state of the past is a start, too.
 
     Args:
         chain: whatever its start.

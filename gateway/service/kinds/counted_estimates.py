@@ -51,11 +51,11 @@ class _Found(NamedTuple):
 
 
 class _Laid(NamedTuple):
-    """Ticks from `first` on: symbols (n,) of one model, -1 where there is none, and the law (k,) of the first."""
+    """Ticks from `first` on: symbols (n,) of one model, -1 for none, and the distribution (k,) of the first."""
 
     first: int
     symbols: np.ndarray[tuple[int], np.dtype[np.int64]]
-    law: Floats
+    distribution: Floats
 
 
 class CountedEstimates:
@@ -88,7 +88,13 @@ class CountedEstimates:
             adds = adds @ model.shown.T.astype(np.int64)
         try:
             marginals = count_marginals(
-                laid.symbols, laid.law, model.transition, model.emission, within, adds, _likelihood(frame, window)
+                laid.symbols,
+                laid.distribution,
+                model.transition,
+                model.emission,
+                within,
+                adds,
+                _likelihood(frame, window),
             )
         except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
             return None
@@ -117,7 +123,7 @@ class CountedEstimates:
             symbols[one.first - first : one.last - first + 1] = np.frombuffer(one.symbols, dtype=np.uint8)
         if (symbols[: last - first + 1] < 0).any():
             return None
-        return _Laid(first, symbols, self._past.law_at(place._replace(number=number), same[0]))
+        return _Laid(first, symbols, self._past.distribution_at(place._replace(number=number), same[0]))
 
 
 def _likelihood(frame: WindowFrame, window: Window) -> Floats:

@@ -100,40 +100,40 @@ class MeasureModel:
             raise PolicyError(f"{len(self.values)} states and {most} points are too many: measure on a coarser lattice")
 
     def start(self, tick: int) -> Floats:
-        """The law of the chain's state at a tick of which nothing is known."""
+        """The distribution of the chain's state at a tick of which nothing is known."""
         return self.ahead(self._initial, 0, tick)
 
-    def ahead(self, law: Floats, tick: int, ticks: int) -> Floats:
-        """The law so many ticks after a tick, without points in between."""
+    def ahead(self, distribution: Floats, tick: int, ticks: int) -> Floats:
+        """The distribution so many ticks after a tick, without points in between."""
         cycles, ticks = divmod(ticks, self.policy.cycle) if self._changes else (0, ticks)
         if cycles:
-            whole = self._carried(np.eye(len(law)), tick, self.policy.cycle)
-            law = predict(law, whole / whole.sum(axis=1, keepdims=True), cycles)
-        law = self._carried(law, tick, ticks)
-        later: Floats = law / law.sum()
+            whole = self._carried(np.eye(len(distribution)), tick, self.policy.cycle)
+            distribution = predict(distribution, whole / whole.sum(axis=1, keepdims=True), cycles)
+        distribution = self._carried(distribution, tick, ticks)
+        later: Floats = distribution / distribution.sum()
         return later
 
-    def _carried(self, laws: Floats, tick: int, ticks: int) -> Floats:
-        """Laws (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
+    def _carried(self, distributions: Floats, tick: int, ticks: int) -> Floats:
+        """Distributions (N,) or (n, N) so many ticks after a tick, at most a cycle of which changes."""
         while ticks > 0:
             _, until = self.measurement.steps(tick)
             some = min(until - tick, ticks) if self._changes else ticks
             matrix = self._matrices[self._part(tick)]
             if some > len(matrix):  # then powers of the matrix are quicker
-                laws = laws @ np.linalg.matrix_power(matrix, some)
+                distributions = distributions @ np.linalg.matrix_power(matrix, some)
             else:
                 for _ in range(some):
-                    laws = laws @ matrix
+                    distributions = distributions @ matrix
             tick, ticks = tick + some, ticks - some
-        return laws
+        return distributions
 
     def _part(self, tick: int) -> int:
         """Which of the matrices leads from a tick to the next."""
         return bisect_right(self._changes, tick % self.policy.cycle)
 
-    def measured(self, law: Floats) -> Floats:
-        """The law (N,) of the state that is measured, of that of the chain."""
-        return np.asarray(np.bincount(self._shows, law, len(self.values)), dtype=np.float64)
+    def measured(self, distribution: Floats) -> Floats:
+        """The distribution (N,) of the state that is measured, of that of the chain."""
+        return np.asarray(np.bincount(self._shows, distribution, len(self.values)), dtype=np.float64)
 
     def possible(self, tick: int) -> NDArray[np.bool_]:
         """The states (N,) that an adversary can hold possible at a tick."""
@@ -141,15 +141,15 @@ class MeasureModel:
         return np.array([bool(constraint >> state & 1) for state in range(len(self.values))])
 
     def follow(
-        self, law: Floats, first: int, released: Sequence[Released | None], tables: Tables
+        self, distribution: Floats, first: int, released: Sequence[Released | None], tables: Tables
     ) -> tuple[Followed, list[Seen]]:
-        """Beliefs at consecutive ticks, from the law of the first; unknown points count as none."""
-        seen = seen_alone([one and self._likelihood(one, tables) for one in released], len(law))
-        return follow(law[None], self._steps(first, len(seen)), seen), seen
+        """Beliefs at consecutive ticks, from the distribution of the first; unknown points count as none."""
+        seen = seen_alone([one and self._likelihood(one, tables) for one in released], len(distribution))
+        return follow(distribution[None], self._steps(first, len(seen)), seen), seen
 
     def estimate(
         self,
-        law: Floats,
+        distribution: Floats,
         frame: MeasureFrame,
         tables: Tables,
         later: Sequence[Released | None] = (),
@@ -159,14 +159,14 @@ class MeasureModel:
         """The estimates of some of a frame's ticks.
 
         Args:
-            law: of its first tick.
+            distribution: of its first tick.
             frame: the frame.
             tables: those it was drawn from.
             later: what was released after it, tick by tick.
             lag: ticks of later points that each estimate sees.
             ticks: of the frame, from 0 on.
         """
-        found, seen = self.follow(law, frame.first, (*frame.released, *later), tables)
+        found, seen = self.follow(distribution, frame.first, (*frame.released, *later), tables)
         chosen = range(len(frame.released))[ticks]
         rows = slice(chosen.start, chosen.stop)
         beliefs = fixed_lag(found, self._steps(frame.first, len(seen)), seen, lag, rows)[:, 0]

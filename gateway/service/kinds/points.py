@@ -122,7 +122,7 @@ class Points(Kind[MeasureFrame]):
         if (found := self._frames.at(place.number, first)) is None:
             return None
         model = self._model(place, found.frame.policy_version)
-        return model.estimate(self._law(place, found.frame), found.frame, self._tables(place, model))
+        return model.estimate(self._distribution(place, found.frame), found.frame, self._tables(place, model))
 
     def lagged(self, place: Place, first: int) -> Iterator[PointEstimates]:
         """The estimates that see `lag` ticks more, for which the frame that begins at a tick brings the last point."""
@@ -140,8 +140,8 @@ class Points(Kind[MeasureFrame]):
                 if (one.policy_version, one.shift) == (frame.policy_version, frame.shift):
                     some = one.released[: frame.last + len(later) - one.first + 1]
                     later[one.first - frame.last - 1 : one.first - frame.last - 1 + len(some)] = some
-            law, tables = self._law(place, frame), self._tables(place, model)
-            yield model.estimate(law, frame, tables, later, self._lag, ticks)
+            distribution, tables = self._distribution(place, frame), self._tables(place, model)
+            yield model.estimate(distribution, frame, tables, later, self._lag, ticks)
 
     def _tables(self, place: Place, model: MeasureModel) -> Tables:
         """The tables of a policy version: its own, and those that were sent."""
@@ -167,12 +167,14 @@ class Points(Kind[MeasureFrame]):
 
     def _belief(self, place: Place, frame: MeasureFrame) -> Floats:
         model = self._model(place, frame.policy_version)
-        found, _ = model.follow(self._law(place, frame), frame.first, frame.released, self._tables(place, model))
+        found, _ = model.follow(
+            self._distribution(place, frame), frame.first, frame.released, self._tables(place, model)
+        )
         belief: Floats = found.beliefs[-1, 0].copy()
         return belief
 
-    def _law(self, place: Place, frame: MeasureFrame) -> Floats:
-        """The law of a frame's first tick, given all frames before it."""
+    def _distribution(self, place: Place, frame: MeasureFrame) -> Floats:
+        """The distribution of a frame's first tick, given all frames before it."""
         model = self._model(place, frame.policy_version)
         before = self._frames.before(place.number, frame.first)
         if (

@@ -51,27 +51,27 @@ def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Fl
 
 
 def measured_estimate(
-    model: MeasureModel, tick: int, shift: int, law: Floats, protection: int
+    model: MeasureModel, tick: int, shift: int, distribution: Floats, protection: int
 ) -> PlaceEstimate | ValueEstimate:
     """The report of the newest tick of a frame of points: a place if the policy says where its states are.
 
     Args:
         shift: of the frame.
-        law: (N,), the probabilities of the measured states.
+        distribution: (N,), the probabilities of the measured states.
         protection: as `MeasureModel.degree`.
     """
     policy = model.policy
     values = model.values * np.array(policy.resolution)
-    mean = law @ values
+    mean = distribution @ values
     time, promise = _time(policy, tick, shift), policy.stream_loss
     told = (protection, promise.epsilon, promise.adversary)
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
-        accuracy = round(_accuracy(model.grid, latitude, values - mean, law), _METRE_DIGITS)
+        accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
         useful = policy.useful_for == "place"
         return PlaceEstimate(time, tick, degrees[0], degrees[1], accuracy, *told, useful)
-    columns = [_interval(values[:, axis], law, float(mean[axis])) for axis in range(values.shape[1])]
+    columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
     low, middle, high = zip(*columns, strict=True)
     return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False)
 
@@ -113,7 +113,7 @@ def _time(policy: PolicyHeader, tick: int, shift: int) -> datetime:
     return instant(policy.clock.epoch_us + (tick - shift) * policy.clock.period_us)
 
 
-def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, law: Floats) -> float:
+def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:
     """Metres that the true place is within with probability .95, wherever in its cell it is.
 
     Args:
@@ -123,17 +123,17 @@ def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, law: Floats) -> fl
     distance = np.hypot(*(away * metres).T)
     assert grid.cell_size is not None
     corner = math.hypot(*(metres * np.array(grid.cell_size))) / 2.0
-    return _quantile(distance, law, CONFIDENCE) + corner
+    return _quantile(distance, distribution, CONFIDENCE) + corner
 
 
-def _interval(values: Floats, law: Floats, mean: float) -> tuple[float, float, float]:
+def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float, float, float]:
     """Low end, mean and high end of what holds a number with probability .95."""
-    low, high = (_quantile(values, law, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
+    low, high = (_quantile(values, distribution, tail) for tail in ((1.0 - CONFIDENCE) / 2.0, (1.0 + CONFIDENCE) / 2.0))
     return round(min(low, mean), _DIGITS), round(mean, _DIGITS), round(max(high, mean), _DIGITS)
 
 
-def _quantile(values: Floats, law: Floats, probability: float) -> float:
+def _quantile(values: Floats, distribution: Floats, probability: float) -> float:
     """The least of some values that is not exceeded with a probability."""
     order = values.argsort(kind="stable")
-    place = int(np.searchsorted(law[order].cumsum(), probability))
+    place = int(np.searchsorted(distribution[order].cumsum(), probability))
     return float(values[order[min(place, len(order) - 1)]])

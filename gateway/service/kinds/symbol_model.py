@@ -13,7 +13,7 @@ from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChain
 from contract.frames import symbol_bits
 from contract.noise_table import SCALE, NoiseTable
 from contract.policy import Policy
-from gateway.chain import fixed_lag_marginals, predict, stationary_law
+from gateway.chain import fixed_lag_marginals, predict, stationary_distribution
 from gateway.chain.filtering import run_filter
 from gateway.chain.model import Problem, likelihood_rows
 
@@ -41,7 +41,7 @@ class Model(NamedTuple):
         transition: (k, k), row-stochastic.
         emission: (k, m), row-stochastic; a column of ones where there are no symbols.
         rows: (m + 1, k), likelihoods of each symbol, and of none.
-        initial: (k,), the stationary law.
+        initial: (k,), the stationary distribution.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
         shown: (k, s), 1 for the state of the stream that each state of a joint chain shows; none if they are the same.
     """
@@ -100,7 +100,7 @@ def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: o
     emission = weights.astype(np.float64) / SCALE
     if shown is not None:
         emission = np.ascontiguousarray(shown @ emission)
-    return Model(transition, emission, likelihood_rows(emission), stationary_law(transition), meaning, shown)
+    return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
 
 
 def _transition(chains: BinaryChains | BoundedChains | FiniteChains) -> Beliefs:
@@ -122,24 +122,26 @@ def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:
 
 
 def prior(model: Model, belief: Beliefs, ticks: int) -> Beliefs:
-    """The law (k,) of the state that many ticks later, without symbols in between; O(log ticks)."""
+    """The distribution (k,) of the state that many ticks later, without symbols in between; O(log ticks)."""
     return predict(belief, model.transition, ticks)
 
 
-def filtered(model: Model, law: Beliefs, symbols: Symbols) -> Beliefs:
-    """Beliefs (n, k) at each of n ticks given the symbols up to it, from the law of the first; -1 is unobserved."""
+def filtered(model: Model, distribution: Beliefs, symbols: Symbols) -> Beliefs:
+    """Beliefs (n, k) at each of n ticks given the symbols up to it, from the distribution of the first; -1 for none."""
     starts = np.array([0, len(symbols)], dtype=np.int64)
-    return run_filter(Problem(symbols, starts, law[np.newaxis], model.transition, model.rows)).beliefs
+    return run_filter(Problem(symbols, starts, distribution[np.newaxis], model.transition, model.rows)).beliefs
 
 
-def fixed_lag(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
+def fixed_lag(model: Model, distribution: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
     """Marginals (n - lag, s) of the first ticks, each given the symbols up to `lag` ticks after it."""
-    return told(model, fixed_lag_marginals(symbols, law, model.transition, model.emission, lag)[: len(symbols) - lag])
+    return told(
+        model, fixed_lag_marginals(symbols, distribution, model.transition, model.emission, lag)[: len(symbols) - lag]
+    )
 
 
-def smoothed(model: Model, law: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
+def smoothed(model: Model, distribution: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
     """Marginals (n, s) of all ticks, each given the symbols up to `lag` ticks after it, as far as there are any."""
-    return told(model, fixed_lag_marginals(symbols, law, model.transition, model.emission, lag))
+    return told(model, fixed_lag_marginals(symbols, distribution, model.transition, model.emission, lag))
 
 
 def told(model: Model, beliefs: Beliefs) -> Beliefs:

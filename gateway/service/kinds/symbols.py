@@ -188,7 +188,7 @@ class Symbols(Kind[SymbolFrame]):
         """Believe the store again: what is in memory may be ahead of it."""
         self._frames.read_again()
         self._marks[:, END] = UNKNOWN
-        self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.law.shape[1])
+        self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
         self._round = _Round(Arrivals.of(self._streams, ()))
 
     def seal(self) -> list[Place]:
@@ -215,7 +215,7 @@ class Symbols(Kind[SymbolFrame]):
         frame, place = found.columns.frame(0), Place(int(found.columns.number[0]), device, stream)
         beliefs, _ = self.past.follow(place, self.past.standing(place, frame.first))
         states = len(self.past.bank.models[int(beliefs.state[0, 0])].initial)
-        return Tracked(frame, beliefs.law[0, :states].copy())
+        return Tracked(frame, beliefs.distribution[0, :states].copy())
 
     def _place(self, number: int) -> Place:
         if (place := self._places.get(number)) is None:
@@ -251,9 +251,9 @@ class Symbols(Kind[SymbolFrame]):
         tail = self._frames.tail.of(place.number)
         standing = self.past.standing(place, int(tail.first[0]) if tail.rows else self._frames.last(place.number) + 1)
         beliefs, firsts = self.past.follow(place, standing)
-        self._beliefs = self._beliefs.widened(beliefs.law.shape[1])
+        self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
-        self._beliefs.law[slot, : beliefs.law.shape[1]] = beliefs.law[0]
+        self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
         return Fresh(standing.rows, firsts) if standing.rows.rows else None
 
     def _look_up(self, number: int) -> Fresh | None:
@@ -269,8 +269,8 @@ class Symbols(Kind[SymbolFrame]):
             policy = self._catalogue.policy(place.device, place.stream, found[0].policy_version)
             some = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
             frame = some[-1]
-        law = self.past.law_at(place, frame)
-        return Fresh(Columns.of([(number, frame)]), law[np.newaxis])
+        distribution = self.past.distribution_at(place, frame)
+        return Fresh(Columns.of([(number, frame)]), distribution[np.newaxis])
 
 
 class _Round:

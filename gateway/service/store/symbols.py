@@ -3,8 +3,8 @@
 A batch of frames is one row of the journal, durable before anybody is told. When the journal is large or old enough,
 the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. In between, what the journal holds is in
 memory, too. Which ticks a stream has accounted for is in `coverage` as it was at its last seal; the journal's rows have
-the rest. A chunk holds runs of consecutive ticks of one policy version, and the law of its first tick given all symbols
-before it, from which everything about its ticks can be computed again.
+the rest. A chunk holds runs of consecutive ticks of one policy version, and the distribution of its first tick given
+all symbols before it, from which everything about its ticks can be computed again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Chunk(NamedTuple):
 
     Attributes:
         number: of the sequence.
-        law: (k,), of the first tick, given all symbols before it.
-        version: of the policy of the last run; its model's states are those of `law` unless `runs` begin with another.
+        distribution: (k,), of the first tick, given all symbols before it.
+        version: of the policy of the last run; its model's states are those of `distribution` unless `runs` begin with
+            another.
         day: of the last tick, in days of Unix time.
         runs: of each run its policy version, shift, first tick less the chunk's, ticks, and bits of a symbol.
         symbols: of one run after the other, each packed from a byte of its own on.
@@ -46,7 +47,7 @@ class Chunk(NamedTuple):
     number: int
     first: int
     last: int
-    law: Floats
+    distribution: Floats
     version: int
     day: int
     runs: tuple[tuple[int, int, int, int, int], ...]
@@ -74,7 +75,7 @@ class Head(NamedTuple):
     Attributes:
         last: its newest tick that had a symbol.
         shift, version: of that tick.
-        law: (k,), at that tick, given all symbols up to it.
+        distribution: (k,), at that tick, given all symbols up to it.
         chunk: the first tick of its last chunk; -1 if that is gone.
         ticks: of its last chunk.
         reported: the newest tick that was reported, -1 if none was.
@@ -84,7 +85,7 @@ class Head(NamedTuple):
     last: int
     shift: int
     version: int
-    law: Floats
+    distribution: Floats
     chunk: int
     ticks: int
     reported: int
@@ -97,11 +98,11 @@ class SymbolStore:
 CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL);
 CREATE TABLE chunks (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, day INTEGER NOT NULL,
-    policy_version INTEGER NOT NULL, law BLOB NOT NULL, runs BLOB NOT NULL, symbols BLOB NOT NULL,
+    policy_version INTEGER NOT NULL, distribution BLOB NOT NULL, runs BLOB NOT NULL, symbols BLOB NOT NULL,
     PRIMARY KEY (stream, first));
 CREATE TABLE heads (
     stream INTEGER NOT NULL, last INTEGER NOT NULL, shift INTEGER NOT NULL, version INTEGER NOT NULL,
-    law BLOB NOT NULL, chunk INTEGER NOT NULL, ticks INTEGER NOT NULL, reported INTEGER NOT NULL,
+    distribution BLOB NOT NULL, chunk INTEGER NOT NULL, ticks INTEGER NOT NULL, reported INTEGER NOT NULL,
     PRIMARY KEY (stream)) WITHOUT ROWID;
 """
 
@@ -140,9 +141,9 @@ CREATE TABLE heads (
         self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_chunk_row, chunks))
         self._db.executemany(
             "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET last=excluded.last, "
-            "shift=excluded.shift, version=excluded.version, law=excluded.law, chunk=excluded.chunk, "
+            "shift=excluded.shift, version=excluded.version, distribution=excluded.distribution, chunk=excluded.chunk, "
             "ticks=excluded.ticks",
-            ((*head[:4], head.law.tobytes(), *head[5:]) for head in heads),
+            ((*head[:4], head.distribution.tobytes(), *head[5:]) for head in heads),
         )
         self._db.execute("DELETE FROM journal")
 
@@ -246,16 +247,16 @@ CREATE TABLE heads (
 
 
 def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
-    number, first, last, law, version, day, runs, symbols = chunk
+    number, first, last, distribution, version, day, runs, symbols = chunk
     packed = msgpack.packb([value for run in runs for value in run])
-    return number, first, last, day, version, law.astype("<f8").tobytes(), packed, symbols
+    return number, first, last, day, version, distribution.astype("<f8").tobytes(), packed, symbols
 
 
 def _chunk(row: Sequence[Any]) -> Chunk:
-    number, first, last, day, version, law, packed, symbols = row
+    number, first, last, day, version, distribution, packed, symbols = row
     values = msgpack.unpackb(packed)
     runs = tuple(tuple(values[i : i + 5]) for i in range(0, len(values), 5))
-    return Chunk(number, first, last, np.frombuffer(law, dtype="<f8"), version, day, runs, bytes(symbols))
+    return Chunk(number, first, last, np.frombuffer(distribution, dtype="<f8"), version, day, runs, bytes(symbols))
 
 
 def _runs(columns: Columns) -> list[SymbolFrame]:

@@ -17,7 +17,7 @@ class Models(NamedTuple):
 
     Attributes:
         facts: (models, 5): states k; which models mean the same by their states; where in `numbers` the transition
-            matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary law (k,) begin.
+            matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
         numbers: all of them.
     """
 

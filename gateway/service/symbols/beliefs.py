@@ -1,10 +1,10 @@
 """What is known of many streams after their newest symbols: one kernel call for the frames of a round.
 
-Of a stream: the law of its state at its newest tick, given all symbols up to there. Each tick is predicted, weighed and
-normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks without a symbol the law
-is carried by the transition matrix. It begins anew from the stationary law where the states or the clock come to mean
-something else, where the device's clock was set (how much time lies between the two numbers, nobody knows), and where
-the model holds the symbols for impossible.
+Of a stream: the distribution of its state at its newest tick, given all symbols up to there. Each tick is predicted,
+weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks without a
+symbol the distribution is carried by the transition matrix. It begins anew from the stationary distribution where the
+states or the clock come to mean something else, where the device's clock was set (how much time lies between the two
+numbers, nobody knows), and where the model holds the symbols for impossible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gateway.service.symbols.columns import Bytes, Columns
 __all__ = ["GIVEN", "NONE", "Beliefs", "follow", "look_back"]
 
 NONE, GIVEN = -1, -2
-"""In place of a model's index: nothing is known yet; or the law of the next row's first tick is."""
+"""In place of a model's index: nothing is known yet; or the distribution of the next row's first tick is."""
 _FEW = 64
 
 
@@ -30,11 +30,11 @@ class Beliefs(NamedTuple):
 
     Attributes:
         state: (streams, 3): index of the model, `NONE` or `GIVEN`; newest tick that has a symbol; its shift.
-        law: (streams, k), at that tick.
+        distribution: (streams, k), at that tick.
     """
 
     state: Ints
-    law: Floats
+    distribution: Floats
 
     @classmethod
     def unknown(cls, streams: int, states: int) -> Beliefs:
@@ -45,15 +45,15 @@ class Beliefs(NamedTuple):
 
     def widened(self, states: int) -> Beliefs:
         """Room for models of so many states."""
-        more = states - self.law.shape[1]
-        return self if more <= 0 else Beliefs(self.state, np.pad(self.law, ((0, 0), (0, more))))
+        more = states - self.distribution.shape[1]
+        return self if more <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, more))))
 
     def grown(self, streams: int) -> Beliefs:
         """Room for so many streams; nothing is known of new ones."""
         if streams <= len(self.state):
             return self
-        new = Beliefs.unknown(max(streams, 2 * len(self.state)) - len(self.state), self.law.shape[1])
-        return Beliefs(np.concatenate((self.state, new.state)), np.concatenate((self.law, new.law)))
+        new = Beliefs.unknown(max(streams, 2 * len(self.state)) - len(self.state), self.distribution.shape[1])
+        return Beliefs(np.concatenate((self.state, new.state)), np.concatenate((self.distribution, new.distribution)))
 
 
 def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: Columns, order: Ints) -> Floats:
@@ -65,10 +65,10 @@ def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: 
         order: (n,) the rows in the order of their streams and ticks; rows without symbols change nothing.
 
     Returns:
-        (n, k), of each row the law of its first tick, given all symbols before it.
+        (n, k), of each row the distribution of its first tick, given all symbols before it.
     """
-    firsts = np.zeros((columns.rows, beliefs.law.shape[1]))
-    work = np.empty((4, beliefs.law.shape[1], beliefs.law.shape[1]))
+    firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
+    work = np.empty((4, beliefs.distribution.shape[1], beliefs.distribution.shape[1]))
     given = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
     _follow(order, which, model, *given, *models, *beliefs, firsts, work)
     return firsts
@@ -77,7 +77,7 @@ def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: 
 @kernel
 def _follow(
     order: Ints, which: Ints, model: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
-    packed: Bytes, facts: Ints, numbers: Floats, state: Ints, law: Floats, firsts: Floats, work: Floats,
+    packed: Bytes, facts: Ints, numbers: Floats, state: Ints, distribution: Floats, firsts: Floats, work: Floats,
 ) -> None:  # fmt: skip
     for row in order:
         if count[row] == 0:
@@ -89,18 +89,18 @@ def _follow(
             goes_on = known >= 0 and facts[known, 1] == meaning and state[s, 2] == shift[row]
             if not goes_on:
                 for x in range(k):
-                    law[s, x] = numbers[initial + x]
+                    distribution[s, x] = numbers[initial + x]
             else:
-                _ahead(law, s, k, numbers, chain, first[row] - state[s, 1], work)
+                _ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
         for x in range(k):
-            firsts[row, x] = law[s, x]
+            firsts[row, x] = distribution[s, x]
         if k == 2:
-            _two(law, s, numbers, chain, rows, initial, packed, start[row], count[row], bits[row])
+            _two(distribution, s, numbers, chain, rows, initial, packed, start[row], count[row], bits[row])
         else:
             for t in range(count[row]):
                 if t:
-                    _step(law, s, k, numbers, chain, work[0, 0])
-                _weigh(law, s, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
+                    _step(distribution, s, k, numbers, chain, work[0, 0])
+                _weigh(distribution, s, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
         state[s, 0], state[s, 1], state[s, 2] = m, first[row] + count[row] - 1, shift[row]
 
 
@@ -112,12 +112,12 @@ def _symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
 
 @kernel
 def _two(
-    law: Floats, s: int, numbers: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int, count: int,
-    bits: int,
+    distribution: Floats, s: int, numbers: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
+    count: int, bits: int,
 ) -> None:  # fmt: skip
     """A frame of a stream of two states; the same operations as for more."""
     p00, p01, p10, p11 = numbers[chain], numbers[chain + 1], numbers[chain + 2], numbers[chain + 3]
-    a, b = law[s, 0], law[s, 1]
+    a, b = distribution[s, 0], distribution[s, 1]
     each, mask = 8 // bits, (1 << bits) - 1
     for t in range(count):
         if t:
@@ -130,43 +130,43 @@ def _two(
         if c + d > 0.0:
             factor = 1.0 / (c + d)
             a, b = c * factor, d * factor
-    law[s, 0], law[s, 1] = a, b
+    distribution[s, 0], distribution[s, 1] = a, b
 
 
 @kernel
-def _step(law: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
+def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
     """One tick ahead."""
     for y in range(k):
         total = 0.0
         for x in range(k):
-            total += law[s, x] * numbers[chain + x * k + y]
+            total += distribution[s, x] * numbers[chain + x * k + y]
         work[y] = total
     for y in range(k):
-        law[s, y] = work[y]
+        distribution[s, y] = work[y]
 
 
 @kernel
-def _weigh(law: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
+def _weigh(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
     """Condition on a symbol; where that is impossible, on the symbol alone."""
     total = 0.0
     for x in range(k):
-        total += law[s, x] * numbers[at + x]
+        total += distribution[s, x] * numbers[at + x]
     if not total > 0.0:
         total = 0.0
         for x in range(k):
-            law[s, x] = numbers[initial + x]
-            total += law[s, x] * numbers[at + x]
+            distribution[s, x] = numbers[initial + x]
+            total += distribution[s, x] * numbers[at + x]
     if total > 0.0:
         for x in range(k):
-            law[s, x] *= numbers[at + x] / total
+            distribution[s, x] *= numbers[at + x] / total
 
 
 @kernel
-def _ahead(law: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
+def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
     """So many ticks ahead, at least one, and normalised; far ahead by squaring."""
     if ticks <= _FEW:
         for _ in range(ticks):
-            _step(law, s, k, numbers, chain, work[0, 0])
+            _step(distribution, s, k, numbers, chain, work[0, 0])
     else:
         power, other = work[1], work[2]
         for x in range(k):
@@ -177,9 +177,9 @@ def _ahead(law: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int,
                 for y in range(k):
                     work[0, 0, y] = 0.0
                     for x in range(k):
-                        work[0, 0, y] += law[s, x] * power[x, y]
+                        work[0, 0, y] += distribution[s, x] * power[x, y]
                 for y in range(k):
-                    law[s, y] = work[0, 0, y]
+                    distribution[s, y] = work[0, 0, y]
             ticks >>= 1
             if ticks:
                 for x in range(k):
@@ -190,9 +190,9 @@ def _ahead(law: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int,
                 power, other = other, power
     total = 0.0
     for x in range(k):
-        total += law[s, x]
+        total += distribution[s, x]
     for x in range(k):
-        law[s, x] /= total
+        distribution[s, x] /= total
 
 
 def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""What stored symbols say: laws and estimates, computed from chunks and the journal whenever they are asked for."""
+"""What stored symbols say: distributions and estimates, computed from chunks and journal when they are asked for."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Standing(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """Symbols (n,) of consecutive ticks under one policy and one shift, and the law (k,) of the first."""
+    """Symbols (n,) of consecutive ticks under one policy and one shift, and the distribution (k,) of the first."""
 
     version: int
     first: int
     shift: int
     symbols: Ints
-    law: Floats
+    distribution: Floats
 
     @property
     def last(self) -> int:
@@ -124,9 +124,9 @@ class Past:
         beliefs = Beliefs.unknown(1, self.bank.states)
         chunk = next(self._frames.chunks(place.number, tick), None)
         if chunk is not None and chunk.first == tick:
-            beliefs = beliefs.widened(len(chunk.law))
+            beliefs = beliefs.widened(len(chunk.distribution))
             beliefs.state[0, 0] = GIVEN
-            beliefs.law[0, : len(chunk.law)] = chunk.law
+            beliefs.distribution[0, : len(chunk.distribution)] = chunk.distribution
         return beliefs
 
     def after(self, place: Place, head: Head) -> Beliefs:
@@ -134,26 +134,26 @@ class Past:
         model = self.model(place.device, place.stream, head.version)
         beliefs = Beliefs.unknown(1, self.bank.states)
         beliefs.state[0] = model, head.last, head.shift
-        beliefs.law[0, : len(head.law)] = head.law
+        beliefs.distribution[0, : len(head.distribution)] = head.distribution
         return beliefs
 
     def follow(self, place: Place, standing: Standing) -> tuple[Beliefs, Floats]:
-        """What is known after the rows, and (n, k) the laws of their first ticks."""
+        """What is known after the rows, and (n, k) the distributions of their first ticks."""
         rows = standing.rows
         model = self.models(place, rows)
         beliefs = standing.beliefs.widened(self.bank.states)
         which = np.zeros(rows.rows, dtype=np.int64)
         return beliefs, follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
 
-    def law_at(self, place: Place, frame: SymbolFrame) -> Floats:
-        """The law (k,) of the first tick of a stored frame, given all symbols before it."""
+    def distribution_at(self, place: Place, frame: SymbolFrame) -> Floats:
+        """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
         standing = self.standing(place, frame.first, frame.first)
         before = np.flatnonzero(standing.rows.first < frame.first)
         earlier = [_until(standing.rows.frame(row), frame.first) for row in before.tolist()]
         rows = Columns.of((place.number, one) for one in (*earlier, frame))
         _, firsts = self.follow(place, Standing(standing.beliefs, rows))
-        law: Floats = firsts[-1, : self._states(place, frame)].copy()
-        return law
+        distribution: Floats = firsts[-1, : self._states(place, frame)].copy()
+        return distribution
 
     def _states(self, place: Place, frame: SymbolFrame) -> int:
         return len(self.bank.models[self.model(place.device, place.stream, frame.policy_version)].initial)
@@ -163,10 +163,15 @@ class Past:
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
         frames[0] = since(frames[0], first)
-        law, left = self.law_at(place, frames[0]), Columns.of((place.number, frame) for frame in frames)
+        distribution, left = (
+            self.distribution_at(place, frames[0]),
+            Columns.of((place.number, frame) for frame in frames),
+        )
         fields = (left.version, left.shift, left.first - frames[0].first, left.ticks, left.bits)
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
-        return chunk._replace(first=frames[0].first, law=law, runs=runs, symbols=left.packed.tobytes())
+        return chunk._replace(
+            first=frames[0].first, distribution=distribution, runs=runs, symbols=left.packed.tobytes()
+        )
 
     def estimates(
         self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False
@@ -204,13 +209,13 @@ class Past:
             rows = Columns.of((place.number, frame) for frame in page)
             if beliefs is None:
                 beliefs = self._before(place, page[0].first)
-            beliefs, laws = self.follow(place, Standing(beliefs, rows))
+            beliefs, distributions = self.follow(place, Standing(beliefs, rows))
             joined = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
             for low, high in pairwise([0, *(np.flatnonzero(~joined) + 1).tolist(), len(page)]):
                 symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
-                law = laws[low, : self._states(place, page[low])].copy()
+                distribution = distributions[low, : self._states(place, page[low])].copy()
                 yield _Stretch(
-                    page[low].policy_version, page[low].first, page[low].shift, symbols.astype(np.int64), law
+                    page[low].policy_version, page[low].first, page[low].shift, symbols.astype(np.int64), distribution
                 )
             size = min(2 * size, most)
 
@@ -232,7 +237,7 @@ class Past:
                 break
         low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
         if low < high:
-            found = smoothed(model, one.law, np.concatenate(parts)[: high + self._lag], self._lag)
+            found = smoothed(model, one.distribution, np.concatenate(parts)[: high + self._lag], self._lag)
             yield TickProbabilities(one.version, one.first + low, one.shift, found[low:high])
 
     def _model(self, place: Place, one: _Stretch) -> Model:

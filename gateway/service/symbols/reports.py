@@ -28,10 +28,10 @@ __all__ = ["Fresh", "Report", "Reports"]
 
 
 class Fresh(NamedTuple):
-    """Rows that have come together, and (n, k) the laws of their first ticks."""
+    """Rows that have come together, and (n, k) the distributions of their first ticks."""
 
     columns: Columns
-    laws: Floats
+    distributions: Floats
 
 
 class Report(NamedTuple):
@@ -115,8 +115,8 @@ class Reports:
     def sealed(self) -> None:
         """What is known is written down, and no more is needed of the columns than the rows that wait."""
         self._acknowledged = {}
-        for (columns, laws), numbers, rows in self._groups(self._waiting):
-            few = Fresh(columns.take(rows), laws[rows])
+        for (columns, distributions), numbers, rows in self._groups(self._waiting):
+            few = Fresh(columns.take(rows), distributions[rows])
             self._waiting.update((number, (few, row)) for row, number in enumerate(numbers))
 
     def take_coalesced(self) -> int:
@@ -133,11 +133,11 @@ class Reports:
             self._unread.pop(number, None)
         taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(room, 0))]}
         made: list[Report] = []
-        for (columns, laws), numbers, rows in self._groups(taken):
+        for (columns, distributions), numbers, rows in self._groups(taken):
             places, some = [self._place(number) for number in numbers], columns.take(rows)
             models = [self._model(*one) for one in zip(places, some.version.tolist(), strict=True)]
             wide = np.zeros((len(rows), self._past.bank.states))
-            wide[:, : laws.shape[1]] = laws[rows]
+            wide[:, : distributions.shape[1]] = distributions[rows]
             shares, now = look_back(self._past.bank.arrays, np.array(models), some, wide, self._lag)
             made += [self._report(place, some, row, shares[row], now[row]) for row, place in enumerate(places)]
         return made

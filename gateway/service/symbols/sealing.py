@@ -42,21 +42,30 @@ def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
     beliefs = Beliefs.unknown(len(sealed), states)
     for at, place in enumerate(sealed):
         if (known := standing.get(place.number)) is not None:
-            beliefs.state[at], beliefs.law[at, : known.law.shape[1]] = known.state[0], known.law[0]
+            beliefs.state[at], beliefs.distribution[at, : known.distribution.shape[1]] = (
+                known.state[0],
+                known.distribution[0],
+            )
     firsts = follow(beliefs, past.bank.arrays, which, model, rows, np.arange(rows.rows))
     chunks, last = [], {}
     for piece in cut(rows, CHUNK_TICKS, CHUNK_SPAN):
-        place, law = sealed[which[piece.row]], firsts[piece.row, : sizes[model[piece.row]]]
+        place, distribution = sealed[which[piece.row]], firsts[piece.row, : sizes[model[piece.row]]]
         version, shift = piece.runs[-1][:2]
         clock = catalogue.policy(place.device, place.stream, version).clock
         day = (clock.epoch_us + (piece.last + 1 - shift) * clock.period_us) // _DAY_US
-        chunks.append(Chunk(place.number, piece.first, piece.last, law, version, day, piece.runs, piece.symbols))
+        chunks.append(
+            Chunk(place.number, piece.first, piece.last, distribution, version, day, piece.runs, piece.symbols)
+        )
         last[place.number] = piece
     heads = []
-    for place, (known, tick, shift), law in zip(sealed, beliefs.state.tolist(), beliefs.law, strict=True):
+    for place, (known, tick, shift), distribution in zip(
+        sealed, beliefs.state.tolist(), beliefs.distribution, strict=True
+    ):
         piece = last[place.number]
         version = piece.runs[-1][0]
-        heads.append(Head(place.number, tick, shift, version, law[: sizes[known]], piece.first, piece.ticks, -1))
+        heads.append(
+            Head(place.number, tick, shift, version, distribution[: sizes[known]], piece.first, piece.ticks, -1)
+        )
     store.symbols.seal(removed, chunks, heads)
     return places
 

@@ -160,7 +160,7 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
         chain = MarkovChain(transition, np.array([1.0, 0.0, 0.0]))
     if start == "stationary":
         chain = MarkovChain.stationary(transition)
-    law = initial if chain.initial is None else chain.initial
+    distribution = initial if chain.initial is None else chain.initial
     n, s1, s2 = 6, float(generator.uniform(0.5, 3)), float(generator.uniform(0.5, 3))
     for release, rates in (
         (count_density(s1, 0, n - 1, (1, 2)), np.full(n, 1 / s1)),
@@ -170,7 +170,7 @@ def test_no_release_of_three_states_loses_more(seed: int, start: str) -> None:
             np.array([1, 1, 1, 1, 0, 0]) / s1 + np.array([0, 0, 2, 2, 2, 2]) / s2,
         ),
     ):
-        worst = worst_release_loss(law, transition, n, release)
+        worst = worst_release_loss(distribution, transition, n, release)
         found = ChainAccountant((chain,)).schedule_loss(rates)
         assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 
@@ -196,8 +196,8 @@ def test_no_member_of_an_interval_class_loses_more(seed: int) -> None:
     for q1 in (*q, q.mean()):
         for r1 in (*r, r.mean()):
             transition = np.array([[1 - q1, q1], [r1, 1 - r1]])
-            law = np.array([r1, q1]) / (q1 + r1)
-            worst = worst_release_loss(law, transition, 6, release)
+            distribution = np.array([r1, q1]) / (q1 + r1)
+            worst = worst_release_loss(distribution, transition, 6, release)
             found = ChainAccountant(chains).schedule_loss(wide)
             assert np.all(worst.max(axis=(1, 2)) <= found.by_tick + 1e-12)
 

@@ -10,7 +10,7 @@ import pytest
 
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary
-from gateway.chain import stationary_law
+from gateway.chain import stationary_distribution
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.accountant.endless_side import EndlessSide
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
@@ -53,7 +53,7 @@ def test_any_start_counts_with_its_limits(
 
 
 def test_a_step_that_hardly_ever_happens_is_possible() -> None:
-    """Start [1, 0]: what happens with probability 5e-16 is a secret like any other, and not the stationary law."""
+    """Start [1, 0]: what happens with probability 5e-16 is a secret like any other; not the stationary distribution."""
     chain = MarkovChain(np.array([[1.0 - 5e-16, 5e-16], [0.05, 0.95]]), np.array([1.0, 0.0]))
     assert not chain.is_stationary
     lost = enumerated_losses(chain.initial[None], chain.transition, 6, count_density(1.0, 0, 5), informed=False).max()
@@ -64,19 +64,19 @@ def test_a_step_that_hardly_ever_happens_is_possible() -> None:
 
 
 @pytest.mark.parametrize("few", [1e-6, 1e-13, 1e-200])
-def test_the_stationary_law_of_a_rare_state_is_right_beside_states_that_die_out(few: float) -> None:
+def test_the_stationary_distribution_of_a_rare_state_is_right_beside_states_that_die_out(few: float) -> None:
     """Least squares gave it to within 1e-16, which is nothing for a state as rare as that."""
-    law = stationary_law([[0.5, 0.25, 0.25], [0.0, 1.0 - few, few], [0.0, 0.5, 0.5]])
-    assert law[0] == 0.0
-    assert law[2] / law[1] == pytest.approx(2.0 * few, rel=1e-14)
+    distribution = stationary_distribution([[0.5, 0.25, 0.25], [0.0, 1.0 - few, few], [0.0, 0.5, 0.5]])
+    assert distribution[0] == 0.0
+    assert distribution[2] / distribution[1] == pytest.approx(2.0 * few, rel=1e-14)
 
 
-def test_a_stationary_law_too_small_for_a_float_is_refused() -> None:
+def test_a_stationary_distribution_too_small_for_a_float_is_refused() -> None:
     with pytest.raises(ChainClassError, match="does not fit a float"):
         MarkovChain.stationary([[1.0, 1e-200, 0.0], [0.5, 0.5, 1e-200], [0.0, 0.5, 0.5]])
 
 
-def test_near_the_stationary_law_is_not_stationary() -> None:
+def test_near_the_stationary_distribution_is_not_stationary() -> None:
     transition = np.array([[0.9, 0.1], [0.4, 0.6]])
     assert MarkovChain(transition, np.array([0.8, 0.2])).is_stationary
     assert not MarkovChain(transition, np.array([0.8 + 1e-12, 0.2 - 1e-12])).is_stationary
@@ -147,7 +147,7 @@ def test_a_count_of_alternating_readings_is_a_bound(informed: bool) -> None:
 
 
 def test_any_start_is_a_bound() -> None:
-    """Each tick's law is maximised apart from the others, and no start need have them all."""
+    """Each tick's distribution is maximised apart from the others, and no start need have them all."""
     transition = np.array([[0.9, 0.1], [0.3, 0.7]])
     accountant = ChainAccountant((MarkovChain(transition, None),))
     assert accountant.loss(0.5, length=6).bound == accountant.loss(0.5).bound == "any-start bound"
@@ -224,6 +224,6 @@ def test_a_histogram_over_a_chain_of_one_way_streets() -> None:
 
 @pytest.mark.parametrize("length", [None, 1, 4])
 def test_a_chain_that_stays_in_one_state_loses_nothing(length: int | None) -> None:
-    """Its stationary law leaves one state possible: there are no two to tell apart."""
+    """Its stationary distribution leaves one state possible: there are no two to tell apart."""
     ends = MarkovChain.stationary([[1.0, 0.0], [0.3, 0.7]])
     assert ChainAccountant((ends,)).loss(0.5, length=length).epsilon == 0.0

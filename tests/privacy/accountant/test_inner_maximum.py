@@ -34,76 +34,80 @@ def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray
 
 def problem(seed: int, rows: int, columns: int, largest: float) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(seed)
-    laws = generator.dirichlet(np.ones(columns) * generator.uniform(0.3, 3), size=rows)
+    distributions = generator.dirichlet(np.ones(columns) * generator.uniform(0.3, 3), size=rows)
     bounds = generator.uniform(0, largest, (columns, columns)) * (1 - np.eye(columns))
-    return laws, closed(bounds)
+    return distributions, closed(bounds)
 
 
-def exactly(laws: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    return exact_step(laws, bounds, box_step(laws, ratio_order(laws), bounds))
+def exactly(distributions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    return exact_step(distributions, bounds, box_step(distributions, ratio_order(distributions), bounds))
 
 
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 8, 12])
 @pytest.mark.parametrize("seed", range(6))
 def test_the_simplex_method_solves_the_linear_programme(seed: int, columns: int) -> None:
-    laws, bounds = problem(seed, 4, columns, [0.1, 1.0, 4.0][seed % 3])
-    found = exactly(laws, bounds)
+    distributions, bounds = problem(seed, 4, columns, [0.1, 1.0, 4.0][seed % 3])
+    found = exactly(distributions, bounds)
     for x in range(4):
         for other in range(4):
-            expected = 0.0 if x == other else by_linear_programme(laws[x], laws[other], bounds)
+            expected = 0.0 if x == other else by_linear_programme(distributions[x], distributions[other], bounds)
             assert found[x, other] == pytest.approx(expected, abs=1e-9)
             assert found[x, other] >= expected - 1e-10
 
 
-def by_transport(laws: np.ndarray, bounds: np.ndarray, box: np.ndarray) -> np.ndarray:
-    return transport_step(laws, bounds, box, box, no_moves(0, laws.shape[1]))
+def by_transport(distributions: np.ndarray, bounds: np.ndarray, box: np.ndarray) -> np.ndarray:
+    return transport_step(distributions, bounds, box, box, no_moves(0, distributions.shape[1]))
 
 
 @pytest.mark.parametrize("columns", [3, 5, 7, 12])
 @pytest.mark.parametrize("seed", range(4))
 def test_relaxations_are_bounds_in_order(seed: int, columns: int) -> None:
-    laws, bounds = problem(50 + seed, 3, columns, 1.5)
-    box = box_step(laws, ratio_order(laws), bounds)
-    transport = by_transport(laws, bounds, box)
+    distributions, bounds = problem(50 + seed, 3, columns, 1.5)
+    box = box_step(distributions, ratio_order(distributions), bounds)
+    transport = by_transport(distributions, bounds, box)
     assert np.all(transport <= box)
     for x in range(3):
         for other in range(3):
             if x != other:
-                assert transport[x, other] >= by_linear_programme(laws[x], laws[other], bounds) - 1e-9
+                assert transport[x, other] >= by_linear_programme(distributions[x], distributions[other], bounds) - 1e-9
 
 
 def test_transport_gains_on_the_box() -> None:
     """What it is there for: bounds of unequal pairs, which no single reference state can use."""
     gains = []
     for seed in range(20):
-        laws, bounds = problem(90 + seed, 3, 8, 1.5)
-        box = box_step(laws, ratio_order(laws), bounds)
-        gains.append((by_transport(laws, bounds, box) / np.where(box > 0, box, 1)).max())
+        distributions, bounds = problem(90 + seed, 3, 8, 1.5)
+        box = box_step(distributions, ratio_order(distributions), bounds)
+        gains.append((by_transport(distributions, bounds, box) / np.where(box > 0, box, 1)).max())
     assert np.mean(gains) < 0.95
 
 
 def test_two_states_need_no_more_than_a_box() -> None:
-    laws, bounds = problem(7, 2, 2, 2.0)
-    assert step(laws, ratio_order(laws), bounds) == pytest.approx(exactly(laws, bounds), abs=1e-12)
+    distributions, bounds = problem(7, 2, 2, 2.0)
+    assert step(distributions, ratio_order(distributions), bounds) == pytest.approx(
+        exactly(distributions, bounds), abs=1e-12
+    )
     assert EXACT_STATES >= 4
 
 
 def test_ties_between_constraints_do_not_stop_the_simplex_method() -> None:
     """All bounds equal, as in the first step of every stream: the exact maximum has a threshold structure then."""
-    laws, _ = problem(11, 4, 9, 1.0)
+    distributions, _ = problem(11, 4, 9, 1.0)
     bounds = 0.7 * (1 - np.eye(9))
-    assert exactly(laws, bounds)[0, 1] == pytest.approx(by_linear_programme(laws[0], laws[1], bounds), abs=1e-9)
+    assert exactly(distributions, bounds)[0, 1] == pytest.approx(
+        by_linear_programme(distributions[0], distributions[1], bounds), abs=1e-9
+    )
 
 
-def test_laws_with_zeros() -> None:
-    laws = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]])
+def test_distributions_with_zeros() -> None:
+    distributions = np.array([[0.5, 0.5, 0.0], [0.0, 0.3, 0.7]])
     bounds = closed(np.array([[0, 1.0, 2.0], [0.5, 0, 1.0], [1.0, 0.2, 0]]))
-    found = exactly(laws, bounds)
-    assert found[0, 1] == pytest.approx(by_linear_programme(laws[0], laws[1], bounds), abs=1e-9)
-    assert box_step(laws, ratio_order(laws), bounds)[0, 1] >= found[0, 1] - 1e-12
+    found = exactly(distributions, bounds)
+    assert found[0, 1] == pytest.approx(by_linear_programme(distributions[0], distributions[1], bounds), abs=1e-9)
+    assert box_step(distributions, ratio_order(distributions), bounds)[0, 1] >= found[0, 1] - 1e-12
 
 
 def test_with_bounds_too_large_for_a_float_a_mean_is_still_between_its_ends() -> None:
-    laws, bounds = problem(3, 2, 3, 1.0)
+    distributions, bounds = problem(3, 2, 3, 1.0)
     bounds[0, 1:] = bounds[1, 2] = 700.0
-    assert step(laws, ratio_order(laws), bounds)[0, 1] == 700.0
+    assert step(distributions, ratio_order(distributions), bounds)[0, 1] == 700.0

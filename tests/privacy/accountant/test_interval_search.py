@@ -28,8 +28,8 @@ def member_loss(q: float, r: float, losses: Array) -> float:
 
 def test_the_judge_by_sides_is_the_enumeration_of_all_paths() -> None:
     for q, r in ((0.3, 0.2), (0.71, 0.0012), (0.8, 0.7)):
-        transition, law = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
-        full = worst_loss(law, [transition] * 4, symmetric(0.7), informed=True)
+        transition, distribution = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
+        full = worst_loss(distribution, [transition] * 4, symmetric(0.7), informed=True)
         assert member_loss(q, r, np.full(5, 0.7)) == pytest.approx(full.max(), rel=1e-12)
 
 

@@ -16,15 +16,15 @@ Array = np.ndarray
 
 
 def problem(seed: int, rows: int = 4, columns: int = 16, zeros: float = 0.0) -> tuple[Array, Array]:
-    """Laws (rows, columns), some of whose entries are 0, and closed bounds."""
+    """Distributions (rows, columns), some of whose entries are 0, and closed bounds."""
     generator = np.random.default_rng(seed)
-    laws = generator.dirichlet(np.full(columns, 0.7), size=rows) * (generator.random((rows, columns)) >= zeros)
+    distributions = generator.dirichlet(np.full(columns, 0.7), size=rows) * (generator.random((rows, columns)) >= zeros)
     bounds = generator.uniform(0.0, 1.5, (columns, columns)) * (1.0 - np.eye(columns))
-    return np.ascontiguousarray(laws / laws.sum(axis=1, keepdims=True)), closed(bounds)
+    return np.ascontiguousarray(distributions / distributions.sum(axis=1, keepdims=True)), closed(bounds)
 
 
-def by_simplex(laws: Array, bounds: Array) -> Array:
-    return exact_step(laws, bounds, box_step(laws, ratio_order(laws), bounds))
+def by_simplex(distributions: Array, bounds: Array) -> Array:
+    return exact_step(distributions, bounds, box_step(distributions, ratio_order(distributions), bounds))
 
 
 def by_halving(above: Array, below: Array, bounds: Array, most: float) -> float:
@@ -62,7 +62,7 @@ def real_loss(chain: MarkovChain, rate: float, ticks: int = 200) -> float:
     states = chain.states
     ends = [(first, last) for first in range(states) for last in range(first, states)]
     inside = np.array([[first <= x <= last for first, last in ends] for x in range(states)])
-    backward = (chain.stationary_law[:, None] * chain.transition).T / chain.stationary_law[:, None]
+    backward = (chain.stationary_distribution[:, None] * chain.transition).T / chain.stationary_distribution[:, None]
     total = evidence = np.exp(rate * inside)
     for kernel in (chain.transition, backward):
         side = np.ones_like(evidence)
@@ -76,8 +76,8 @@ def real_loss(chain: MarkovChain, rate: float, ticks: int = 200) -> float:
 @pytest.mark.parametrize("zeros", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(4))
 def test_transport_is_never_below_the_exact_step_whatever_moves_it_begins_with(seed: int, zeros: float) -> None:
-    laws, bounds = problem(seed, zeros=zeros)
-    exact, box = by_simplex(laws, bounds), box_step(laws, ratio_order(laws), bounds)
+    distributions, bounds = problem(seed, zeros=zeros)
+    exact, box = by_simplex(distributions, bounds), box_step(distributions, ratio_order(distributions), bounds)
     generator = np.random.default_rng(seed)
     others = no_moves(4, 16)
     transport_step(*problem(100 + seed)[:2], np.full((4, 4), 1.5), np.full((4, 4), np.inf), others)
@@ -87,7 +87,7 @@ def test_transport_is_never_below_the_exact_step_whatever_moves_it_begins_with(s
     senseless[:, :, 0] = 16
     for moves in (no_moves(0, 16), no_moves(4, 16), others, senseless):
         for _ in range(2):  # the second begins with what the first did
-            found = transport_step(laws, bounds, box, np.full((4, 4), np.inf), moves)
+            found = transport_step(distributions, bounds, box, np.full((4, 4), np.inf), moves)
             assert np.all(found >= exact - 1e-12)
             assert np.all(found <= box)
 
@@ -95,31 +95,31 @@ def test_transport_is_never_below_the_exact_step_whatever_moves_it_begins_with(s
 @pytest.mark.parametrize("zeros", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(3))
 def test_newton_finds_the_least_ratio_that_cheapest_moves_prove(seed: int, zeros: float) -> None:
-    laws, bounds = problem(seed, zeros=zeros)
+    distributions, bounds = problem(seed, zeros=zeros)
     most = np.full((4, 4), float(bounds.max()))
-    found = transport_step(laws, bounds, most, most, no_moves(0, 16))
+    found = transport_step(distributions, bounds, most, most, no_moves(0, 16))
     for x in range(4):
         for other in range(4):
             if x != other:
-                plain = by_halving(laws[x], laws[other], bounds, float(bounds.max()))
+                plain = by_halving(distributions[x], distributions[other], bounds, float(bounds.max()))
                 assert found[x, other] == pytest.approx(plain, rel=1e-5)
 
 
 def test_what_is_known_is_not_looked_for_again() -> None:
-    laws, bounds = problem(9)
-    order = ratio_order(laws)
-    free = step(laws, order, bounds)
+    distributions, bounds = problem(9)
+    order = ratio_order(distributions)
+    free = step(distributions, order, bounds)
     known = free + np.where(np.arange(4) % 2, 0.05, -0.05)
-    found = step(laws, order, bounds, known, no_moves(4, 16))
-    box = box_step(laws, order, bounds)
-    assert np.all(found >= by_simplex(laws, bounds) - 1e-12)
+    found = step(distributions, order, bounds, known, no_moves(4, 16))
+    box = box_step(distributions, order, bounds)
+    assert np.all(found >= by_simplex(distributions, bounds) - 1e-12)
     assert np.minimum(found, known)[:, 1::2] == pytest.approx(free[:, 1::2], rel=1e-2)
     assert np.all((found == box) | (found < known))
 
 
 def test_log_ratios_with_zeros_and_numbers_whose_inverse_is_infinite() -> None:
-    laws = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5 - 5e-324, 5e-324]])
-    found = log_ratios(laws)
+    distributions = np.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.5, 0.5 - 5e-324, 5e-324]])
+    found = log_ratios(distributions)
     assert found[0, 1] == found[2, 1] == found[2, 0] == np.inf
     assert found[1, 0] == pytest.approx(np.log(2.0), abs=1e-13)
     assert found[1, 0] > np.log(2.0)

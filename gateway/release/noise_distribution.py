@@ -1,8 +1,9 @@
-"""Whether noise that was drawn is of the law that it should be of, judged by its mean size.
+"""Whether noise that was drawn is of the distribution that it should be of, judged by its mean size.
 
-Discrete Laplace noise of scale s has the law Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of
-the same kind with another p, so that the bound of Chernoff is the divergence of two such laws: of N independent
-numbers, the mean size is m or further from what is expected, on the same side, with a probability of at most
+Discrete Laplace noise of scale s has the distribution Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it
+is of the same kind with another p, so that the bound of Chernoff is the divergence of two such distributions: of N
+independent numbers, the mean size is m or further from what is expected, on the same side, with a probability of at
+most
 
     e^(-N D),    D = m log(q / p) + log( (1 - q)(1 + p) / ((1 + q)(1 - p)) ),
 

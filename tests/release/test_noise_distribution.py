@@ -1,4 +1,4 @@
-"""Whether noise is of its law: the bound is above what is exactly so improbable, and what is wrong is found."""
+"""Whether noise is of its distribution: the bound is above what is exactly so improbable, and wrong noise is found."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from contract.discrete_laplace import discrete_laplace
-from gateway.release.noise_law import FALSE_ALARMS, log_chance, noise_problems
+from gateway.release.noise_distribution import FALSE_ALARMS, log_chance, noise_problems
 
 
 def sizes(scale: float, numbers: int, most: int) -> list[float]:
-    """The law of the sum of the sizes of so many independent numbers, by adding them up one by one."""
+    """The distribution of the sum of the sizes of so many independent numbers, by adding them up one by one."""
     p = math.exp(-1.0 / scale)
     one = np.array([1.0, *(2.0 * p**n for n in range(1, most))]) * (1.0 - p) / (1.0 + p)
-    law = np.ones(1)
+    distribution = np.ones(1)
     for _ in range(numbers):
-        law = np.convolve(law, one)[:most]
-    return [float(weight) for weight in law]
+        distribution = np.convolve(distribution, one)[:most]
+    return [float(weight) for weight in distribution]
 
 
 def drawn(scale: Fraction, numbers: int, seed: int) -> int:
@@ -30,15 +30,15 @@ def drawn(scale: Fraction, numbers: int, seed: int) -> int:
 
 @pytest.mark.parametrize(("scale", "numbers"), [(Fraction(1, 2), 5), (Fraction(3), 12), (Fraction(7, 3), 40)])
 def test_the_bound_is_above_the_exact_chance_on_both_sides_and_near_it(scale: Fraction, numbers: int) -> None:
-    law = sizes(float(scale), numbers, 1500)
+    distribution = sizes(float(scale), numbers, 1500)
     p = math.exp(-1.0 / float(scale))
     expected = numbers * 2.0 * p / (1.0 - p * p)
     for size in range(int(4 * expected)):
-        exact = math.log(math.fsum(law[: size + 1] if size < expected else law[size:]))
+        exact = math.log(math.fsum(distribution[: size + 1] if size < expected else distribution[size:]))
         bound = log_chance(scale, numbers, size)
         assert exact <= bound + 1e-9
         assert bound <= max(exact + 4.0, 0.0)
-    assert log_chance(scale, numbers, 0) == pytest.approx(math.log(law[0]))
+    assert log_chance(scale, numbers, 0) == pytest.approx(math.log(distribution[0]))
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(8, 3), Fraction(20), Fraction(10**6)])

@@ -1,4 +1,4 @@
-"""The exact joint law of counts over windows of a chain, and what their noisy releases really give away.
+"""The exact joint distribution of counts over windows of a chain, and what their noisy releases really give away.
 
 Counts are followed tick by tick: one array holds the probability of every state and every value of all counts so far.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["NoisyCount", "SecretLaws", "answer_laws", "noisy", "worst_ratio"]
+__all__ = ["NoisyCount", "SecretDistributions", "answer_distributions", "noisy", "worst_ratio"]
 
 _MOST_NUMBERS = 2**20
 _MOST_WORK = 2**27
@@ -36,35 +36,36 @@ class NoisyCount(NamedTuple):
     scale: float
 
 
-class SecretLaws(NamedTuple):
+class SecretDistributions(NamedTuple):
     """What a tick's states make of the counts.
 
     Attributes:
         node: 1..T.
         states: (s,) those that are possible.
-        laws: (s, n_1 + 1, ..., n_m + 1): Pr(all counts | state).
+        distributions: (s, n_1 + 1, ..., n_m + 1): Pr(all counts | state).
     """
 
     node: int
     states: Ints
-    laws: Floats
+    distributions: Floats
 
 
-def answer_laws(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Iterator[SecretLaws]:
-    """The joint law of counts given each state of each tick.
+def answer_distributions(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Iterator[SecretDistributions]:
+    """The joint distribution of counts given each state of each tick.
 
     Args:
-        chain: with an initial law.
+        chain: with an initial distribution.
         counts: at least one.
 
     Yields:
-        The laws of ticks 1 to the last that is counted.
+        The distributions of ticks 1 to the last that is counted.
 
     Raises:
-        ChainClassError: there is no initial law, they take too long to follow, or noise is too small for floats.
+        ChainClassError: there is no initial distribution, they take too long to follow, or noise is too small for
+        floats.
     """
     if chain.initial is None:
-        raise ChainClassError("every path can be added up only from one initial law")
+        raise ChainClassError("every path can be added up only from one initial distribution")
     length, k = max(count.last for count in counts), chain.states
     shape = tuple(count.last - count.first + 2 for count in counts)
     size = math.prod(shape)
@@ -76,23 +77,23 @@ def answer_laws(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Iterator[Se
     start.reshape(k, -1)[:, 0] = chain.initial
     ahead = _counted(start, counts, 1)
     for node in range(1, length + 1):
-        law = ahead[0].reshape(k, -1).sum(axis=1)
-        states = np.flatnonzero(law > 0.0)
+        distribution = ahead[0].reshape(k, -1).sum(axis=1)
+        states = np.flatnonzero(distribution > 0.0)
         split = np.zeros((len(states), k, *shape))
         split[np.arange(len(states)), states] = ahead[0, states]
         for tick in range(node + 1, length + 1):
             split = _counted(_stepped(split, chain.transition), counts, tick)
-        laws = split.sum(axis=1) / law[states].reshape(-1, *([1] * len(counts)))
-        yield SecretLaws(node, states, laws)
+        distributions = split.sum(axis=1) / distribution[states].reshape(-1, *([1] * len(counts)))
+        yield SecretDistributions(node, states, distributions)
         if node < length:
             ahead = _counted(_stepped(ahead, chain.transition), counts, node + 1)
 
 
-def noisy(laws: Floats, counts: Sequence[NoisyCount], axis: int = 1) -> Floats:
+def noisy(distributions: Floats, counts: Sequence[NoisyCount], axis: int = 1) -> Floats:
     """Densities of noisy counts, up to a factor, where each is one of the values that its count can have.
 
     Args:
-        laws: with an axis for each count.
+        distributions: with an axis for each count.
         counts: those of the axes from `axis` on; later axes stay as they are.
         axis: of the first of them.
 
@@ -102,10 +103,10 @@ def noisy(laws: Floats, counts: Sequence[NoisyCount], axis: int = 1) -> Floats:
         and outside they are constant.
     """
     for index, count in enumerate(counts):
-        values = np.arange(laws.shape[axis + index])
+        values = np.arange(distributions.shape[axis + index])
         kernel = np.exp(-np.abs(values[:, None] - values[None, :]) / count.scale)
-        laws = np.moveaxis(np.tensordot(laws, kernel, (axis + index, 0)), -1, axis + index)
-    return laws
+        distributions = np.moveaxis(np.tensordot(distributions, kernel, (axis + index, 0)), -1, axis + index)
+    return distributions
 
 
 def worst_ratio(densities: Floats) -> float:

@@ -1,4 +1,4 @@
-"""The laws of a sum over a small Bayesian network given each secret, exactly, and the noise that they need.
+"""The distributions of a sum over a small Bayesian network given each secret, exactly, and the noise that they need.
 
 From them follow the Wasserstein mechanism (Song, Wang, Chaudhuri 2017, algorithm 1), and the least scale of Laplace
 noise that keeps epsilon at all: where the loss, which falls as the scale grows, meets it.
@@ -20,7 +20,15 @@ from gateway.privacy.bayes_net import Secrets
 from gateway.privacy.chain_class import ChainClassError
 from gateway.privacy.wasserstein import infinity_wasserstein
 
-__all__ = ["ExactNode", "ExactScale", "NetworkDistance", "SumLaws", "exact_scale", "network_distance", "sum_laws"]
+__all__ = [
+    "ExactNode",
+    "ExactScale",
+    "NetworkDistance",
+    "SumDistributions",
+    "exact_scale",
+    "network_distance",
+    "sum_distributions",
+]
 
 _MOST_OUTCOMES = 1 << 16
 _MOST_ANSWERS = 500
@@ -44,8 +52,8 @@ class ExactNode(NamedTuple):
     adds: tuple[Fraction, ...]
 
 
-class SumLaws(NamedTuple):
-    """The laws of a sum given each value of each node.
+class SumDistributions(NamedTuple):
+    """The distributions of a sum given each value of each node.
 
     Attributes:
         unit: what a step of the sum is worth.
@@ -57,7 +65,7 @@ class SumLaws(NamedTuple):
 
 
 class NetworkDistance(NamedTuple):
-    """W: the furthest that a secret moves the law of the sum, and the secret that does."""
+    """W: the furthest that a secret moves the distribution of the sum, and the secret that does."""
 
     distance: Fraction
     node: str
@@ -72,8 +80,8 @@ class ExactScale(NamedTuple):
     values: tuple[int, int]
 
 
-def sum_laws(nodes: Sequence[ExactNode]) -> SumLaws:
-    """The law of the sum given each value of each node, by adding up every outcome.
+def sum_distributions(nodes: Sequence[ExactNode]) -> SumDistributions:
+    """The distribution of the sum given each value of each node, by adding up every outcome.
 
     Raises:
         ChainClassError: there are too many outcomes.
@@ -99,45 +107,50 @@ def sum_laws(nodes: Sequence[ExactNode]) -> SumLaws:
             for x, p in enumerate(rows[tuple(values[i] for i in at)])
             if p
         ]
-    laws: list[list[dict[int, int]]] = [[{} for _ in node.adds] for node in nodes]
+    distributions: list[list[dict[int, int]]] = [[{} for _ in node.adds] for node in nodes]
     for values, weight, total in reached:
         for index, x in enumerate(values):
-            law = laws[index][x]
-            law[total] = law.get(total, 0) + weight
+            distribution = distributions[index][x]
+            distribution[total] = distribution.get(total, 0) + weight
     given = {
-        (node.name, x): law for node, by_value in zip(nodes, laws, strict=True) for x, law in enumerate(by_value) if law
+        (node.name, x): distribution
+        for node, by_value in zip(nodes, distributions, strict=True)
+        for x, distribution in enumerate(by_value)
+        if distribution
     }
-    return SumLaws(Fraction(1, unit), given)
+    return SumDistributions(Fraction(1, unit), given)
 
 
-def network_distance(laws: SumLaws, secrets: Secrets) -> NetworkDistance:
+def network_distance(distributions: SumDistributions, secrets: Secrets) -> NetworkDistance:
     """W of a sum (algorithm 1): the Wasserstein mechanism's scale is W / epsilon.
 
     Raises:
         ChainClassError: no secret has two possible values.
     """
     found = [
-        (infinity_wasserstein(laws.given[name, a].items(), laws.given[name, b].items()), name, (a, b))
-        for name, (a, b) in _pairs(laws, secrets)
+        (infinity_wasserstein(distributions.given[name, a].items(), distributions.given[name, b].items()), name, (a, b))
+        for name, (a, b) in _pairs(distributions, secrets)
     ]
     distance, node, values = max(found, key=lambda each: each[0])
-    return NetworkDistance(distance * laws.unit, node, values)
+    return NetworkDistance(distance * distributions.unit, node, values)
 
 
-def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
+def exact_scale(distributions: SumDistributions, secrets: Secrets, epsilon: float) -> ExactScale:
     """The least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
 
     Raises:
         ChainClassError: no secret has two possible values, or there are too many answers.
     """
-    answers = sorted({answer for law in laws.given.values() for answer in law})
+    answers = sorted({answer for distribution in distributions.given.values() for answer in distribution})
     if len(answers) > _MOST_ANSWERS:
         raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
-    at = np.array([float(answer * laws.unit) for answer in answers])
+    at = np.array([float(answer * distributions.unit) for answer in answers])
     gaps = np.abs(at[:, None] - at[None, :])
-    pairs = _pairs(laws, secrets)
-    exact = {key: _masses(laws.given[key], answers) for name, values in pairs for key in product([name], values)}
-    masses = {key: np.array([float(p) for p in law]) for key, law in exact.items()}
+    pairs = _pairs(distributions, secrets)
+    exact = {
+        key: _masses(distributions.given[key], answers) for name, values in pairs for key in product([name], values)
+    }
+    masses = {key: np.array([float(p) for p in distribution]) for key, distribution in exact.items()}
     differ = [(name, (a, b)) for name, (a, b) in pairs if exact[name, a] != exact[name, b]]
     if not differ:
         return ExactScale(0.0, *pairs[0])
@@ -163,21 +176,21 @@ def exact_scale(laws: SumLaws, secrets: Secrets, epsilon: float) -> ExactScale:
     return ExactScale(scale, *differ[int(np.argmax(found))])
 
 
-def _pairs(laws: SumLaws, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
+def _pairs(distributions: SumDistributions, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
     found = [
         (name, (a, b))
         for name, pairs in secrets.items()
         for a, b in pairs
-        if a != b and (name, a) in laws.given and (name, b) in laws.given
+        if a != b and (name, a) in distributions.given and (name, b) in distributions.given
     ]
     if not found:
         raise ChainClassError("no secret has two values that are both possible")
     return found
 
 
-def _masses(law: Mapping[int, int], answers: Sequence[int]) -> list[Fraction]:
-    total = sum(law.values())
-    return [Fraction(law.get(answer, 0), total) for answer in answers]
+def _masses(distribution: Mapping[int, int], answers: Sequence[int]) -> list[Fraction]:
+    total = sum(distribution.values())
+    return [Fraction(distribution.get(answer, 0), total) for answer in answers]
 
 
 def _log_density(costs: Floats, mass: Floats) -> Floats:
