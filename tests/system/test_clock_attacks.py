@@ -156,7 +156,7 @@ def test_a_clock_set_back_by_an_hour_repeats_no_tick_and_silences_no_device(
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(device.policy.to_json())
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(gateway.answers)
+    wait_until(gateway.hears)
     device.start()
     device.more(20)
     device.wall.set(-3000)

@@ -132,7 +132,7 @@ def test_sigterm_sends_what_is_left_and_ends_with_zero(broker: Mosquitto, tmp_pa
     device = Device(tmp_path, broker.port, period_us=20_000)
     gateway = GatewayProcess(tmp_path, broker.port)
     recorder = Recorder(Broker(port=broker.port))
-    wait_until(gateway.answers, "the gateway")  # what is sent before is sent again seconds later
+    wait_until(gateway.hears, "the gateway")  # what is sent before is sent again seconds later
     agent = device.start()
     wait_until(lambda: len(recorder.payloads) >= 2)
     assert agent.stop(PATIENCE) == 0

@@ -113,7 +113,7 @@ def test_a_frame_a_second_of_many_devices_is_durable_soon_and_memory_stays_flat(
     )
     with broker:
         gateway = GatewayProcess(tmp_path, broker.port, *words)
-        wait_until(gateway.answers, "the gateway")
+        wait_until(gateway.hears, "the gateway")
         memory: list[int] = []
         done = threading.Event()
         watching = threading.Thread(target=_watch, args=(gateway.process.pid, memory, done))

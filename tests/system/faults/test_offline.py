@@ -43,7 +43,7 @@ def test_a_device_that_was_offline_drains_in_order(broker: Mosquitto, tmp_path: 
     run(away, clock, lambda: clock.now >= begun + ticks * SECOND)
     size = sum(path.stat().st_size for path in (tmp_path / "watch").glob("outbox.sqlite*"))
     gateway = GatewayProcess(tmp_path, broker.port)
-    wait_until(gateway.answers, "the gateway")
+    wait_until(gateway.hears, "the gateway")
     recorder = Recorder(Broker(port=broker.port))
     agent = AgentProcess(config, tmp_path / "agent.log")
     wait_until(lambda: recorder.payloads, "the first frame")
