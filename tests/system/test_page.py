@@ -52,6 +52,7 @@ class Fleet:
         self.agent = AgentProcess(config, folder / "agent.log")
         self.link = Link(address, client_id="crowd")
         self.link.start()
+        wait_until(self.gateway.hears, "the gateway")
         for number in range(DEVICES):
             codes = ("clock",) if number == 1234 else ()
             self.say(
