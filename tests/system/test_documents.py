@@ -35,11 +35,8 @@ PAGES = sorted(str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(RO
 
 def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     """Also shows that the edge installs without numpy, numba and scipy, and that the units are part of the package."""
-    port = free_port()
-    replace = {"1883": str(broker.port), "--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
-    replace["--timeout 60"] = f"--timeout {PATIENCE:g}"
-    with Page("docs/deploy.md", tmp_path, replace) as page:
-        assert page.run() == 12
+    with Page("docs/deploy.md", tmp_path, {"1883": str(broker.port)}) as page:
+        assert page.run() == 7
         wait_until(lambda: (tmp_path / "outbox.sqlite").exists())
         listed = subprocess.run(
             [tmp_path / "edge/bin/python", "-m", "pip", "list"], capture_output=True, text=True, check=True
@@ -47,6 +44,13 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
     assert "paho-mqtt" in listed
     assert not re.search(r"^(numpy|numba|scipy|typer|rich|amqtt)\b", listed, re.MULTILINE)
     assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 3
+
+
+def test_a_broker_with_credentials(tmp_path: Path) -> None:
+    port = free_port()
+    replace = {"--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
+    with Page("docs/broker.md", tmp_path, replace | {"--timeout 60": f"--timeout {PATIENCE:g}"}) as page:
+        assert page.run() == 5
 
 
 def test_building_firmware(
@@ -70,6 +74,11 @@ def test_operating(tmp_path: Path) -> None:
     with Page("docs/operate.md", tmp_path, {"1883": str(free_port()), "9464": str(free_port())}) as page:
         assert page.run() >= 5
         wait_until(lambda: (tmp_path / "gateway.sqlite").exists())
+
+
+def test_releasing(broker: Mosquitto, tmp_path: Path) -> None:
+    with Page("docs/releases.md", tmp_path, {"1883": str(broker.port)}) as page:
+        assert page.run() == 5
 
 
 def test_subscribing(broker: Mosquitto, tmp_path: Path) -> None:
@@ -197,6 +206,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         )
     elif Path(name).stem not in (
         "audit",
+        "broker",
         "deploy",
         "firmware",
         "fleet",
@@ -207,6 +217,7 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         "page",
         "plan",
         "postgresql",
+        "releases",
         "reproduce",
         "subscribe",
         *(proof.stem for proof in PROOFS),
