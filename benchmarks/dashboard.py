@@ -4,12 +4,14 @@ Usage: python benchmarks/dashboard.py [--json] [--devices N] [--frames N] [--rou
 
 A real gateway with `--dashboard` beside a real Mosquitto, and Chromium. Intake is measured in pairs of rounds that
 follow one another, as many frames with and without 20 open pages, 10 of the fleet and 10 of a device that is sending;
-what is shown is the median of the ratios of the pairs, and their spread. The browser shows nothing meanwhile.
+what is shown is the median of the ratios of the pairs, and their quartiles. Beside wall time, which depends on what
+else the machine does, stands the processor time of each process. The browser is closed meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import socket
 import statistics
 import subprocess
@@ -17,16 +19,19 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ingest
 from figures import show
 
+from contract.descriptions import describe, encode_description
 from contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from contract.topics import status_topic, symbols_topic
+from contract.reports import StateEstimate, encode_report
+from contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
 from fugu.demo.broker import start_broker
 from mqtt_link import Broker, Link
 from tests.support.brokers import free_port, wait_until
@@ -47,13 +52,18 @@ const look = () => {
 requestAnimationFrame(look);
 """
 _WATCH = """
-window.deltas = []; window.long = []; window.changes = 0;
+window.deltas = []; window.long = []; window.changes = 0; let changed = false;
+const deltas = window.deltas;
 new PerformanceObserver((list) => list.getEntries().forEach((one) => window.long.push(one.duration)))
   .observe({type: 'longtask'});
-new MutationObserver(() => { window.changes += 1; }).observe(document.querySelector('main'),
+new MutationObserver(() => { changed = true; }).observe(document.querySelector('main'),
   {subtree: true, childList: true, characterData: true});
 let last = null;
-const next = (now) => { if (last !== null) window.deltas.push(now - last); last = now; requestAnimationFrame(next); };
+const next = (now) => {
+  if (last !== null) window.deltas.push(now - last);
+  window.changes += changed; changed = false; last = now;
+  if (window.deltas === deltas) requestAnimationFrame(next);
+};
 requestAnimationFrame(next);
 """
 
@@ -64,7 +74,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--devices", type=int, default=10_000)
     parser.add_argument("--frames", type=int, default=10_000, help="of a round")
-    parser.add_argument("--rounds", type=int, default=5, help="pairs of them")
+    parser.add_argument("--rounds", type=int, default=10, help="pairs of them")
     options = parser.parse_args()
     show(measured(options.devices, options.frames, options.rounds), as_json=options.json)
     return 0
@@ -72,7 +82,10 @@ def main() -> int:
 
 def measured(devices: int, frames: int, rounds: int) -> dict[str, object]:
     """All figures, by name."""
-    figures: dict[str, object] = {"devices, frames of a round, pairs of rounds": f"{devices}, {frames}, {rounds}"}
+    figures: dict[str, object] = {
+        "devices, frames of a round, pairs of rounds": f"{devices}, {frames}, {rounds}",
+        "load of the machine before, and its processors": f"{os.getloadavg()[0]:.1f}, {os.cpu_count()}",
+    }
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ingest._write_policies(folder)
@@ -80,33 +93,32 @@ def measured(devices: int, frames: int, rounds: int) -> dict[str, object]:
         counted = ingest._Counted(port)
         stack.callback(counted.stop)
         site = Site(free_port())
-        stack.enter_context(_gateway(folder, port, site.port))
+        gateway = stack.enter_context(_gateway(folder, port, site.port))
         counted.online()
         wait_until(site.answers, "the page")
         link = Link(Broker(port=port), client_id="crowd")
         link.start()
         stack.callback(link.stop)
         _say_all(link, devices)
-        page = _page_pid()
-        browser = stack.enter_context(chromium(folder / "profile"))
-        figures |= _first_paint(browser, site, devices)
-        figures |= _smooth(browser, site, link)
-        browser.open("about:blank")
-        figures |= _intake(site, port, counted, page, frames, rounds)
-        figures["page's process, most resident memory: ratio to 80 MB"] = round(_memory(page, "VmHWM") / 80e6, 2)
-        figures["page's process, most resident memory: MB"] = round(_memory(page, "VmHWM") / 1e6, 1)
+        pids = _pids(gateway)
+        with chromium(folder / "profile") as browser:
+            figures |= _first_paint(browser, site, devices)
+            figures |= _smooth(browser, site, link)
+        figures |= _intake(site, port, counted, pids, frames, rounds)
+        figures["page's process, most resident memory: ratio to 80 MB"] = round(_memory(pids.page, "VmHWM") / 80e6, 2)
+        figures["page's process, most resident memory: MB"] = round(_memory(pids.page, "VmHWM") / 1e6, 1)
     return figures
 
 
 @contextmanager
-def _gateway(folder: Path, port: int, page: int) -> Iterator[None]:
+def _gateway(folder: Path, port: int, page: int) -> Iterator[int]:
     command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", ingest.FLEET, "--store", folder / "s.sqlite"]
     command += ["--policies", folder / "policies", "--broker", f"127.0.0.1:{port}"]
     command += ["--dashboard", f"127.0.0.1:{page}", "--dashboard-no-login"]
     with (folder / "gateway.log").open("wb") as log:
         process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
     try:
-        yield
+        yield process.pid
     finally:
         process.terminate()
         process.wait()
@@ -124,20 +136,20 @@ def _publish(link: Link, topic: str, payload: bytes, *, retain: bool = False) ->
     wait_until(lambda: link.publish(topic, payload, retain=retain) is not None, "room for a message")
 
 
-def _page_pid() -> int:
-    """The process that this one's gateway has started for the page."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            started = b"spawn_main" in (entry / "cmdline").read_bytes()
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
-            continue
-        if started and grandparent == int(Path("/proc/self/stat").read_text().split()[0]):
-            found.append(int(entry.name))
-    [pid] = found
-    return pid
+class Pids(NamedTuple):
+    """Processes that are measured."""
+
+    gateway: int
+    broker: int
+    page: int
+
+
+def _pids(gateway: int) -> Pids:
+    """Of a gateway that this process has started, as it has the broker."""
+    words = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in ingest._processes(os.getpid())}
+    [broker] = [pid for pid, said in words.items() if b"mosquitto" in said]
+    [page] = [pid for pid in ingest._processes(gateway) if b"spawn_main" in words[pid]]
+    return Pids(gateway, broker, page)
 
 
 def _memory(pid: int, name: str) -> float:
@@ -169,33 +181,49 @@ def _first_paint(browser: Browser, site: Site, devices: int) -> dict[str, object
 
 def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     """Frames of the browser while a stream is updated 60 times a second, and while nothing happens."""
+    told = encode_description(describe(ingest._policy("busy")))
+    _publish(link, description_topic(ingest.FLEET, "busy", ingest.STREAM), told, retain=True)
     browser.open(f"{site.address}/device/busy")
     wait_until(lambda: "live" in browser.text("#view"))
     still = _watched(browser)
     ending = threading.Event()
     sender = threading.Thread(target=_send, args=(link, ending))
     sender.start()
-    wait_until(lambda: browser.count(".frames li") > 0, "a frame")
+    wait_until(lambda: browser.count(".frames li") > 0 and browser.count("canvas") > 0, "a frame and an estimate")
     busy = _watched(browser)
     ending.set()
     sender.join()
     dropped = [_dropped(one["deltas"]) for one in (still, busy)]
+    updates = UPDATES_A_SECOND * WATCH_SECONDS
     return {
-        "updates published a second": UPDATES_A_SECOND,
-        "changes of the page a second, by browser frame": round(busy["changes"] / WATCH_SECONDS, 1),
+        "updates published a second, each a frame and an estimate": UPDATES_A_SECOND,
+        "browser frames in which the page changed, a second": round(busy["changes"] / WATCH_SECONDS, 1),
         "browser frames dropped, nothing happens: %": round(100.0 * dropped[0], 2),
         "browser frames dropped, 60 updates a second: %": round(100.0 * dropped[1], 2),
         "median time between browser frames: ratio to 1/60 s": round(statistics.median(busy["deltas"]) / FRAME_MS, 2),
         "long tasks (50 ms) of the page": len(busy["long"]),
+        "browser's main thread, processor time of an update: ms": round(1e3 * busy["TaskDuration"] / updates, 2),
+        "of that scripts: ms": round(1e3 * busy["ScriptDuration"] / updates, 2),
+        "of that styles and layout: ms": round(
+            1e3 * (busy["RecalcStyleDuration"] + busy["LayoutDuration"]) / updates, 2
+        ),
     }
 
 
 def _watched(browser: Browser) -> dict[str, Any]:
+    """What the page has noted within some seconds, and what the browser's main thread has used, in seconds."""
+    browser.driver.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     browser.run(_WATCH)
+    before = _used_by(browser)
     time.sleep(WATCH_SECONDS)
+    used = {name: then - before[name] for name, then in _used_by(browser).items()}
     found: dict[str, Any] = browser.run("return {deltas: window.deltas, long: window.long, changes: window.changes}")
-    browser.run("window.deltas = []")
-    return found
+    return found | used
+
+
+def _used_by(browser: Browser) -> dict[str, float]:
+    metrics = browser.driver.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return {one["name"]: one["value"] for one in metrics}
 
 
 def _dropped(deltas: list[float]) -> float:
@@ -205,57 +233,82 @@ def _dropped(deltas: list[float]) -> float:
 
 
 def _send(link: Link, ending: threading.Event) -> None:
-    """A frame of ten symbols of one device, 60 times a second."""
-    topic, number, begun = symbols_topic(ingest.FLEET, "busy", ingest.STREAM), 0, time.monotonic()
+    """A frame of ten symbols of one device and an estimate, 60 times a second."""
+    where, number, begun = (ingest.FLEET, "busy", ingest.STREAM), 0, time.monotonic()
     while not ending.wait(max(0.0, begun + number / UPDATES_A_SECOND - time.monotonic())):
         frame = SymbolFrame(1, 10 * number - 1, 10 * number, bytes((number + tick) % 2 for tick in range(10)))
-        link.publish(topic, encode_symbols(frame))
+        link.publish(symbols_topic(*where), encode_symbols(frame))
+        now, share = datetime.now(UTC), number % 100 / 100
+        shares = {"low": 1.0 - share, "high": share}
+        estimate = StateEstimate(now, now, 10 * number + 9, 10, "high", share, shares, 1.0, "universal", useful=True)
+        link.publish(estimate_topic(*where), encode_report(estimate))
         number += 1
 
 
-def _intake(site: Site, port: int, counted: ingest._Counted, page: int, frames: int, rounds: int) -> dict[str, object]:
-    """How fast frames become durable with and without open pages, in pairs of rounds."""
-    done = 0
-    shares: list[float] = []
+class Costs(NamedTuple):
+    """Of a frame, in microseconds: wall time, processor time of processes, and how long the gateway waited for one."""
 
-    def one_round() -> float:
+    wall: float
+    gateway: float
+    broker: float
+    page: float
+    readers: float
+    waited: float
+
+
+def _intake(site: Site, port: int, counted: ingest._Counted, pids: Pids, frames: int, rounds: int) -> dict[str, object]:
+    """What a frame costs until it is durable with and without open pages, in pairs of rounds."""
+    done = 0
+
+    def one_round(pages: int) -> Costs:
         nonlocal done
-        with ingest._publishers(port, done, done + frames) as publish:
-            begun = time.perf_counter()
+        with _open_pages(site, pages) as readers, ingest._publishers(port, done, done + frames) as publish:
+            before = _used(pids, readers)
             publish()
             counted.done(done + frames)
-            seconds = time.perf_counter() - begun
+            after = _used(pids, readers)
         done += frames
-        return frames / seconds
+        return Costs(*(1e6 * (then - now) / frames for now, then in zip(before, after, strict=True)))
 
-    def with_pages() -> float:
-        with _open_pages(site):
-            used, begun = ingest._processor_seconds(page), time.perf_counter()
-            rate = one_round()
-            shares.append((ingest._processor_seconds(page) - used) / (time.perf_counter() - begun))
-            return rate
-
-    one_round()
-    ratios, rates = list[float](), dict[Callable[[], float], list[float]]({one_round: [], with_pages: []})
+    one_round(0)
+    found: dict[int, list[Costs]] = {0: [], PAGES: []}
     for number in range(rounds):
-        pair: list[Callable[[], float]] = [one_round, with_pages]
-        for kind in pair[:: 1 if number % 2 else -1]:
-            rates[kind].append(kind())
-        ratios.append(rates[with_pages][-1] / rates[one_round][-1])
-    return {
-        "intake without pages: frames/s, median": round(statistics.median(rates[one_round])),
-        f"intake with {PAGES} pages: frames/s, median": round(statistics.median(rates[with_pages])),
-        f"page's process with {PAGES} pages: % of a core": round(100.0 * statistics.median(shares), 1),
-        f"intake with {PAGES} pages: ratio, median of pairs": round(statistics.median(ratios), 3),
-        f"intake with {PAGES} pages: ratio, least and greatest": f"{min(ratios):.3f} {max(ratios):.3f}",
-    }
+        for pages in (0, PAGES)[:: 1 if number % 2 else -1]:
+            found[pages].append(one_round(pages))
+    figures: dict[str, object] = {}
+    for name in ("wall", "gateway", "broker"):
+        pairs = zip(found[PAGES], found[0], strict=True)
+        ratios = [getattr(with_pages, name) / getattr(without, name) for with_pages, without in pairs]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        said = "wall time" if name == "wall" else f"processor time of the {name}"
+        figures[f"{said} of a frame with {PAGES} pages: ratio, median of pairs"] = round(middle, 3)
+        figures[f"{said} of a frame with {PAGES} pages: ratio, quartiles"] = f"{low:.3f} {high:.3f}"
+    for name in Costs._fields:
+        medians = [statistics.median(getattr(one, name) for one in found[pages]) for pages in (0, PAGES)]
+        figures[f"{name}: us of a frame, without pages and with {PAGES}"] = " ".join(f"{one:.1f}" for one in medians)
+    return figures
+
+
+def _used(pids: Pids, readers: threading.Thread) -> Costs:
+    """Seconds since some time, and seconds of processor time of each process."""
+    page = ingest._processor_seconds(pids.page)
+    tasks = [*Path(f"/proc/{pids.gateway}/task").iterdir()]
+    waited = sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
+    return Costs(
+        wall=time.perf_counter(),
+        gateway=ingest._processor_seconds(pids.gateway) - page,
+        broker=ingest._processor_seconds(pids.broker),
+        page=page,
+        readers=int(Path(f"/proc/self/task/{readers.native_id}/schedstat").read_text().split()[0]) / 1e9,
+        waited=waited,
+    )
 
 
 @contextmanager
-def _open_pages(site: Site) -> Iterator[None]:
-    """Streams of events of 20 tabs, read and thrown away."""
+def _open_pages(site: Site, pages: int) -> Iterator[threading.Thread]:
+    """Streams of events of tabs, read and thrown away."""
     ending = threading.Event()
-    paths = ["/events/fleet", f"/events/device/{BUSY}"] * (PAGES // 2)
+    paths = ["/events/fleet", f"/events/device/{BUSY}"] * (pages // 2)
     sockets = [socket.create_connection(("127.0.0.1", site.port)) for _ in paths]
     for path, one in zip(paths, sockets, strict=True):
         one.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\n\r\n".encode())
@@ -274,7 +327,7 @@ def _open_pages(site: Site) -> Iterator[None]:
     reader = threading.Thread(target=drain)
     reader.start()
     try:
-        yield
+        yield reader
     finally:
         ending.set()
         reader.join()

@@ -370,22 +370,24 @@ def _subscribe_by_link(port: int) -> int:
 
 
 def _write_policies(folder: Path) -> None:
-    epoch = time.time_ns() // 1000 - 10**7 * 1_000_000
     (folder / "policies").mkdir()
     for number in range(DEVICES):
-        policy = Policy(
-            fleet=FLEET,
-            device=f"d{number}",
-            stream=STREAM,
-            version=1,
-            clock=Clock(epoch_us=epoch, period_us=1_000_000),
-            frame_ticks=TICKS,
-            discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
-            table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
-            chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
-            guarantee=Guarantee(epsilon=1.0, adversary="universal"),
-        )
-        (folder / "policies" / f"{number}.json").write_text(policy.to_json())
+        (folder / "policies" / f"{number}.json").write_text(_policy(f"d{number}").to_json())
+
+
+def _policy(device: str) -> Policy:
+    return Policy(
+        fleet=FLEET,
+        device=device,
+        stream=STREAM,
+        version=1,
+        clock=Clock(epoch_us=time.time_ns() // 1000 - 10**7 * 1_000_000, period_us=1_000_000),
+        frame_ticks=TICKS,
+        discretiser=Thresholds(edges=(0.5,), states=("low", "high")),
+        table=NoiseTable.binary(2_050_000_000, 2_050_000_000),
+        chains=BinaryChains(q=(0.2, 0.2), r=(0.35, 0.35)),
+        guarantee=Guarantee(epsilon=1.0, adversary="universal"),
+    )
 
 
 if __name__ == "__main__":

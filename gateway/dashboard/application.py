@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
@@ -18,14 +16,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contract.errors import TopicError
-from gateway.dashboard.feed import Feed
+from gateway.dashboard.events import Channels, DeviceSource, Source, WholeSource
+from gateway.dashboard.feed import Feed, device_topics
 from gateway.dashboard.fleet_view import CONDITIONS, FleetQuery
 from gateway.dashboard.login import Login
 
 __all__ = ["application"]
 
 COOKIE = "fugu_session"
-FLEET_SECONDS, DEVICE_SECONDS, QUIET_SECONDS = 0.5, 0.015, 5.0
 _MOST_TABS = 200
 _MOST_FORM = 8192
 _PATIENCE = 0.5
@@ -179,6 +177,7 @@ class _Tabs:
         self._login = login
         self._stop = stop
         self._open = 0
+        self._channels = Channels()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
@@ -186,13 +185,13 @@ class _Tabs:
             await PlainTextResponse("too many pages are open", 503)(scope, receive, send)
             return
         try:
-            events = self._events(request)
+            found = self._source(request)
         except TopicError:
+            found = None
+        if found is None:
             await PlainTextResponse("not found", 404)(scope, receive, send)
             return
-        if events is None:
-            await PlainTextResponse("not found", 404)(scope, receive, send)
-            return
+        events = self._channels.follow(*found)
         self._open += 1
         try:
             await self._tell(request, events, receive, send)
@@ -200,86 +199,41 @@ class _Tabs:
             self._open -= 1
             await events.aclose()
 
-    def _events(self, request: Request) -> Any:
+    def _source(self, request: Request) -> tuple[Hashable, Callable[[], Source]] | None:
+        """What the view is called, and what makes it; none if there is no such view."""
+        feed = self._feed
         match request.path_params:
             case {"device": device}:
-                self._feed._topics(device)
-                return self._device(device)
+                device_topics(feed.fleet, device)
+                return ("device", device), lambda: DeviceSource(feed, device)
             case {"what": "fleet"}:
-                return self._fleet(_query(request))
+                query = _query(request)
+                return query, lambda: WholeSource(feed, lambda: feed.changes[0], lambda: feed.fleet_page(query))
             case {"what": "releases"}:
-                return self._changing(1, lambda: {"releases": self._feed.releases()})
+                return "releases", lambda: WholeSource(
+                    feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}
+                )
         return None
 
-    async def _tell(self, request: Request, events: Any, receive: Receive, send: Send) -> None:
+    async def _tell(self, request: Request, events: AsyncGenerator[bytes], receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         gone = asyncio.create_task(_disconnected(receive))
         try:
-            async for text in events:
+            async for said in events:
                 if gone.done() or self._stop.is_set():
                     break
                 if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
-                    await _say(send, "event: expired\ndata: {}\n\n")
+                    await _say(send, b"event: expired\ndata: {}\n\n")
                     break
-                if text:
-                    await _say(send, text)
+                if said:
+                    await _say(send, said)
         except OSError:
             pass
         finally:
             gone.cancel()
             with suppress(OSError):
                 await send({"type": "http.response.body", "body": b""})
-
-    def _about(self) -> dict[str, Any]:
-        feed = self._feed
-        return {"fleet": feed.fleet, "account": feed.account, **feed.connection}
-
-    async def _fleet(self, query: FleetQuery) -> AsyncIterator[str]:
-        async for text in self._changing(0, lambda: self._feed.fleet_page(query)):
-            yield text
-
-    async def _changing(self, which: int, made: Callable[[], dict[str, Any]]) -> AsyncIterator[str]:
-        """The whole again whenever something has changed, twice a second at most."""
-        told: object = None
-        said = 0.0
-        while True:
-            now, state = time.monotonic(), (self._feed.changes[which], self._about())
-            if state != told:
-                told, said = state, now
-                yield _event("all", {**made(), "about": state[1]})
-            elif now - said > QUIET_SECONDS:
-                said = now
-                yield ": \n\n"
-            else:
-                yield ""
-            await asyncio.sleep(FLEET_SECONDS)
-
-    async def _device(self, device: str) -> AsyncIterator[str]:
-        """What comes, at once: everything that waits in one event."""
-        watcher = self._feed.watch(device)
-        told: object = None
-        said = looked = 0.0
-        try:
-            while True:
-                now, texts = time.monotonic(), []
-                if now - looked > FLEET_SECONDS:
-                    looked = now
-                    state = {"member": self._feed.member(device), "about": self._about()}
-                    if state != told:
-                        told = state
-                        texts.append(_event("state", state))
-                if watcher.waiting:
-                    news = [watcher.waiting.popleft() for _ in range(len(watcher.waiting))]
-                    texts.append(_event("news", news))
-                if not texts and now - said > QUIET_SECONDS:
-                    texts.append(": \n\n")
-                if texts:
-                    said = now
-                yield "".join(texts)
-                await asyncio.sleep(DEVICE_SECONDS)
-        finally:
-            self._feed.leave(watcher)
 
 
 def _query(request: Request) -> FleetQuery:
@@ -289,12 +243,8 @@ def _query(request: Request) -> FleetQuery:
     return FleetQuery(asked.get("search", "")[:64], condition if condition in CONDITIONS else "", number)
 
 
-def _event(name: str, data: object) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
-
-
-async def _say(send: Send, text: str) -> None:
-    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+async def _say(send: Send, said: bytes) -> None:
+    await send({"type": "http.response.body", "body": said, "more_body": True})
 
 
 async def _disconnected(receive: Receive) -> None:

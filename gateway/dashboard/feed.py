@@ -30,7 +30,7 @@ from gateway.dashboard.fleet_view import FleetQuery, FleetView
 from mqtt_link import Broker, Link
 from mqtt_link.packets import Message
 
-__all__ = ["Feed", "Watcher"]
+__all__ = ["Feed", "Watcher", "device_topics"]
 
 _POLL_SECONDS = 0.2
 _MOST_WAITING = 500
@@ -39,11 +39,18 @@ _OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
 
 
 class Watcher:
-    """A tab that looks at a device: what it has not been told; the oldest goes if it does not keep up."""
+    """Somebody who looks at a device, in an event loop.
+
+    Attributes:
+        waiting: what has not been taken; the oldest goes if nobody takes it.
+        wake: set when something waits, cleared when all is taken.
+    """
 
     def __init__(self, device: str) -> None:
         self.device = device
         self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
+        self.wake = asyncio.Event()
+        self.loop = asyncio.get_running_loop()
 
 
 class Feed:
@@ -90,9 +97,10 @@ class Feed:
             await asyncio.to_thread(self.link.stop)
 
     @property
-    def connection(self) -> dict[str, Any]:
-        """Whether there is one to the broker, and what is wrong."""
-        return {"connected": self.link.connected, "error": self.link.last_error}
+    def about(self) -> dict[str, Any]:
+        """Whose view this is, whether there is a connection to the broker, and what is wrong."""
+        connection = {"connected": self.link.connected, "error": self.link.last_error}
+        return {"fleet": self.fleet, "account": self.account, **connection}
 
     @property
     def changes(self) -> tuple[int, int]:
@@ -120,7 +128,7 @@ class Feed:
         Raises:
             TopicError: it is no name of a device.
         """
-        topics = self._topics(device)
+        topics = device_topics(self.fleet, device)
         watcher = Watcher(device)
         with self._lock:
             watchers = self._watchers.setdefault(device, [])
@@ -132,6 +140,22 @@ class Feed:
             self.link.subscribe(topics)
         return watcher
 
+    def take(self, watcher: Watcher) -> list[dict[str, Any]]:
+        """All that waits; then nothing does."""
+        with self._lock:
+            return self._taken(watcher)
+
+    def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """All that waits, and all that is known of the device at that moment."""
+        with self._lock:
+            return self._taken(watcher), list(self._devices[watcher.device])
+
+    def _taken(self, watcher: Watcher) -> list[dict[str, Any]]:
+        found = list(watcher.waiting)
+        watcher.waiting.clear()
+        watcher.wake.clear()
+        return found
+
     def leave(self, watcher: Watcher) -> None:
         """Look no longer."""
         with self._lock:
@@ -141,11 +165,7 @@ class Feed:
             if last:
                 del self._watchers[watcher.device], self._devices[watcher.device]
         if last:
-            self.link.unsubscribe(self._topics(watcher.device))
-
-    def _topics(self, device: str) -> list[str]:
-        made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
-        return [make(self.fleet, device, "+") for make in made]
+            self.link.unsubscribe(device_topics(self.fleet, watcher.device))
 
     def _received(self, messages: list[Message]) -> None:
         now = time.time()
@@ -166,6 +186,8 @@ class Feed:
         news = self._devices[topic.device].take(topic, payload)
         if news is not None:
             for watcher in self._watchers[topic.device]:
+                if not watcher.waiting:
+                    watcher.loop.call_soon_threadsafe(watcher.wake.set)
                 watcher.waiting.append(news)
 
     def _take_release(self, payload: bytes) -> None:
@@ -181,3 +203,13 @@ class Feed:
         if len(self._releases) > _MOST_RELEASES:
             del self._releases[next(iter(self._releases))]
         self._release_changes += 1
+
+
+def device_topics(fleet: str, device: str) -> list[str]:
+    """What is subscribed to of a device that somebody looks at.
+
+    Raises:
+        TopicError: it is no name of a device.
+    """
+    made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
+    return [make(fleet, device, "+") for make in made]
