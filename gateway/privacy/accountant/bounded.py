@@ -187,13 +187,16 @@ def _sides(chains: BinaryChains, rates: Floats) -> Floats:
         margin = 64.0 * UNIT * (1.0 + max(largest, smallest))
         pairs = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
         for direction, (up, down, low_q, low_r, high_q, high_r) in enumerate(pairs):
-            above = _image(np.exp(up), low_q, low_r)
-            below = _image(np.exp(-down), high_q, high_r)
+            above = _image(up, low_q, low_r)
+            below = _image(-down, high_q, high_r)
             sides[tick, direction, 1 - direction] = max(above, below, 0.0) + margin
     return sides
 
 
-def _image(u: float, q: float, r: float) -> float:
+def _image(log_u: float, q: float, r: float) -> float:
+    if log_u > _LARGEST_LOG:  # the limit: not below the image if q + r <= 1, else within a rounding of it
+        return math.log1p(-q) - math.log(r)
+    u = np.exp(log_u)
     return float(np.log(((1.0 - q) * u + q) / (r * u + 1.0 - r)))
 
 

@@ -117,6 +117,8 @@ def test_huge_rates_of_an_interval_of_chains_are_a_number(adversary: str) -> Non
     """Infinity over infinity is no number, and no number is above a promise."""
     claim = ChainAccountant(BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))).schedule_loss(np.full(3, 800.0), adversary)  # type: ignore[arg-type]
     assert 800.0 < claim.epsilon <= 2400.0 * (1.0 + 1e-9)
+    if adversary == "ignorant":  # what certainty about both neighbours adds
+        assert abs(claim.epsilon - (800.0 + 2.0 * math.log(0.7 / 0.1))) < 1e-9
 
 
 def test_a_rate_that_is_not_finite_is_refused() -> None:
