@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 from contract.chains import BinaryChains
 from contract.descriptions import Described, Description
 from contract.errors import FuguError
-from contract.frames import decode_symbols
-from contract.instants import instant_text
-from contract.measure_frames import MEASURE, decode_measure
+from contract.fleet_frames import decode_policy_status
+from contract.frames import SymbolFrame, decode_status, decode_symbols
+from contract.instants import instant, instant_text
+from contract.measure_frames import MEASURE, Point, decode_measure
 from contract.reports import Estimate, WindowCount, decode_count, decode_estimate, report_fields
 from contract.topics import Topic
 from contract.window_frames import decode_window
+from gateway.dashboard.attack_view import AttackView
 from gateway.dashboard.bounds import posterior_bounds
 from mqtt_link.descriptions import Descriptions
 
 __all__ = ["DeviceView"]
 
 _MOST_STREAMS = 64
-_KEPT = {"frame": 40, "points": 40, "window": 40, "estimate": 300, "count": 40, "description": 1}
+_KEPT = {
+    **{"frame": 40, "points": 40, "window": 40, "status": 5, "policy": 5},
+    **{"estimate": 300, "attack": 1, "count": 40, "description": 1},
+}
 _MOST_STATES_SHOWN = 64
+_POINTS_PLACED = 3
+_CONFIDENCE = 0.95
 
 
 class DeviceView:
@@ -38,9 +47,13 @@ class DeviceView:
         self._described = Descriptions()
         self._kept: dict[tuple[str, str], deque[dict[str, Any]]] = {}
         self._streams: set[str] = set()
+        self._attacks: dict[str, AttackView] = {}
 
-    def take(self, topic: Topic, payload: bytes) -> dict[str, Any] | None:
+    def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
         """A message under one of the device's topics.
+
+        Args:
+            heard: when it came, in Unix seconds.
 
         Returns:
             What is new, as the page is told; none if the message cannot be used, or says nothing new.
@@ -49,16 +62,24 @@ class DeviceView:
             self.left_out += 1
             return None
         try:
-            found = self._read(topic, payload)
+            found = self._read(topic, payload, heard)
         except FuguError:
             self.left_out += 1
             return None
         if found is not None:
             self._streams.add(topic.stream)
             found["stream"] = topic.stream
-            kind = found["kind"]
-            self._kept.setdefault((topic.stream, kind), deque(maxlen=_KEPT[kind])).append(found)
+            self.keep(found)
         return found
+
+    def keep(self, told: dict[str, Any]) -> None:
+        """Keep what the page is told for those who open it later."""
+        kind = told["kind"]
+        self._kept.setdefault((told["stream"], kind), deque(maxlen=_KEPT[kind])).append(told)
+
+    def attacks_due(self) -> list[Callable[[], dict[str, Any]]]:
+        """What computes what attackers make of each stream that has news."""
+        return [made for one in self._attacks.values() if (made := one.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All that is kept, descriptions first, then in the order in which it came."""
@@ -66,41 +87,101 @@ class DeviceView:
         for key in sorted(self._kept, key=lambda one: kinds.index(one[1])):
             yield from self._kept[key]
 
-    def _read(self, topic: Topic, payload: bytes) -> dict[str, Any] | None:
+    def _read(self, topic: Topic, payload: bytes, heard: float) -> dict[str, Any] | None:
         match topic.kind:
             case "description":
                 found = self._described.take(topic.fleet, topic.device, topic.stream, payload)
-                return None if found is None else {"kind": "description", **_description(found)}
+                if found is None:
+                    return None
+                self._attack(topic).describe(found)
+                return {"kind": "description", **_description(found)}
+            case "symbols" if payload[:1] == bytes([MEASURE]):
+                return self._points(topic, payload)
             case "symbols":
-                read = _points if payload[:1] == bytes([MEASURE]) else _symbols
-                return self._sent(topic, payload, read(payload))
+                frame = decode_symbols(payload)
+                self._attack(topic).take(frame)
+                return self._sent(topic, payload, _symbols(frame))
             case "window":
-                frame = decode_window(payload)
-                fields = {"window": frame.window, "first": frame.first, "length": frame.length}
-                fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
-                return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields})
+                return self._window(topic, payload)
+            case "status" | "policy_status" if payload:
+                read = _status if topic.kind == "status" else _policy_status
+                return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
             case "estimate":
                 return {"kind": "estimate", **_report(decode_estimate(payload))}
             case "count":
                 return {"kind": "count", **_report(decode_count(payload))}
         return None
 
+    def _attack(self, topic: Topic) -> AttackView:
+        return self._attacks.setdefault(topic.stream, AttackView())
+
+    def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+        frame = decode_measure(payload)
+        fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+        told = self._described.of(topic.device, topic.stream, frame.policy_version)
+        newest = [_place(told, one.point) for one in frame.released[-_POINTS_PLACED:]]
+        points = [list(one.point) for one in frame.released]
+        return self._sent(topic, payload, {"kind": "points", **fields, "points": points, "newest": newest})
+
+    def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+        frame = decode_window(payload)
+        fields = {"window": frame.window, "first": frame.first, "length": frame.length}
+        fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
+        told = self._described.of(topic.device, topic.stream, frame.policy_version)
+        window = None if told is None else next((one for one in told.windows if one.name == frame.window), None)
+        if told is not None and window is not None:
+            labels = told.states if window.states == "histogram" else (" or ".join(window.states),)
+            fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
+        return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields})
+
     def _sent(self, topic: Topic, payload: bytes, fields: dict[str, Any]) -> dict[str, Any]:
         known = self._described.of(topic.device, topic.stream, fields["version"])
         time = None if known is None else known.time_of(fields["first"], fields["shift"])
-        return {**fields, "time": _text(time), "bytes": payload.hex(), "size": len(payload)}
+        return {**fields, "time": _text(time), **_bytes(payload)}
 
 
-def _symbols(payload: bytes) -> dict[str, Any]:
-    frame = decode_symbols(payload)
+def _bytes(payload: bytes) -> dict[str, Any]:
+    return {"bytes": payload.hex(), "size": len(payload)}
+
+
+def _symbols(frame: SymbolFrame) -> dict[str, Any]:
     fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
     return {"kind": "frame", **fields, "symbols": list(frame.symbols)}
 
 
-def _points(payload: bytes) -> dict[str, Any]:
-    frame = decode_measure(payload)
-    fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
-    return {"kind": "points", **fields, "points": [[float(x) for x in one.point] for one in frame.released]}
+def _status(payload: bytes) -> dict[str, Any]:
+    said = decode_status(payload)
+    streams = [{"name": one.stream, "version": one.policy_version, "next": one.next_tick} for one in said.streams]
+    fields = {"online": said.online, "agent": said.agent_version, "outbox": said.outbox_depth}
+    return {"kind": "status", **fields, "codes": [*map(str, said.codes)], "streams": streams}
+
+
+def _policy_status(payload: bytes) -> dict[str, Any]:
+    said = decode_policy_status(payload)
+    fields = {"running": said.version, "judged": said.judged.hex(), "reason": said.reason, "detail": said.detail}
+    return {"kind": "policy", **fields, "refused": said.refused, "stale": said.stale}
+
+
+def _place(told: Description | None, point: Point) -> dict[str, Any]:
+    """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
+    found: dict[str, Any] = {"point": list(point)}
+    if told is None or told.place is None or told.place.cell_size is None or len(point) != 2:
+        return found
+    latitude, longitude = told.place.position(*point)
+    cells = {cell: told.states[number] for number, cell in enumerate(told.place.cells[: len(told.states)])}
+    return {**found, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
+
+
+def _noise_range(scale: str) -> int | None:
+    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; none if the scale is none.
+
+    With a = e^(-1/scale), Pr(|noise| > n) = 2 a^(n + 1) / (1 + a).
+    """
+    try:
+        s = float(Fraction(scale))
+        return max(0, math.ceil(s * (math.log(2.0 / (1.0 - _CONFIDENCE)) - math.log1p(math.exp(-1.0 / s)))) - 1)
+    except (ValueError, ArithmeticError):
+        return None
 
 
 def _report(report: Estimate | WindowCount) -> dict[str, Any]:
@@ -145,7 +226,7 @@ def _promise(promise: Described) -> dict[str, Any]:
 def _bounds(told: Description) -> dict[str, Any] | None:
     """Between what the promise holds the probability of the last of two states, whatever the stream says."""
     chains, epsilon = told.chains, told.guarantee.epsilon
-    if not isinstance(chains, BinaryChains) or epsilon is None or told.guarantee.adversary == "informed":
+    if not isinstance(chains, BinaryChains) or epsilon is None:
         return None
     low, high = posterior_bounds(chains, epsilon)
     return {"state": told.states[1], "low": low, "high": high}

@@ -36,6 +36,8 @@ _POLL_SECONDS = 0.2
 _MOST_WAITING = 500
 _MOST_RELEASES = 500
 _OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
+_ATTACK_SECONDS = 1.0
+"""Between two looks of the attackers."""
 
 
 class Watcher:
@@ -88,9 +90,13 @@ class Feed:
             LinkError: TLS or password files cannot be read.
         """
         self.link.start()
+        attacked = 0.0
         try:
             while True:
                 await asyncio.sleep(_POLL_SECONDS)
+                if (now := time.monotonic()) - attacked > _ATTACK_SECONDS:
+                    attacked = now
+                    await asyncio.to_thread(self._attack)
                 if self.link.falls_back:
                     await asyncio.to_thread(self.link.maintain)
         finally:
@@ -134,7 +140,11 @@ class Feed:
             watchers = self._watchers.setdefault(device, [])
             first = not watchers
             watchers.append(watcher)
-            view = self._devices.setdefault(device, DeviceView())
+            view = self._devices.get(device)
+            if view is None:
+                view = self._devices[device] = DeviceView()
+                for kind, said in self._view.statuses(device).items():
+                    view.take(Topic(kind, self.fleet, device, ""), *said)
             watcher.waiting.extend(view)
         if first:
             self.link.subscribe(topics)
@@ -177,13 +187,25 @@ class Feed:
                         self._view.take(topic, payload, now)
                     elif topic.kind == "release":
                         self._take_release(payload)
-                    elif topic.device in self._devices:
-                        self._tell(topic, payload)
+                    if topic.device in self._devices:
+                        self._tell(topic, payload, now)
                 except FuguError:
                     self._view.left_out += 1
 
-    def _tell(self, topic: Topic, payload: bytes) -> None:
-        news = self._devices[topic.device].take(topic, payload)
+    def _attack(self) -> None:
+        """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
+        with self._lock:
+            due = [(device, made) for device, view in self._devices.items() for made in view.attacks_due()]
+        for device, made in due:
+            news = made()
+            with self._lock:
+                if device in self._devices:
+                    self._devices[device].keep(news)
+                    for watcher in self._watchers[device]:
+                        watcher.waiting.append(news)
+
+    def _tell(self, topic: Topic, payload: bytes, heard: float) -> None:
+        news = self._devices[topic.device].take(topic, payload, heard)
         if news is not None:
             for watcher in self._watchers[topic.device]:
                 if not watcher.waiting:

@@ -12,7 +12,7 @@ from contract.errors import FuguError, StatusCode
 from contract.fleet_frames import decode_policy_status
 from contract.frames import decode_status
 from contract.health import AlarmCode, Health, decode_health
-from contract.topics import Topic
+from contract.topics import Kind, Topic
 
 __all__ = ["PAGE_ROWS", "Condition", "FleetQuery", "FleetView"]
 
@@ -50,6 +50,7 @@ class Member:
         judged: the same of the newest document that it has judged.
         refusal: why it refused that; empty if it did not.
         seen: when its newest status came, in Unix seconds.
+        status, policy_status: the newest of each as it came, and when; empty if none has.
     """
 
     name: str
@@ -64,6 +65,8 @@ class Member:
     refusal: str = ""
     stale: bool = False
     seen: float = 0.0
+    status: tuple[bytes, float] = (b"", 0.0)
+    policy_status: tuple[bytes, float] = (b"", 0.0)
 
     @property
     def waits(self) -> bool | None:
@@ -110,6 +113,14 @@ class FleetView:
         found = self._members.get(name)
         return None if found is None else _row(self._condition(found, self._alarmed()), found)
 
+    def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
+        """What a device said of itself last, and of the policies that it was sent, as it came; by topic's kind."""
+        found = self._members.get(name)
+        if found is None:
+            return {}
+        said: dict[Kind, tuple[bytes, float]] = {"status": found.status, "policy_status": found.policy_status}
+        return {kind: one for kind, one in said.items() if one[0]}
+
     def page(self, query: FleetQuery) -> dict[str, Any]:
         """Rows of a page, the sick first, and how many there are of each condition."""
         everything = self._in_order()
@@ -146,6 +157,7 @@ class FleetView:
     def _learn(self, member: Member, kind: str, payload: bytes, now: float) -> None:
         if kind == "status":
             status = decode_status(payload)
+            member.status = payload, now
             member.online, member.seen = status.online, now
             member.codes, member.outbox = tuple(map(str, status.codes)), status.outbox_depth
             if status.online:
@@ -153,6 +165,7 @@ class FleetView:
                 member.streams = tuple((one.stream, one.policy_version) for one in status.streams)
         elif kind == "policy_status":
             said = decode_policy_status(payload)
+            member.policy_status = payload, now
             member.running, member.judged, member.stale = said.version, said.judged.hex(), said.stale
             member.refusal = said.reason and f"{said.reason}: {said.detail}"
         elif kind == "policy_set":

@@ -122,7 +122,7 @@ def test_the_bytes_that_are_shown_are_those_that_left(fleet: Fleet, page: Site, 
     heard = Everything(fleet.broker)
     try:
         browser.open(f"{page.address}/device/watch")
-        wait_until(lambda: "with probability" in browser.text(".now"), "an estimate")
+        wait_until(lambda: "with probability" in browser.text(".estimate"), "an estimate")
         wait_until(lambda: browser.count(".chart canvas") == 1)
         wait_until(lambda: browser.count(".frames code") > 3)
         script = "return [...document.querySelectorAll('.frames code')].map((one) => one.textContent)"

@@ -1,20 +1,22 @@
 // A device: what left it, beside what can be concluded from that.
 
-import { clock, day, draw, make, mark, number, percent, put } from "./dom.js";
+import { Attack } from "./attack.js";
+import { clock, day, draw, make, mark, number, percent, put, round } from "./dom.js";
+import { Left, leaves } from "./left.js";
 
-const FRAMES = 6;
 const POINTS = 300;
 const ADVERSARIES = {
-  ignorant: "somebody who knows nothing else of the readings",
-  informed: "somebody who knows all other readings",
-  universal: "whoever knows any of the other readings",
+  ignorant: "somebody who knows the class of chains, and no reading",
+  informed: "whoever also knows any of the other readings",
+  universal: "whoever knows anything else of the readings, or half knows it",
 };
 
 export function device(main, listen, name) {
   const condition = make("span", {}, "");
   const facts = make("p", { class: "quiet small" }, "waiting for what the device says …");
   const streams = new Map();
-  main.append(make("h1", {}, name), make("p", {}, condition), facts);
+  const left = new Left();
+  main.append(make("h1", {}, name), make("p", {}, condition), facts, left.root);
   listen(`/events/device/${encodeURIComponent(name)}`, { state, news });
 
   function state({ member }) {
@@ -26,6 +28,9 @@ export function device(main, listen, name) {
 
   function news(all) {
     for (const one of all) {
+      if (one.kind === "description") left.describe(one.stream, one);
+      if (leaves(one.kind)) left.take(one);
+      if (!one.stream) continue;
       if (!streams.has(one.stream)) {
         streams.set(one.stream, new Stream(one.stream));
         main.append(streams.get(one.stream).root);
@@ -38,16 +43,12 @@ export function device(main, listen, name) {
 class Stream {
   constructor(name) {
     this.described = null;
-    this.waiting = [];
-    this.sent = 0;
-    this.bytes = 0;
     this.times = [];
     this.shares = [];
     this.newest = null;
-    this.frames = make("ol", { class: "frames" });
-    this.total = make("p", { class: "quiet small" }, "nothing has come since this page was opened");
+    this.attack = new Attack();
     this.class = make("p", { class: "quiet small" });
-    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "waiting for an estimate …"));
+    this.now = make("div", { class: "now estimate" }, make("span", { class: "quiet" }, "waiting for an estimate …"));
     this.chart = make("div", { class: "chart", role: "img", "aria-label": "Probability over time" });
     this.who = make("p", { class: "small quiet" });
     this.shared = make("div", {});
@@ -56,9 +57,8 @@ class Stream {
     this.root = make("section", { class: "stream", "aria-label": `Stream ${name}` },
       make("h2", {}, name), this.class,
       make("div", { class: "sides" },
-        make("div", { class: "card" }, make("h3", {}, "What left this device"), this.total, this.frames),
-        make("div", { class: "card" }, make("h3", {}, "What an observer makes of it"), this.now, this.chart, this.who),
-        make("div", { class: "card" }, make("h3", {}, "What a subscriber gets"), this.shared, this.counted),
+        this.attack.root,
+        make("div", { class: "card" }, make("h3", {}, "What a subscriber gets"), this.now, this.chart, this.who, this.shared, this.counted),
         make("div", { class: "card" }, make("h3", {}, "What is promised"), this.promise)));
   }
 
@@ -66,7 +66,8 @@ class Stream {
     if (one.kind === "description") this.describe(one);
     else if (one.kind === "estimate") this.estimate(one);
     else if (one.kind === "count") this.count(one);
-    else this.waiting.push(one);
+    else if (one.kind === "attack") this.attack.take(one);
+    else return;
     if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
   }
 
@@ -87,8 +88,8 @@ class Stream {
       make("dl", {}, ...facts.flatMap(([term, text]) => [make("dt", {}, term), make("dd", {}, text)])));
     const bounds = told.bounds;
     put(this.who, bounds
-      ? `The observer reads all messages and knows a chain of the class. Whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} (shaded) for ${ADVERSARIES.ignorant}.`
-      : "The observer is the gateway: it reads all messages and knows the policy.");
+      ? `The gateway's estimate, from all messages and the policy. Whatever comes, the promise keeps the probability of “${bounds.state}” between ${percent(bounds.low)} and ${percent(bounds.high)} (shaded) for ${ADVERSARIES.ignorant}.`
+      : "The gateway's estimate, from all messages and the policy.");
     this.plot?.destroy();
     this.plot = null;
   }
@@ -113,44 +114,11 @@ class Stream {
 
   draw() {
     this.drawing = 0;
-    this.drawFrames();
     const one = this.newest;
     if (!one) return;
     if ("state" in one) this.drawStates(one);
     else if ("latitude" in one) this.drawPlace(one);
     else this.drawValues(one);
-  }
-
-  drawFrames() {
-    if (!this.waiting.length) return;
-    this.sent += this.waiting.length;
-    this.bytes += this.waiting.reduce((sum, one) => sum + one.size, 0);
-    put(this.total, `${number(this.sent)} messages, ${number(this.bytes)} bytes: every one of them randomised on the device`);
-    const quick = this.waiting.length > 1;
-    for (const one of this.waiting.splice(0).slice(-FRAMES)) this.frames.prepend(this.frame(one, quick));
-    while (this.frames.children.length > FRAMES) this.frames.lastChild.remove();
-  }
-
-  frame(one, quick) {
-    const when = one.time ? clock(one.time) : `tick ${number(one.first)}`;
-    const bytes = make("details", {}, make("summary", {}, `${one.size} bytes`), make("code", {}, one.bytes.replace(/../g, "$& ")));
-    const [what, body] = this.content(one);
-    return make("li", { class: quick ? "" : "new" }, make("div", { class: "top" }, make("span", {}, when), make("span", {}, what)), body, bytes);
-  }
-
-  content(one) {
-    if (one.kind === "frame") {
-      const { symbols } = one;
-      const top = Math.max(1, (this.described?.labels.length ?? 2) - 1);
-      const bars = symbols.map((symbol, x) => {
-        const height = 3 + (17 * symbol) / top;
-        return draw("rect", { x: x + 0.08, y: 22 - height, width: 0.84, height, class: symbol ? "one" : "" });
-      });
-      const label = `symbols ${symbols.slice(0, 60).map((symbol) => this.described?.labels[symbol] ?? symbol).join(", ")}`;
-      return [`${symbols.length} symbols`, draw("svg", { viewBox: `0 0 ${symbols.length} 22`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars)];
-    }
-    if (one.kind === "points") return [`${one.points.length} points`, make("p", { class: "small" }, one.points.slice(-3).map((point) => `(${point.map(round).join(", ")})`).join(" "))];
-    return [`window ${one.window}`, make("p", { class: "small" }, `noisy count ${one.counts.join(", ")} of ${number(one.observed)} ticks`)];
   }
 
   drawStates(one) {
@@ -219,5 +187,4 @@ function plot(element, data, names, bounds) {
   return made;
 }
 
-const round = (value) => String(Number(Number(value).toPrecision(3)));
 const duration = (seconds) => seconds >= 3600 ? `${round(seconds / 3600)} h` : seconds >= 60 ? `${round(seconds / 60)} min` : seconds >= 1 ? `${round(seconds)} s` : `${round(seconds * 1000)} ms`;

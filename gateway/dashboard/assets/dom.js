@@ -26,6 +26,7 @@ export function put(element, text) {
 
 export const number = (value) => value.toLocaleString("en");
 export const percent = (share) => `${Math.round(share * 100)} %`;
+export const round = (value) => String(Number(Number(value).toPrecision(3)));
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });

@@ -1,0 +1,111 @@
+// All that left a device, as this page received it: every message in words and as bytes, the newest first.
+
+import { clock, draw, make, number, put } from "./dom.js";
+
+const EACH = 5;
+const MOST_WAITING = 200;
+const LEFT = ["frame", "window", "points", "status", "policy"];
+
+export const leaves = (kind) => LEFT.includes(kind);
+
+export class Left {
+  constructor() {
+    this.described = new Map();
+    this.waiting = [];
+    this.sent = 0;
+    this.bytes = 0;
+    this.total = make("p", { class: "quiet small" }, "nothing has come since this page was opened");
+    this.frames = make("ol", { class: "frames" });
+    this.root = make("section", { class: "card left", "aria-labelledby": "left" }, make("h2", { id: "left" }, "What left this device"), this.total,
+      make("div", { class: "messages", tabindex: 0, role: "region", "aria-label": "Messages, the newest first" }, this.frames));
+  }
+
+  describe(stream, told) {
+    this.described.set(stream, told);
+  }
+
+  take(one) {
+    this.sent += 1;
+    this.bytes += one.size;
+    this.waiting.push(one);
+    if (this.waiting.length > MOST_WAITING) this.waiting.shift();
+    if (!this.drawing) this.drawing = requestAnimationFrame(() => this.draw());
+  }
+
+  draw() {
+    this.drawing = 0;
+    put(this.total, `${number(this.sent)} messages, ${number(this.bytes)} bytes came to this page; the newest ${EACH} of each kind:`);
+    const quick = this.waiting.length > 1;
+    const newest = new Map();
+    for (const one of this.waiting.splice(0)) {
+      const key = `${one.kind} ${one.stream}`;
+      newest.set(key, [...(newest.get(key) ?? []), one].slice(-EACH));
+    }
+    for (const [key, some] of newest) {
+      for (const one of some) this.frames.prepend(this.item(one, key, quick));
+      const shown = [...this.frames.children].filter((item) => item.dataset.key === key);
+      for (const item of shown.slice(EACH)) item.remove();
+    }
+  }
+
+  item(one, key, quick) {
+    const when = one.time ? clock(one.time) : `tick ${number(one.first)}`;
+    const bytes = make("details", {}, make("summary", {}, `${one.size} bytes`), make("code", {}, one.bytes.replace(/../g, "$& ")));
+    const [what, ...body] = this.content(one);
+    const stream = one.stream ? `${one.stream}: ` : "";
+    return make("li", { class: quick ? "" : "new", "data-key": key },
+      make("div", { class: "top" }, make("span", {}, when), make("span", {}, `${stream}${what}`)), ...body, bytes);
+  }
+
+  content(one) {
+    if (one.kind === "frame") return this.symbols(one);
+    if (one.kind === "window") return [`counts of window ${one.window}`, ...counts(one)];
+    if (one.kind === "points") return [`${one.points.length} points`, ...one.newest.map((point) => make("p", { class: "small" }, place(point)))];
+    if (one.kind === "status") return ["status", make("p", { class: "small" }, status(one))];
+    return ["status of its policies", make("p", { class: "small" }, policy(one))];
+  }
+
+  symbols({ stream, symbols }) {
+    const labels = this.described.get(stream)?.labels ?? [];
+    const top = Math.max(1, (labels.length || 2) - 1);
+    const bars = symbols.map((symbol, x) => {
+      const height = 3 + (17 * symbol) / top;
+      return draw("rect", { x: x + 0.08, y: 22 - height, width: 0.84, height, class: symbol ? "one" : "" });
+    });
+    const label = `symbols ${symbols.slice(0, 60).map((symbol) => labels[symbol] ?? symbol).join(", ")}`;
+    return [`${symbols.length} symbols`, draw("svg", { viewBox: `0 0 ${symbols.length} 22`, preserveAspectRatio: "none", role: "img", "aria-label": label }, ...bars)];
+  }
+}
+
+function counts(one) {
+  const of = `of ${number(one.observed)} ticks on which it ran`;
+  if (one.noise === undefined || one.noise === null) return [make("p", { class: "small" }, `noisy count ${one.counts.join(", ")} ${of}`)];
+  const text = (count, i) => `“${one.labels[i]}”: ${number(count)} ${of}, noise included; ${without(count, one)}`;
+  const noise = `With ${Math.round(100 * one.confidence)} % its noise is between −${number(one.noise)} and +${number(one.noise)}.`;
+  return [...one.counts.map((count, i) => make("p", { class: "small" }, text(count, i))), make("p", { class: "small quiet" }, noise)];
+}
+
+function without(count, { noise, observed }) {
+  const [low, high] = [Math.max(count - noise, 0), Math.min(count + noise, observed)];
+  return low > high ? "its noise was unusually large" : `without it ${number(low)} to ${number(high)}`;
+}
+
+function place(one) {
+  const where = `point (${one.point.join(", ")})`;
+  if (one.latitude === undefined) return where;
+  const cell = one.state ? `in the cell “${one.state}”` : "in no cell of a state";
+  return `${where}: ${one.latitude.toFixed(5)}°, ${one.longitude.toFixed(5)}°, ${cell}`;
+}
+
+function status(one) {
+  if (!one.online) return `not connected (its last will)${codes(one)}`;
+  const streams = one.streams.map(({ name, version, next }) => `${name} under policy ${version}, next tick ${number(next)}`);
+  return `connected; agent ${one.agent}; ${number(one.outbox)} frames unsent${codes(one)}; ${streams.join("; ") || "no stream"}`;
+}
+
+const codes = (one) => (one.codes.length ? `; codes ${one.codes.join(", ")}` : "; no codes");
+
+function policy(one) {
+  const verdict = one.reason ? `refused the newest (${one.reason}: ${one.detail})` : one.judged ? `accepted the newest, ${one.judged}` : "was sent none";
+  return `runs ${one.running ? `document ${one.running}` : "no document"}; ${verdict}; ${number(one.refused)} refused so far${one.stale ? "; out of date" : ""}`;
+}

@@ -1,0 +1,98 @@
+"""What the page says of a device's messages: in words with their noise, and as the bytes that came."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+
+from contract.descriptions import Description, describe, encode_description
+from contract.discretisers import Cells
+from contract.errors import StatusCode
+from contract.fleet_frames import PolicyStatus, encode_policy_status
+from contract.frames import Status, StreamStatus, encode_status
+from contract.measure_frames import MeasureFrame, Released, encode_measure
+from contract.topics import (
+    description_topic,
+    parse_topic,
+    policy_status_topic,
+    status_topic,
+    symbols_topic,
+    window_topic,
+)
+from contract.window_frames import WindowFrame, encode_window
+from contract.windows import Window
+from gateway.dashboard.device_view import DeviceView
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+
+
+def told(view: DeviceView, description: Description) -> None:
+    payload = encode_description(description)
+    assert view.take(parse_topic(description_topic("home", "watch", description.stream)), payload) is not None
+
+
+@pytest.mark.parametrize("scale", ["1/3", "7/3", "50", "400"])
+def test_the_noise_of_a_count_is_within_its_range_with_95_percent_and_no_shorter_one_holds(scale: str) -> None:
+    window = Window(name="high", length=20, stride=20, states=("high",), scale=scale)
+    view = DeviceView()
+    told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
+    payload = encode_window(WindowFrame(1, "high", -1, 0, 0, 20, 18, (7,)))
+    said = view.take(parse_topic(window_topic("home", "watch", "hr")), payload)
+    assert said is not None
+    assert (said["labels"], said["counts"], said["observed"], said["bytes"]) == (("high",), (7,), 18, payload.hex())
+    a = math.exp(-1 / Fraction(scale))
+    inside = [(1 - a) / (1 + a) * (1 + 2 * sum(a**n for n in range(1, most + 1))) for most in range(said["noise"] + 1)]
+    assert inside[-1] >= 0.95
+    assert all(one < 0.95 for one in inside[:-1])
+
+
+def test_each_state_of_a_histogram_has_its_name_and_a_window_of_another_policy_has_none() -> None:
+    window = Window(name="bars", length=20, stride=20, states="histogram", scale="5")
+    view = DeviceView()
+    told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
+    topic = parse_topic(window_topic("home", "watch", "hr"))
+    said = view.take(topic, encode_window(WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2))))
+    assert said is not None
+    assert said["labels"] == ("low", "high")
+    said = view.take(topic, encode_window(WindowFrame(2, "bars", 0, 1, 20, 20, 20, (7, -2))))
+    assert said is not None
+    assert (said.get("noise"), said["time"]) == (None, None)
+
+
+def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
+    cells = tuple((i % 3, i // 3) for i in range(9))
+    grid = Cells(origin=(46.0, 14.25), step=(0.001, 0.00125), cells=cells, states=tuple("abcdefghi"))
+    view = DeviceView()
+    told(view, describe(measure_policy(3, discretiser=grid, resolution=(100.0, 100.0), unit="m")))
+    released = (Released(0, (0, 0)), Released(0, (2, 1)), Released(0, (-1, 0)))
+    payload = encode_measure(MeasureFrame(1, -1, 0, 2, released))
+    said = view.take(parse_topic(symbols_topic("home", "watch", "place")), payload)
+    assert said is not None
+    assert [one["state"] for one in said["newest"]] == ["a", "f", None]
+    assert said["newest"][1]["latitude"] == pytest.approx(46.0015)
+    assert said["newest"][1]["longitude"] == pytest.approx(14.253125)
+    assert (said["points"], said["bytes"]) == ([[0, 0], [2, 1], [-1, 0]], payload.hex())
+    (due,) = view.attacks_due()
+    assert "reads points" in due()["none"]
+
+
+def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -> None:
+    view = DeviceView()
+    status = encode_status(Status(True, "1.2", 3, (StatusCode.CLOCK,), (StreamStatus("hr", 4, 99),)))
+    policies = encode_policy_status(PolicyStatus(4, b"\x01\x02", "ceiling", "too much", 2, True))
+    first = view.take(parse_topic(status_topic("home", "watch")), status, 12.0)
+    second = view.take(parse_topic(policy_status_topic("home", "watch")), policies, 13.0)
+    assert first is not None
+    assert second is not None
+    assert (first["time"], first["size"], first["bytes"]) == ("1970-01-01T00:00:12Z", len(status), status.hex())
+    assert (first["online"], first["codes"], first["streams"]) == (
+        True,
+        ["clock"],
+        [{"name": "hr", "version": 4, "next": 99}],
+    )
+    assert (second["running"], second["judged"], second["detail"], second["stale"]) == (4, "0102", "too much", True)
+    assert bytes.fromhex(second["bytes"]) == policies
+    assert view.take(parse_topic(status_topic("home", "watch")), b"") is None
+    assert list(view) == [second, first]

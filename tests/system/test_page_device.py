@@ -1,0 +1,74 @@
+"""The page of a device: all that left it, of every kind, and what a named attacker makes of it, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.topics import parse_topic
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.pages import ServedPage
+from tests.support.whole_fleet import WholeFleet
+
+pytestmark = pytest.mark.long
+LEFT = {"symbols", "window", "status", "policy_status"}
+CANARY = "0211947"
+READINGS = [(f"0.3{CANARY}", "c0"), (f"0.7{CANARY}", "c1"), (f"0.3{CANARY}", "c1")]
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with chromium(tmp_path / "profile") as made:
+        yield made
+
+
+def shown(browser: Browser) -> set[bytes]:
+    """All bytes that the page has of messages now."""
+    script = "return [...document.querySelectorAll('.left code')].map((one) => one.textContent)"
+    return {bytes.fromhex(one) for one in browser.run(script)}
+
+
+def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
+    """A device with symbols, counts, points, and statuses of itself and of its policies."""
+    with WholeFleet(broker, tmp_path, READINGS) as fleet:
+        page = ServedPage(tmp_path, broker.port, "--no-login")
+        seen: dict[str, set[bytes]] = {kind: set() for kind in (*LEFT, "points")}
+
+        def found(kind: str) -> bool:
+            now = shown(browser)
+            for topic, payload in list(fleet.heard.messages):
+                named = parse_topic(topic) if topic.startswith("fugu/") else None
+                if payload in now and named is not None and named.kind in LEFT and named.device == "watch":
+                    seen["points" if named.stream == "place" else named.kind].add(payload)
+            return bool(seen[kind])
+
+        try:
+            browser.open(f"{page.address}/device/watch")
+            for kind in seen:
+                wait_until(lambda kind=kind: found(kind), f"{kind} with the bytes that left")  # type: ignore[misc]
+            said = browser.text(".left")
+            assert "“high”:" in said
+            assert "its noise is between −" in said
+            assert "point (" in said
+            assert "hr under policy 1, next tick" in said
+            assert "runs document 1; accepted the newest" in said
+            wait_until(lambda: browser.count(".attack canvas") == 1, "a band")
+            stream = browser.text("section[aria-label='Stream hr']")
+            assert "Attacker “forward-backward” knows the public description, believes the one chain" in stream
+            assert "Attacker “single symbol” reads the newest symbol" in stream
+            assert "epsilon 20, keeps it" in stream
+            points = "section[aria-label='Stream place']"
+            wait_until(lambda: "No attacker of this page reads points" in browser.text(points), "a word about points")
+            for width, dark in ((1200, False), (390, True)):
+                browser.look(width, dark=dark)
+                browser.open(f"{page.address}/device/watch")
+                wait_until(lambda: browser.count(".attack canvas") == 1 and browser.count(".left code") > 5)
+                assert browser.violations() == []
+                assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+            assert browser.complaints() == []
+            assert CANARY.encode() not in page.ask("/events/device/watch")[1]
+        finally:
+            assert page.stop() == 0
