@@ -194,7 +194,7 @@ def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
     ending.set()
     sender.join()
     dropped = [_dropped(one["deltas"]) for one in (still, busy)]
-    updates = UPDATES_A_SECOND * WATCH_SECONDS
+    drawn = max(1, busy["changes"])
     return {
         "updates published a second, each a frame and an estimate": UPDATES_A_SECOND,
         "browser frames in which the page changed, a second": round(busy["changes"] / WATCH_SECONDS, 1),
@@ -202,10 +202,10 @@ def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
         "browser frames dropped, 60 updates a second: %": round(100.0 * dropped[1], 2),
         "median time between browser frames: ratio to 1/60 s": round(statistics.median(busy["deltas"]) / FRAME_MS, 2),
         "long tasks (50 ms) of the page": len(busy["long"]),
-        "browser's main thread, processor time of an update: ms": round(1e3 * busy["TaskDuration"] / updates, 2),
-        "of that scripts: ms": round(1e3 * busy["ScriptDuration"] / updates, 2),
+        "browser's main thread, processor time each time: ms": round(1e3 * busy["TaskDuration"] / drawn, 2),
+        "of that scripts: ms": round(1e3 * busy["ScriptDuration"] / drawn, 2),
         "of that styles and layout: ms": round(
-            1e3 * (busy["RecalcStyleDuration"] + busy["LayoutDuration"]) / updates, 2
+            1e3 * (busy["RecalcStyleDuration"] + busy["LayoutDuration"]) / drawn, 2
         ),
     }
 

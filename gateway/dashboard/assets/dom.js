@@ -24,7 +24,8 @@ export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-export const number = (value) => value.toLocaleString("en");
+const NUMBER = new Intl.NumberFormat("en");
+export const number = (value) => NUMBER.format(value);
 export const percent = (share) => `${Math.round(share * 100)} %`;
 export const round = (value) => String(Number(Number(value).toPrecision(3)));
 
