@@ -204,9 +204,7 @@ def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
         "long tasks (50 ms) of the page": len(busy["long"]),
         "browser's main thread, processor time each time: ms": round(1e3 * busy["TaskDuration"] / drawn, 2),
         "of that scripts: ms": round(1e3 * busy["ScriptDuration"] / drawn, 2),
-        "of that styles and layout: ms": round(
-            1e3 * (busy["RecalcStyleDuration"] + busy["LayoutDuration"]) / drawn, 2
-        ),
+        "of that styles and layout: ms": round(1e3 * (busy["RecalcStyleDuration"] + busy["LayoutDuration"]) / drawn, 2),
     }
 
 

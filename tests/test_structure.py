@@ -24,7 +24,7 @@ ROOMS = {
     "gateway.chain": set(),
     "gateway.exact": set(),
     "gateway.privacy": {"gateway.chain"},
-    "gateway.dphmm": {"gateway.chain", "gateway.privacy"},
+    "gateway.dphmm": {"gateway.chain", "gateway.privacy", "gateway.svg"},
     "gateway.attack": {"gateway.chain"},
     "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack"},
     "gateway.reproduce": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack", "gateway.planning"},

@@ -16,6 +16,7 @@ from contract.measure_policy import MeasurePolicy
 from fugu.demo.processes import DemoError
 from gateway.chain.arrays import Floats, Ints
 from gateway.service.history import Row, ValueRow
+from gateway.svg import points, svg
 
 __all__ = ["Walk", "html_report", "map_picture", "read_walk", "summary"]
 
@@ -136,18 +137,14 @@ def map_picture(policy: MeasurePolicy, walk: Walk, tick: int) -> str:
         x, y = (place / scale - low) * _CELL
         return float(x), height - float(y)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">',
-        f"<title>tick {tick}</title>",
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-    ]
+    parts = [f'<rect width="{width}" height="{height}" fill="#fff"/>']
     for place in places * scale:
         x, y = at(place)
         parts.append(
             f'<rect x="{x - _CELL / 2:.1f}" y="{y - _CELL / 2:.1f}" width="{_CELL}" height="{_CELL}" '
             'fill="#f5f7f9" stroke="#d5dbe0"/>'
         )
-    way = " ".join("{:.1f},{:.1f}".format(*at(place)) for place in walk.truth[max(0, tick - 20) : tick + 1])
+    way = points(at(place) for place in walk.truth[max(0, tick - 20) : tick + 1])
     parts.append(f'<polyline points="{way}" fill="none" stroke="#aab3ba" stroke-width="1.5"/>')
     if not np.isnan(walk.means[tick, 0]):
         spread, turn = np.linalg.eigh(walk.covariances[tick] / np.outer(scale, scale))
@@ -164,7 +161,7 @@ def map_picture(policy: MeasurePolicy, walk: Walk, tick: int) -> str:
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6" fill="none" stroke="#c0392b" stroke-width="2"/>')
     x, y = at(walk.truth[tick])
     parts.append(f'<rect x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10" fill="#222"/>')
-    return "".join([*parts, "</svg>"])
+    return svg(f"tick {tick}", (width, height), parts, shown=f'width="{width}"')
 
 
 def html_report(policy: MeasurePolicy, walk: Walk, broker: str) -> str:

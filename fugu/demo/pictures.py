@@ -9,6 +9,7 @@ import numpy as np
 from fugu.demo.evaluation import PROMISE, Night
 from fugu.demo.people import EPSILON
 from gateway.chain.arrays import Floats
+from gateway.svg import points, svg
 
 __all__ = ["private_picture", "useful_picture"]
 
@@ -39,7 +40,7 @@ def useful_picture(night: Night, whole: float | None = None) -> str:
     def line(shares: Floats, hours: Floats = night.hours) -> str:
         across = LEFT + (RIGHT - LEFT) * hours / last
         down = bottom - (bottom - top) * np.clip(shares, 0.0, 1.0)
-        return " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(across.tolist(), down.tolist(), strict=True))
+        return points(zip(across.tolist(), down.tolist(), strict=True))
 
     got, truth = line(night.released), line(night.truth)
     both = line(
@@ -47,7 +48,6 @@ def useful_picture(night: Night, whole: float | None = None) -> str:
         np.append(night.hours, night.hours[::-1]),
     )
     parts = [
-        *_head("Useful: share of 300 heartbeats above", "the sleeper's own baseline, in one night"),
         '<path class="band" d="M8 60h40v18h-40z"/><path class="got" d="M8 69h40"/><path d="M8 92h40"/>',
         _text(56, 75, "what a subscriber gets, with its 95 % band", "good"),
         _text(56, 98, "the truth, which stays on the wrist"),
@@ -68,7 +68,7 @@ def useful_picture(night: Night, whole: float | None = None) -> str:
         if reach > 1.0:  # it does not fit
             parts.append(f'<path class="tip" d="M{end:.1f} {at - 14}l13 8l-13 8z"/>')
         parts.append(_text(end + 18, at, f"&#177; {100 * reach:.0f} %", "" if row else "good"))
-    return _svg(parts)
+    return _picture(("Useful: share of 300 heartbeats above", "the sleeper's own baseline, in one night"), parts)
 
 
 def private_picture(night: Night) -> str:
@@ -78,7 +78,6 @@ def private_picture(night: Night) -> str:
     marks = [(20 + unit * math.log(factor), factor) for factor in FACTORS if factor <= most]
     promised = 20 + unit * math.log(PROMISE)
     parts = [
-        *_head("Private: by how much an attacker's", "odds on each heartbeat change"),
         f'<path class="promise" d="M{promised:.1f} 68V410"/><path class="axis" d="M20 410H{RIGHT}"/>',
         _text(promised + 8, 84, f"the promise: at most &#215; {PROMISE:.1f}"),
         *(f'<path class="axis" d="M{x:.1f} 410v7"/>' + _text(x, 436, f"&#215; {f}", "small middle") for x, f in marks),
@@ -92,7 +91,7 @@ def private_picture(night: Night) -> str:
         said += f" beyond the promise, {'up to' if beyond else 'at most'} &#215; {most:.{0 if most >= 10 else 1}f}"
         parts += [_text(20, top, f"{name}:", f"{kind} strong"), _text(20, top + 24, said, kind)]
         parts.append(_dots(20 + unit * changes, top + 34, kind))
-    return _svg(parts)
+    return _picture(("Private: by how much an attacker's", "odds on each heartbeat change"), parts)
 
 
 def _dots(places: Floats, top: int, kind: str) -> str:
@@ -107,14 +106,8 @@ def _text(x: float, y: float, text: str, kind: str = "") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{text}</text>'
 
 
-def _head(*lines: str) -> list[str]:
-    """A title, for people and for screen readers."""
-    shown = [_text(8, 24 + 24 * number, line, "head") for number, line in enumerate(lines)]
-    return [f"<title>{' '.join(lines)}</title>", *shown]
-
-
-def _svg(parts: list[str]) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        f'role="img">{_STYLE}<rect width="{WIDTH}" height="{HEIGHT}" fill="#fff"/>{"".join(parts)}</svg>\n'
-    )
+def _picture(head: tuple[str, str], parts: list[str]) -> str:
+    """Under a head of two lines."""
+    lines = [_text(8, 24 + 24 * number, line, "head") for number, line in enumerate(head)]
+    shown = f'width="{WIDTH}" height="{HEIGHT}"'
+    return svg(" ".join(head), (WIDTH, HEIGHT), [*lines, *parts], style=_STYLE, shown=shown) + "\n"

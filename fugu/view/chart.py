@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from gateway.reproduce.rows import Chart, Line
+from gateway.svg import points, svg
 
 __all__ = ["Axis", "frame", "line_chart"]
 
@@ -36,7 +37,7 @@ def line_chart(chart: Chart) -> str:
     height = bottom + _ROW * len(lines) + 6
     turned = (_TOP + _PLOT) / 2
     parts = [
-        *frame(chart.title, (_WIDTH, height), xs, ys, chart.x_axis),
+        *frame(xs, ys, chart.x_axis),
         f'<path d="M{_LEFT} {_TOP}V{_PLOT}H{_WIDTH - _RIGHT}" fill="none" stroke="#888"/>',
         f'<text transform="translate(13 {turned:.0f}) rotate(-90)" text-anchor="middle">{escape(chart.y_axis)}</text>',
     ]
@@ -47,7 +48,7 @@ def line_chart(chart: Chart) -> str:
         parts.append(_drawn(line, xs, ys, colour, dash, 5 + 4 * min(later, 3)))
         parts.append(f'<path d="M{_LEFT} {down - 4}h22" stroke="{colour}" stroke-width="3"/>')
         parts.append(f'<text x="{_LEFT + 28}" y="{down}">{escape(line.name)}</text>')
-    return "".join([*parts, "</svg>"])
+    return svg(chart.title, (_WIDTH, height), parts)
 
 
 class Axis:
@@ -82,18 +83,13 @@ class Axis:
         return self.first + (at - low) / (high - low) * (self.last - self.first)
 
 
-def frame(
-    title: str, size: tuple[int, int], xs: Axis, ys: Axis, x_axis: str, text: Callable[[float], str] = "{:.4g}".format
-) -> Iterator[str]:
-    """The beginning of a picture: its title, a line and a word for each mark of the upright axis, words for the other.
+def frame(xs: Axis, ys: Axis, x_axis: str, text: Callable[[float], str] = "{:.4g}".format) -> Iterator[str]:
+    """The beginning of a picture: a line and a word for each mark of the upright axis, words for the other.
 
     Args:
-        size: width and height.
         x_axis: what the level axis shows.
         text: of a mark of the upright axis.
     """
-    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size[0]} {size[1]}" role="img">'
-    yield f"<title>{escape(title)}</title>"
     for value in ys.marks:
         at = ys.place(value)
         yield f'<path d="M{xs.first} {at:.1f}H{xs.last}" stroke="#e4e4e4"/>'
@@ -131,8 +127,8 @@ def _thinned(line: Line) -> Line:
 
 def _drawn(line: Line, xs: Axis, ys: Axis, colour: str, dash: str, wide: int) -> str:
     shown = [(x, y) for x, y in zip(line.x, line.y, strict=True) if math.isfinite(x) and math.isfinite(y)]
-    places = [f"{xs.place(x):.1f},{ys.place(y):.1f}" for x, y in shown]
+    places = [(xs.place(x), ys.place(y)) for x, y in shown]
     if line.joined and len(places) > 1:
-        return f'<polyline points="{" ".join(places)}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>'
-    spots = "".join(f"M{place}h0" for place in places)
+        return f'<polyline points="{points(places)}" fill="none" stroke="{colour}" stroke-width="1.8"{dash}/>'
+    spots = "".join(f"M{x:.1f},{y:.1f}h0" for x, y in places)
     return f'<path d="{spots}" stroke="{colour}" stroke-width="{wide}" stroke-linecap="round"/>'

@@ -12,6 +12,7 @@ from fugu.view.place_plan import place_verdict, place_words
 from gateway.planning.auto import AutoPlan, Curve, Told
 from gateway.planning.auto_places import PlacePlan
 from gateway.planning.candidates import Candidate
+from gateway.svg import points, svg
 
 __all__ = ["place_page", "plan_page"]
 
@@ -100,18 +101,18 @@ def _errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
     xs = Axis([*(e for curve in curves for e, _ in curve.points), epsilon], True, _LEFT, _WIDTH - _RIGHT)
     ys = Axis([_LOWEST, 1.0], True, bottom, 14)
     title = "Mean absolute error of every candidate against epsilon"
-    parts = [*frame(title, (_WIDTH, height), xs, ys, "epsilon", percent)]
+    parts = [*frame(xs, ys, "epsilon", percent)]
     at = xs.place(epsilon)
     parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="#222" stroke-dasharray="4 3"/>')
     for curve, colour in zip(curves, _colours(curves), strict=True):
-        points = " ".join(f"{xs.place(e):.1f},{ys.place(error):.1f}" for e, error in curve.points)
+        line = points((xs.place(e), ys.place(error)) for e, error in curve.points)
         wide = 3.5 if curve.candidate.same_release(chosen) else 1.6
         dash = "" if curve.candidate.kind == "windows" else ' stroke-dasharray="6 3"'
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="{wide}"{dash}/>')
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{wide}"{dash}/>')
         if curve.candidate.same_release(chosen):
             spot = ys.place(curve.candidate.expected_error)
             parts.append(f'<circle cx="{at:.1f}" cy="{spot:.1f}" r="5" fill="{colour}"/>')
-    return "".join([*parts, "</svg>"])
+    return svg(title, (_WIDTH, height), parts)
 
 
 def _keys(plan: AutoPlan) -> str:
@@ -143,7 +144,7 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
     def y(share: float) -> float:
         return bottom - min(max(share, 0.0), 1.0) * (bottom - 14)
 
-    parts = [_open(height, f"{title}: the truth, and what is released")]
+    parts = []
     for share in (0.0, 0.5, 1.0):
         parts.append(f'<path d="M{_LEFT} {y(share):.1f}H{_WIDTH - _RIGHT}" stroke="#e4e4e4"/>')
         parts.append(f'<text x="{_LEFT - 6}" y="{y(share) + 4:.1f}" text-anchor="end">{100 * share:.0f} %</text>')
@@ -158,18 +159,8 @@ def _stretch(title: str, truth: list[float], released: list[float], within: floa
         for place, share in enumerate(truth)
     )
     parts.append(f'<path d="{path}" fill="none" stroke="{_TRUE}" stroke-width="1.8"/>')
-    dots = " ".join(f"{_LEFT + (place + 0.5) * step:.1f},{y(share):.1f}" for place, share in enumerate(released))
-    parts.append(f'<polyline points="{dots}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
-    parts += [
-        f'<circle cx="{_LEFT + (place + 0.5) * step:.1f}" cy="{y(share):.1f}" r="2.6" fill="{_TOLD}"/>'
-        for place, share in enumerate(released)
-    ]
+    dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
+    parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
+    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]
     parts.append(f'<text x="{_LEFT}" y="{height - 6}">{escape(title)}, {len(truth)} answers</text>')
-    return "".join([*parts, "</svg>"])
-
-
-def _open(height: int, title: str) -> str:
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">'
-        f"<title>{escape(title)}</title>"
-    )
+    return svg(f"{title}: the truth, and what is released", (_WIDTH, height), parts)

@@ -15,6 +15,7 @@ from gateway.dphmm.graphs import GraphError, edge_list, restrict
 from gateway.dphmm.hull import Hull, graph_hull
 from gateway.dphmm.moments import noise_error
 from gateway.dphmm.protection import Protection, exposed
+from gateway.svg import points, svg
 
 __all__ = ["MOST_NAMES", "graph_svg"]
 
@@ -72,11 +73,7 @@ def graph_svg(
     alone = set(exposed(graph_hull(values, inside), values, constraint))
     spots = _fitted(_flat(values.astype(np.float64)), 0)(_flat(values.astype(np.float64)))
     width, height = 2 * SIDE, HEAD + SIDE + FOOT
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" role="img">'
-        f'<title>{escape(title)}</title>{_STYLE}<rect width="{width}" height="{height}" fill="#fff"/>'
-        f'<text x="12" y="20">{escape(title)}</text>'
-    ]
+    parts = [f'<text x="12" y="20">{escape(title)}</text>']
     bent = values.shape[1] == 1  # on a line straight edges would hide one another
     parts += [_edge("outside", spots, pair, bent) for pair in edge_list(graph & ~inside)]
     parts += [_edge("edge", spots, pair, bent) for pair in edge_list(inside)]
@@ -107,7 +104,7 @@ def graph_svg(
             f'<text class="small" x="{left}" y="{HEAD + SIDE + 22 + 17 * row}">{line}</text>'
             for row, line in enumerate(lines)
         ]
-    return "".join([*parts, "</svg>"])
+    return svg(title, (width, height), parts, style=_STYLE, shown='width="100%"')
 
 
 def _hull(hull: Hull) -> list[str]:
@@ -121,8 +118,7 @@ def _hull(hull: Hull) -> list[str]:
     ]
     corners = place(vertices)
     for face in hull.faces if hull.rank == 3 else [tuple(range(len(corners)))] if len(corners) else []:
-        path = " ".join(f"{a:.1f},{b:.1f}" for a, b in corners[list(face)].tolist())
-        parts.append(f'<polygon class="hull" points="{path}"/>')
+        parts.append(f'<polygon class="hull" points="{points(corners[list(face)].tolist())}"/>')
     return parts
 
 
