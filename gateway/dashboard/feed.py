@@ -52,7 +52,13 @@ class Watcher:
         self.device = device
         self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
         self.wake = asyncio.Event()
-        self.loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
+
+    def tell(self, news: dict[str, Any]) -> None:
+        """Let something wait, from any thread, while the feed's lock is held."""
+        if not self.waiting:
+            self._loop.call_soon_threadsafe(self.wake.set)
+        self.waiting.append(news)
 
 
 class Feed:
@@ -202,15 +208,13 @@ class Feed:
                 if device in self._devices:
                     self._devices[device].keep(news)
                     for watcher in self._watchers[device]:
-                        watcher.waiting.append(news)
+                        watcher.tell(news)
 
     def _tell(self, topic: Topic, payload: bytes, heard: float) -> None:
         news = self._devices[topic.device].take(topic, payload, heard)
         if news is not None:
             for watcher in self._watchers[topic.device]:
-                if not watcher.waiting:
-                    watcher.loop.call_soon_threadsafe(watcher.wake.set)
-                watcher.waiting.append(news)
+                watcher.tell(news)
 
     def _take_release(self, payload: bytes) -> None:
         if not payload:

@@ -1,0 +1,43 @@
+"""What the page hears, and whom it wakes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from contract.descriptions import describe, encode_description
+from contract.frames import SymbolFrame, encode_symbols
+from contract.topics import description_topic, symbols_topic
+from gateway.dashboard.feed import Feed
+from mqtt_link import Broker
+from mqtt_link.packets import Message
+from tests.support.brokers import PATIENCE, free_port
+from tests.support.processes import policy
+
+
+def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
+    """By messages and by what attackers make of them, however often all has been taken."""
+    described = encode_description(describe(policy(epoch_us=0, period_us=1000)))
+    told: Message = (description_topic("home", "watch", "hr"), described, True)
+
+    def frame(number: int) -> Message:
+        payload = encode_symbols(SymbolFrame(1, 10 * number - 1, 10 * number, bytes(10)))
+        return symbols_topic("home", "watch", "hr"), payload, False
+
+    async def scene() -> list[list[str]]:
+        feed, kinds = Feed("home", Broker(port=free_port())), []
+        watcher = feed.watch("watch")
+        hears = (
+            lambda: feed._received([told, frame(0)]),
+            feed._attack,
+            lambda: feed._received([frame(1)]),
+            feed._attack,
+        )
+        for hear in hears:
+            await asyncio.to_thread(hear)
+            await asyncio.wait_for(watcher.wake.wait(), PATIENCE)
+            kinds.append([one["kind"] for one in feed.take(watcher)])
+        await asyncio.to_thread(feed._attack)  # nothing is new
+        assert not watcher.wake.is_set()
+        return kinds
+
+    assert asyncio.run(scene()) == [["description", "frame"], ["attack"], ["frame"], ["attack"]]
