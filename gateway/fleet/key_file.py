@@ -1,8 +1,9 @@
 """Private keys as encrypted PKCS#8 PEM, with a key derivation that a guesser has to pay for, and their passphrases.
 
-What the `cryptography` package writes by itself stretches a passphrase with 2048 rounds of PBKDF2, which costs a
-guesser next to nothing. So the same form (PBES2 of RFC 8018, AES-256-CBC) is written here with scrypt (RFC 7914), at a
-cost that `openssl pkey` reads as well. Reading is left to the package.
+What the `cryptography` package writes by itself stretches a passphrase with 2048 rounds of PBKDF2, and takes no other
+number: half a millisecond a guess, where scrypt costs a fifth of a second. So the same form (PBES2 of RFC 8018,
+AES-256-CBC) is written here with scrypt (RFC 7914), at a cost that `openssl pkey` reads as well. Reading is left to the
+package.
 """
 
 from __future__ import annotations
