@@ -16,6 +16,7 @@ __all__ = [
     "NAME_PATTERN",
     "RESERVED_DEVICES",
     "Topic",
+    "check_device_name",
     "committed_topic",
     "count_topic",
     "description_topic",
@@ -71,6 +72,16 @@ class Topic(NamedTuple):
     stream: str
     audience: str = ""
     release: str = ""
+
+
+def check_device_name(name: str) -> None:
+    """Refuse what can be the name of no device, `+` too, which topics take for all of them.
+
+    Raises:
+        TopicError: it is none.
+    """
+    if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
+        raise TopicError(f"{name[:80]!r} is no name of a device: 1 to 64 letters, digits, '_' or '-', and not reserved")
 
 
 def status_topic(fleet: str, device: str) -> str:

@@ -12,7 +12,7 @@ from fugu.commands.options import ConnectionOptions, grouped
 from fugu.errors import CommandLineError
 from fugu.view.terminal import say
 from gateway.dashboard.login import password_line
-from gateway.dashboard.server import PageError, PageSettings, serve
+from gateway.dashboard.server import PageSettings, serve
 from gateway.files import write_secret
 from mqtt_link import Broker
 
@@ -62,8 +62,6 @@ def show(
     if (login_file is None) != no_login:
         raise CommandLineError("give either --login-file or --no-login")
     found = Broker.parse(listen)
-    if not session_seconds > 0.0:
-        raise PageError("a session lasts more than 0 seconds")
     settings = PageSettings(
         fleet,
         connection.broker(broker),

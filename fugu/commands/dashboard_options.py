@@ -35,6 +35,9 @@ class DashboardOptions:
         Path | None, typer.Option(metavar="FILE", help="Certificate of the page, which is beyond loopback.")
     ] = None
     dashboard_tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.")] = None
+    dashboard_session_seconds: Annotated[
+        float, typer.Option(metavar="S", help="How long a login to the page lasts.")
+    ] = 43_200.0
     dashboard_username: Annotated[
         str | None, typer.Option(metavar="NAME", help="The account whose view it shows (default: --username).")
     ] = None
@@ -70,5 +73,6 @@ class DashboardOptions:
                 password=self.dashboard_login_file,
                 certificate=self.dashboard_tls_cert,
                 key=self.dashboard_tls_key,
+                session_seconds=self.dashboard_session_seconds,
             )
         )

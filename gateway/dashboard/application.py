@@ -16,8 +16,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contract.errors import TopicError
+from contract.topics import check_device_name
 from gateway.dashboard.events import Channels, DeviceSource, Source, WholeSource
-from gateway.dashboard.feed import Feed, device_topics
+from gateway.dashboard.feed import Feed
 from gateway.dashboard.fleet_view import CONDITIONS, FleetQuery
 from gateway.dashboard.login import Login
 
@@ -25,8 +26,7 @@ __all__ = ["application"]
 
 COOKIE = "fugu_session"
 _MOST_TABS = 200
-_MOST_FORM = 8192
-_PATIENCE = 0.5
+_MOST_FORM, _FORM_SECONDS = 8192, 60.0
 _HEADERS = (
     (
         b"content-security-policy",
@@ -81,11 +81,17 @@ def application(
             return Response(assets["login.html"], media_type="text/html", headers={"cache-control": "no-store"})
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return PlainTextResponse("from another page", 403)
+        peer = request.client.host if request.client is not None else ""
+        try:
+            async with asyncio.timeout(_FORM_SECONDS):
+                password = await _password(request)
+        except TimeoutError:
+            return PlainTextResponse("too slow", 408)
         async with attempt:  # one at a time: a hash takes 16 MB
-            if seconds := login.wait_seconds():
+            if seconds := login.wait_seconds(peer):
                 headers = {"retry-after": str(int(seconds) + 1)}
                 return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _refused(429, headers)
-            session = await asyncio.to_thread(login.enter, await _password(request))
+            session = await asyncio.to_thread(login.enter, password, peer)
         if session is None:
             return RedirectResponse("/login#wrong", 303) if _browses(request) else _refused(403, {})
         found = RedirectResponse("/", 303)
@@ -204,7 +210,7 @@ class _Tabs:
         feed = self._feed
         match request.path_params:
             case {"device": device}:
-                device_topics(feed.fleet, device)
+                check_device_name(device)
                 return ("device", device), lambda: DeviceSource(feed, device)
             case {"what": "fleet"}:
                 query = _query(request)

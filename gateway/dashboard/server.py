@@ -57,6 +57,8 @@ class PageSettings:
         Raises:
             PageError: it says what is missing.
         """
+        if not self.session_seconds > 0.0:
+            raise PageError("a session lasts more than 0 seconds")
         if (self.certificate is None) != (self.key is None):
             raise PageError("TLS needs a certificate and its key")
         if not _loopback(self.listen[0]):

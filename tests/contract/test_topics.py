@@ -8,6 +8,7 @@ from contract.errors import TopicError
 from contract.topics import (
     RESERVED_DEVICES,
     Topic,
+    check_device_name,
     committed_topic,
     count_topic,
     description_topic,
@@ -120,3 +121,11 @@ def test_an_audience_cannot_look_like_a_part_of_a_device_s_topic(name: str) -> N
 def test_other_topics_are_refused(topic: str) -> None:
     with pytest.raises(TopicError):
         parse_topic(topic)
+
+
+def test_the_name_of_one_device_is_no_wildcard_and_no_other_part() -> None:
+    for name in ("watch", "ring-0001", "x" * 64):
+        check_device_name(name)
+    for name in ("", "+", "#", "a/b", "a b", "x" * 65, "watch\n", *RESERVED_DEVICES):
+        with pytest.raises(TopicError):
+            check_device_name(name)

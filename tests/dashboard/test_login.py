@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dashboard.login import Login, PasswordError, password_line
+from gateway.dashboard import login as login_module
+from gateway.dashboard.login import Login, PasswordError, network_of, password_line
 from gateway.dashboard.server import PageError, PageSettings
 from mqtt_link import Broker
 
 PASSWORD = "correct horse battery"
+HERE, ELSEWHERE = "192.0.2.1", "192.0.2.2"
 
 
 class Clock:
@@ -31,7 +33,7 @@ def login(folder: Path, clock: Clock) -> Login:
 def test_a_session_ends_after_its_time_or_when_it_is_ended(tmp_path: Path) -> None:
     clock = Clock()
     some = login(tmp_path, clock)
-    first, second = some.enter(PASSWORD), some.enter(PASSWORD)
+    first, second = some.enter(PASSWORD, HERE), some.enter(PASSWORD, HERE)
     assert first is not None
     assert second is not None
     assert first != second
@@ -45,13 +47,40 @@ def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
     clock = Clock()
     some = login(tmp_path, clock)
     for _ in range(5):
-        assert some.wait_seconds() == 0.0
-        assert some.enter("wrong horse") is None
+        assert some.wait_seconds(HERE) == 0.0
+        assert some.enter("wrong horse", HERE) is None
         clock.now += 1.0
-    assert some.wait_seconds() == 55.0
-    assert some.enter(PASSWORD) is None
+    assert some.wait_seconds(HERE) == 55.0
+    assert some.enter(PASSWORD, HERE) is None
     clock.now += 55.0
-    assert some.enter(PASSWORD) is not None
+    assert some.enter(PASSWORD, HERE) is not None
+
+
+def test_failures_shut_out_the_network_they_came_from_and_no_other(tmp_path: Path) -> None:
+    some = login(tmp_path, Clock())
+    for last in range(5):
+        assert some.enter("wrong horse", f"2001:db8:0:1::{last}") is None
+    assert some.wait_seconds("2001:db8:0:1:ffff::1") > 0.0
+    assert some.enter(PASSWORD, "2001:db8:0:1::9") is None
+    assert some.wait_seconds("2001:db8:0:2::1") == some.wait_seconds(HERE) == 0.0
+    assert some.enter(PASSWORD, HERE) is not None
+
+
+def test_what_counts_as_one_network() -> None:
+    assert network_of("::ffff:192.0.2.1") == network_of(HERE) != network_of(ELSEWHERE)
+    assert network_of("fe80::1%eth0") == network_of("fe80::2") != network_of("fe80:0:0:1::1")
+    assert network_of("") == ""
+
+
+def test_a_flood_of_addresses_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The network whose last failure is the oldest is forgotten; one that goes on failing is not."""
+    monkeypatch.setattr(login_module, "_MOST_NETWORKS", 3)
+    some = login(tmp_path, Clock())
+    for number in range(5):
+        for peer in (HERE, f"198.51.100.{number}"):
+            assert some.enter("wrong horse", peer) is None
+    assert some.wait_seconds(HERE) > 0.0
+    assert len(some._failures) == 3
 
 
 def test_the_file_has_no_password_and_one_without_a_hash_is_refused(tmp_path: Path) -> None:
@@ -72,5 +101,8 @@ def test_other_machines_get_in_with_a_password_over_tls_only(tmp_path: Path) -> 
             with pytest.raises(PageError):
                 PageSettings("home", broker, (host, 8443), **given)
         PageSettings("home", broker, (host, 8443), password=here, certificate=here, key=here)
+    for seconds in (0.0, -1.0, float("nan")):
+        with pytest.raises(PageError, match="more than 0 seconds"):
+            PageSettings("home", broker, ("127.0.0.1", 8080), session_seconds=seconds)
     for host in ("127.0.0.1", "127.9.9.9", "::1", "localhost"):
         PageSettings("home", broker, (host, 8080))

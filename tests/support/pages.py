@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +12,20 @@ from tests.support.brokers import PATIENCE, free_port, wait_until
 
 
 class Site:
-    """A page at a port of this machine, whoever serves it."""
+    """A page at a port of this machine, whoever serves it.
 
-    def __init__(self, port: int) -> None:
+    Args:
+        certificate: its own, if it is served over TLS.
+    """
+
+    def __init__(self, port: int, certificate: Path | None = None) -> None:
         self.port = port
-        self.address = f"http://127.0.0.1:{port}"
+        self.address = f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
+        self._trusted = None if certificate is None else ssl.create_default_context(cafile=str(certificate))
 
     def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, bytes]:
         """Status and body of an answer; of a stream of events the first, or two of a device."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = self._connect("127.0.0.1")
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
             connection.request(method, path, body, given)
@@ -33,12 +39,21 @@ class Site:
         finally:
             connection.close()
 
-    def enter(self, password: str) -> str | None:
+    def enter(self, password: str, source: str = "127.0.0.1") -> str | None:
         """The cookie of a new session; none if the password is wrong."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        return (self.log_in(password, source)[1] or "").partition(";")[0] or None
+
+    def log_in(self, password: str, source: str = "127.0.0.1") -> tuple[int, str | None]:
+        """Status of the answer to a password, and the cookie with its attributes.
+
+        Args:
+            source: address of this machine that it is sent from.
+        """
+        connection = self._connect(source)
         try:
             connection.request("POST", "/login", f"password={password}")
-            return (connection.getresponse().getheader("set-cookie") or "").partition(";")[0] or None
+            answer = connection.getresponse()
+            return answer.status, answer.getheader("set-cookie")
         finally:
             connection.close()
 
@@ -49,16 +64,24 @@ class Site:
         except OSError:
             return False
 
+    def _connect(self, source: str) -> http.client.HTTPConnection:
+        if self._trusted is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE, source_address=(source, 0))
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=PATIENCE, source_address=(source, 0), context=self._trusted
+        )
+
 
 class ServedPage(Site):
     """`fugu dashboard` in a process of its own.
 
     Args:
         words: more of the command.
+        certificate: its own, if they say that it is served over TLS.
     """
 
-    def __init__(self, folder: Path, port: int, *words: str) -> None:
-        super().__init__(free_port())
+    def __init__(self, folder: Path, port: int, *words: str, certificate: Path | None = None) -> None:
+        super().__init__(free_port(), certificate)
         command = [sys.executable, "-m", "fugu", "dashboard", "--fleet", "home", "--broker", f"127.0.0.1:{port}"]
         command += ["--listen", f"127.0.0.1:{self.port}", *words]
         with (folder / "page.log").open("ab") as log:

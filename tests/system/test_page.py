@@ -158,7 +158,8 @@ def test_whatever_a_device_is_called_is_text(fleet: Fleet, page: Site, browser: 
     wait_until(lambda: browser.text("h1") == EVIL)
     assert browser.count("main img") == browser.count("main b") == 0
     assert browser.run("return document.title") != "1"
-    assert page.ask("/events/device/%3Cb%3E")[0] == 404
+    for name in ("%3Cb%3E", "+", "%23", "release", "x" * 65):
+        assert page.ask(f"/events/device/{name}")[0] == 404, name
     browser.complaints()
 
 

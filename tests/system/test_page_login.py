@@ -1,0 +1,108 @@
+"""Who gets into the live page, for how long, and who cannot keep others out: a real server, a real browser."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.dashboard.login import password_line
+from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.pages import ServedPage, Site
+from tests.support.processes import GatewayProcess, policy
+
+pytestmark = pytest.mark.long
+PASSWORD = "correct horse battery"
+SECONDS = "4"
+
+
+@pytest.fixture
+def login(tmp_path: Path) -> str:
+    """The file of the page's password."""
+    (tmp_path / "login").write_text(password_line(PASSWORD))
+    return str(tmp_path / "login")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_process_outlives_its_test() -> None:
+    """Here the browser outlives it, and is ended by its own fixture."""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+def sees_the_session_end(browser: Browser, site: Site) -> None:
+    browser.open(site.address)
+    wait_until(lambda: browser.count("#password") == 1, "the login")
+    browser.type("#password", PASSWORD + "\n")
+    wait_until(lambda: browser.text("h1") == "Fleet", "the page")
+    wait_until(lambda: "session is over" in browser.text(), "the end of the session")
+    assert browser.run("return location.pathname + location.hash") == "/login#expired"
+    browser.open(f"{site.address}/releases")
+    wait_until(lambda: browser.run("return location.pathname") == "/login", "the login, for whoever comes back later")
+
+
+def test_a_session_that_has_expired_leads_to_the_login(
+    broker: Mosquitto, tmp_path: Path, login: str, browser: Browser
+) -> None:
+    page = ServedPage(tmp_path, broker.port, "--login-file", login, "--session-seconds", SECONDS)
+    try:
+        sees_the_session_end(browser, page)
+    finally:
+        assert page.stop() == 0
+
+
+def test_so_it_does_beside_a_gateway(broker: Mosquitto, tmp_path: Path, login: str, browser: Browser) -> None:
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
+    site = Site(free_port())
+    words = ("--dashboard", f"127.0.0.1:{site.port}", "--dashboard-login-file", login)
+    gateway = GatewayProcess(tmp_path, broker.port, *words, "--dashboard-session-seconds", SECONDS)
+    try:
+        wait_until(site.answers, "the page")
+        sees_the_session_end(browser, site)
+    finally:
+        assert gateway.stop() == 0
+
+
+def test_nobody_keeps_others_out(broker: Mosquitto, tmp_path: Path, login: str) -> None:
+    """Neither by wrong passwords from another address, nor by a form that never ends."""
+    page = ServedPage(tmp_path, broker.port, "--login-file", login)
+    try:
+        assert [page.log_in("wrong horse", "127.0.0.2")[0] for _ in range(6)] == [403] * 5 + [429]
+        assert page.log_in(PASSWORD, "127.0.0.2")[0] == 429
+        with socket.create_connection(("127.0.0.1", page.port)) as slow:
+            slow.sendall(b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\npassword=")
+            assert page.log_in(PASSWORD)[0] == 303
+            assert page.log_in(PASSWORD, "127.0.0.3")[0] == 303
+            slow.setblocking(False)
+            with pytest.raises(BlockingIOError):  # it is waited for all the while
+                slow.recv(1)
+    finally:
+        assert page.stop() == 0
+
+
+def test_over_tls_the_session_is_never_sent_without(broker: Mosquitto, tmp_path: Path, login: str) -> None:
+    certificate, key = tmp_path / "page.pem", tmp_path / "page.key"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=page"]
+    subprocess.run([*make, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+    words = ("--login-file", login, "--tls-cert", str(certificate), "--tls-key", str(key))
+    page = ServedPage(tmp_path, broker.port, *words, certificate=certificate)
+    try:
+        status, cookie = page.log_in(PASSWORD)
+        assert status == 303
+        assert cookie is not None
+        assert {"Secure", "HttpOnly", "SameSite=strict"} <= set(cookie.split("; "))
+        assert page.ask("/events/fleet")[0] == 401
+        assert page.ask("/events/fleet", Cookie=cookie.partition(";")[0])[0] == 200
+        assert not Site(page.port).answers()  # without TLS nobody answers
+    finally:
+        assert page.stop() == 0
