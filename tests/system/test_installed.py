@@ -16,6 +16,8 @@ from typing import Any
 
 from fugu import edge
 from fugu.app import COMMANDS, load
+from tests.support.brokers import free_port, wait_until
+from tests.support.pages import Site
 
 ROOT = Path(__file__).parents[2]
 HELP = """
@@ -55,8 +57,29 @@ def released() -> str:
     return str(versions[0])
 
 
+def first_line() -> str:
+    """What the first line of the manual installs."""
+    found = re.search(r"^pipx install '(.+)'$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def shows_its_page(fugu: Path) -> None:
+    """Fail unless an installed command serves every file of the page as it is here."""
+    page, nobody = Site(free_port()), free_port()
+    words = ("--fleet", "home", "--broker", f"127.0.0.1:{nobody}", "--listen", f"127.0.0.1:{page.port}", "--no-login")
+    with subprocess.Popen([fugu, "dashboard", *words], stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_until(page.answers, "the page")
+            for one in (ROOT / "gateway/dashboard/assets").iterdir():
+                assert page.ask(f"/assets/{one.name}") == (200, one.read_bytes())
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
 def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
-    """Also shows that the demo runs with the embedded broker."""
+    """As the first line of the manual installs it; also shows that the demo runs with the embedded broker."""
     environment = {**os.environ, "PIP_COMPILE": "no"}  # most of what is installed is never imported
 
     def run(*words: str | Path) -> str:
@@ -73,7 +96,8 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     holds_all_files(wheel, archive)
     home = tmp_path / "environment"  # as pipx makes one
     run(sys.executable, "-m", "venv", home)
-    run(home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[demo]")
+    install = (home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*install, first_line().replace("fugu-edge", str(wheel)))
     fugu = home / "bin" / "fugu"
     assert run(fugu, "--version").split()[1] == wheel.name.split("-")[1] == released()
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
@@ -85,7 +109,9 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     shipped = (
         "import importlib.resources as r; print(r.files('contract').joinpath('asyncapi.json').read_text(), end='')"
     )
+    shows_its_page(fugu)
     assert run(fugu, "asyncapi") == run(home / "bin" / "python", "-c", shipped)
+    run(*install, f"{wheel}[demo]")
     run(fugu, "demo", "--no-live", "--no-page", "--broker-kind", "embedded", "--out", "demo")
     report = (tmp_path / "demo" / "report.html").read_text()
     assert "<svg" in report
