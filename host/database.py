@@ -87,6 +87,7 @@ def open_database(
     refused: type[FuguError],
     *,
     create: bool = True,
+    read_only: bool = False,
     wait_seconds: float = 5.0,
     settings: Sequence[str] = ("synchronous=FULL",),
     shown: str = "",
@@ -98,6 +99,7 @@ def open_database(
         schema: statements that make it, all in one transaction.
         refused: raised if it cannot be used.
         create: whether it may be made; else it must be there.
+        read_only: nothing is written, and no other process ever waits for this one; it must be there.
         shown: what messages call the file; its name if not given.
         in_use: the message if another process holds the file for all that time; a general one if not given.
 
@@ -105,18 +107,25 @@ def open_database(
         A connection in autocommit mode, in WAL; one thread at a time may use it.
     """
     shown = shown or path.name
+    create = create and not read_only
     if not create and not path.exists():
         raise refused(f"there is no {kind.name} {shown}")
+    where = f"{path.absolute().as_uri()}?mode=ro" if read_only else path
     try:
         db = sqlite3.connect(
-            path, timeout=wait_seconds, isolation_level=None, check_same_thread=False, factory=_Connection
+            where,
+            timeout=wait_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
+            uri=read_only,
         )
     except sqlite3.Error as error:
         raise refused(f"cannot open the {kind.name} {shown}: {error}") from None
     try:
-        for setting in settings:
+        for setting in () if read_only else settings:
             db.execute(f"PRAGMA {setting}")
-        if problem := _prepared(db, kind, schema, create, shown, wait_seconds):
+        if problem := _prepared(db, kind, schema, create, shown, wait_seconds, read_only):
             raise refused(problem)
         db.files = HeldFiles(path, shown)
     except sqlite3.Error as error:
@@ -196,7 +205,9 @@ def snapshot(db: sqlite3.Connection) -> Iterator[None]:
         db.execute("PRAGMA query_only=0")
 
 
-def _prepared(db: sqlite3.Connection, kind: FileKind, schema: str, create: bool, shown: str, wait: float) -> str:
+def _prepared(
+    db: sqlite3.Connection, kind: FileKind, schema: str, create: bool, shown: str, wait: float, read_only: bool
+) -> str:
     """Make what is new; why the file cannot be used, empty if it can.
 
     SQLite does not wait by itself before a change to WAL: it is tried again while another process makes the file.
@@ -209,7 +220,8 @@ def _prepared(db: sqlite3.Connection, kind: FileKind, schema: str, create: bool,
                 return f"{shown} is no {kind.name}"
             if problem := kind.problem(shown, application, version, tables):
                 return problem
-            db.execute("PRAGMA journal_mode=WAL")
+            if not read_only:
+                db.execute("PRAGMA journal_mode=WAL")
             if not tables:
                 _make(db, schema + kind.stamps)
         except sqlite3.OperationalError as error:

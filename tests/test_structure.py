@@ -30,7 +30,7 @@ ROOMS = {
     "gateway.reproduce": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack", "gateway.planning"},
     "gateway.release": {"gateway.chain", "gateway.database", "gateway.location", "gateway.privacy"},
     "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.privacy", "gateway.dphmm"},
-    "gateway.dashboard": set(),
+    "gateway.dashboard": {"gateway.location", "gateway.release"},
     "gateway.database": {"gateway.location"},
     "gateway.deployment": {"gateway.files", "gateway.location", "gateway.service", "gateway.shard_accounts"},
     "gateway.cluster": {"gateway.database", "gateway.location", "gateway.service"},

@@ -14,6 +14,7 @@ from fugu.view.terminal import say
 from gateway.dashboard.login import password_line
 from gateway.dashboard.server import PageSettings, serve
 from gateway.files import write_secret
+from gateway.location import store_location
 from mqtt_link import Broker
 
 __all__ = ["dashboard"]
@@ -38,6 +39,12 @@ def show(
     new_login: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Ask for a password, write its hash there, and stop.")
     ] = None,
+    ledger: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="The gateway's ledger, to show charges and budgets.")
+    ] = None,
+    audience: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the ledger show this audience's part only (default: all).")
+    ] = None,
     tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="Certificate of the page.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its key.")] = None,
     session_seconds: Annotated[float, typer.Option(metavar="S", help="How long a login lasts.")] = 43_200.0,
@@ -49,6 +56,7 @@ def show(
     \b
     examples:
       fugu dashboard --fleet home --no-login
+      fugu dashboard --fleet home --no-login --ledger home-ledger.db
       fugu dashboard --new-login page.login
       fugu dashboard --fleet home --login-file page.login --username site --password-file site.password
     """
@@ -61,6 +69,8 @@ def show(
         raise CommandLineError("which fleet: give --fleet")
     if (login_file is None) != no_login:
         raise CommandLineError("give either --login-file or --no-login")
+    if audience is not None and ledger is None:
+        raise CommandLineError("of which ledger is that audience: give --ledger")
     found = Broker.parse(listen)
     settings = PageSettings(
         fleet,
@@ -70,6 +80,8 @@ def show(
         certificate=tls_cert,
         key=tls_key,
         session_seconds=session_seconds,
+        ledger=None if ledger is None else store_location(ledger),
+        audience=audience,
     )
     say(f"the page: {settings.address}")
     serve(settings)

@@ -13,6 +13,7 @@ from contract.errors import UsageError
 
 if TYPE_CHECKING:
     from gateway.dashboard.beside import PageBeside
+    from gateway.location import Location
     from mqtt_link import Broker
 
 __all__ = ["DashboardOptions"]
@@ -38,6 +39,9 @@ class DashboardOptions:
     dashboard_session_seconds: Annotated[
         float, typer.Option(metavar="S", help="How long a login to the page lasts.")
     ] = 43_200.0
+    dashboard_audience: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of the ledger show this audience's part only (default: all).")
+    ] = None
     dashboard_username: Annotated[
         str | None, typer.Option(metavar="NAME", help="The account whose view it shows (default: --username).")
     ] = None
@@ -45,8 +49,11 @@ class DashboardOptions:
     dashboard_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of that account.")] = None
     dashboard_key_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of that account.")] = None
 
-    def beside(self, fleet: str, gateway: Broker) -> AbstractContextManager[PageBeside | None]:
+    def beside(self, fleet: str, gateway: Broker, ledger: Location | None) -> AbstractContextManager[PageBeside | None]:
         """The page, which listens already, and begins with the context; nothing if none is wanted.
+
+        Args:
+            ledger: of the gateway; none if it makes no releases.
 
         Raises:
             FuguError: it cannot be served as it is asked for.
@@ -74,5 +81,7 @@ class DashboardOptions:
                 certificate=self.dashboard_tls_cert,
                 key=self.dashboard_tls_key,
                 session_seconds=self.dashboard_session_seconds,
+                ledger=ledger,
+                audience=self.dashboard_audience,
             )
         )

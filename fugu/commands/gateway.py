@@ -20,6 +20,7 @@ from fugu.commands.gateway_options import (
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.view.terminal import answer, say, working
 from gateway.location import store_location
+from gateway.release.ledger import ledger_beside
 
 __all__ = ["app"]
 
@@ -66,7 +67,8 @@ def run(
     if shard is not None and shards != 1:
         raise UsageError("--shards are all on this machine, --shard is one of any: give one of the two")
     settings = gateway_settings(service, process, signed, operator, connection, shards, shard)
-    with page.beside(settings.fleet, settings.broker) as shown, ExitStack() as starting:
+    ledger = None if settings.releases is None else settings.ledger or ledger_beside(settings.store)
+    with page.beside(settings.fleet, settings.broker, ledger) as shown, ExitStack() as starting:
         if shown is not None:
             say(f"the page: {shown.settings.address}")
         starting.enter_context(working(f"checking {settings.store}, and starting"))

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from contract.errors import TopicError
 from contract.topics import check_device_name
-from gateway.dashboard.events import Channels, DeviceSource, Source, WholeSource
+from gateway.dashboard.events import Channels, DeviceSource, LedgerSource, Source, WholeSource
 from gateway.dashboard.feed import Feed
 from gateway.dashboard.fleet_view import CONDITIONS, FleetQuery
 from gateway.dashboard.login import Login
@@ -107,7 +107,7 @@ def application(
         return found
 
     attempt = asyncio.Lock()
-    pages = ("/", "/device/{name}", "/releases")
+    pages = ("/", "/device/{name}", "/releases", "/ledger")
     routes = [
         *(Route(path, page) for path in pages),
         Route("/login", enter, methods=["GET", "POST"]),
@@ -219,6 +219,9 @@ class _Tabs:
                 return "releases", lambda: WholeSource(
                     feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}
                 )
+            case {"what": "ledger"}:
+                asked = (request.query_params.get("audience", "")[:64], _number(request, "before", 2**62))
+                return ("ledger", *asked), lambda: LedgerSource(feed, *asked)
         return None
 
     async def _tell(self, request: Request, events: AsyncGenerator[bytes], receive: Receive, send: Send) -> None:
@@ -244,9 +247,13 @@ class _Tabs:
 
 def _query(request: Request) -> FleetQuery:
     asked = request.query_params
-    page, condition = asked.get("page", "0"), asked.get("condition", "")
-    number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 0
-    return FleetQuery(asked.get("search", "")[:64], condition if condition in CONDITIONS else "", number)
+    condition, page = asked.get("condition", ""), _number(request, "page", 0)
+    return FleetQuery(asked.get("search", "")[:64], condition if condition in CONDITIONS else "", page)
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else otherwise
 
 
 async def _say(send: Send, said: bytes) -> None:

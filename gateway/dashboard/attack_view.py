@@ -13,6 +13,7 @@ __all__ = ["AttackView"]
 
 _MOST_SHOWN = 8
 """Bands of states."""
+_ROUNDING = 1e-9
 
 
 class AttackView:
@@ -79,6 +80,11 @@ def _news(told: Description, ticks: dict[int, tuple[int, int, int]]) -> dict[str
         "most": [_rounded(found.most[x]) for x in shown],
         "guesses": [told.states[x] for x in found.guesses],
         "epsilon": told.guarantee.epsilon,
+        "beyond": any(
+            low < least - _ROUNDING or high > most + _ROUNDING
+            for rows in zip(found.low, found.high, strict=True)
+            for low, high, least, most in zip(*rows, found.least, found.most, strict=True)
+        ),
     }
 
 

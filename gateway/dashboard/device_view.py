@@ -28,7 +28,7 @@ __all__ = ["DeviceView"]
 _MOST_STREAMS = 64
 _KEPT = {
     **{"frame": 40, "points": 40, "window": 40, "status": 5, "policy": 5},
-    **{"estimate": 300, "attack": 1, "count": 40, "description": 1},
+    **{"estimate": 300, "attack": 1, "count": 40, "budget": 1, "description": 1},
 }
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
@@ -76,6 +76,14 @@ class DeviceView:
         """Keep what the page is told for those who open it later."""
         kind = told["kind"]
         self._kept.setdefault((told["stream"], kind), deque(maxlen=_KEPT[kind])).append(told)
+
+    def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
+        """What the ledger says now, as the page is told; none if it has been told."""
+        news = {"kind": "budget", "stream": "", **found}
+        if list(self._kept.get(("", "budget"), ())) == [news]:
+            return None
+        self.keep(news)
+        return news
 
     def attacks_due(self) -> list[Callable[[], dict[str, Any]]]:
         """What computes what attackers make of each stream that has news."""

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from gateway.dashboard.feed import Feed
 
-__all__ = ["Channels", "DeviceSource", "Source", "WholeSource"]
+__all__ = ["Channels", "DeviceSource", "LedgerSource", "Source", "WholeSource"]
 
-CHANGE_SECONDS, DEVICE_SECONDS, QUIET_SECONDS = 0.5, 0.015, 5.0
+CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0, 5.0
 
 
 class Source(Protocol):
@@ -121,6 +121,46 @@ class DeviceSource:
 
     def _state(self) -> dict[str, Any]:
         return {"member": self._feed.member(self._watcher.device), "about": self._feed.about}
+
+
+class LedgerSource:
+    """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
+
+    Args:
+        audience: whose entries; of all that are shown if empty.
+        before: only entries below this number.
+    """
+
+    def __init__(self, feed: Feed, audience: str, before: int) -> None:
+        self._feed = feed
+        self._asked = (audience, before)
+        self._looked = -LEDGER_SECONDS
+        self._found: dict[str, Any] | None = None
+        self._told: object = None
+        self._whole = ""
+        self.most_waiting = 1
+
+    async def wait(self) -> None:
+        """See `Source`."""
+        if self._found is not None:
+            await asyncio.sleep(CHANGE_SECONDS)
+        if (now := time.monotonic()) - self._looked >= LEDGER_SECONDS:
+            self._looked, self._found = now, await asyncio.to_thread(self._feed.ledger.page, *self._asked)
+
+    def more(self) -> str:
+        """See `Source`."""
+        state = None if self._found is None else {**self._found, "about": self._feed.about}
+        if state is None or state == self._told:
+            return ""
+        self._told, self._whole = state, _event("all", state)
+        return self._whole
+
+    def joined(self) -> tuple[str, str]:
+        """See `Source`."""
+        return self.more(), self._whole
+
+    def close(self) -> None:
+        """See `Source`."""
 
 
 class Channels:

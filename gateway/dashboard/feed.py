@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from contract.errors import FuguError
@@ -27,17 +29,19 @@ from contract.topics import (
 )
 from gateway.dashboard.device_view import DeviceView
 from gateway.dashboard.fleet_view import FleetQuery, FleetView
+from gateway.dashboard.ledger_view import LedgerView
 from mqtt_link import Broker, Link
 from mqtt_link.packets import Message
 
 __all__ = ["Feed", "Watcher", "device_topics"]
 
+_log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _MOST_WAITING = 500
 _MOST_RELEASES = 500
 _OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
-_ATTACK_SECONDS = 1.0
-"""Between two looks of the attackers."""
+_ATTACK_SECONDS, _LEDGER_SECONDS = 1.0, 2.0
+"""From one look of the attackers to the next, and at the ledger."""
 
 
 class Watcher:
@@ -70,10 +74,12 @@ class Feed:
     Args:
         fleet: its name.
         broker: where it is, and as which account.
+        ledger: what is read of the gateway's ledger.
     """
 
-    def __init__(self, fleet: str, broker: Broker) -> None:
+    def __init__(self, fleet: str, broker: Broker, ledger: LedgerView) -> None:
         self.fleet = fleet
+        self.ledger = ledger
         self.account = broker.username
         self._lock = threading.Lock()
         self._view = FleetView()
@@ -96,23 +102,25 @@ class Feed:
             LinkError: TLS or password files cannot be read.
         """
         self.link.start()
-        attacked = 0.0
+        looks = [
+            asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack)),
+            asyncio.create_task(_again_and_again(_LEDGER_SECONDS, self._account)),
+        ]
         try:
             while True:
                 await asyncio.sleep(_POLL_SECONDS)
-                if (now := time.monotonic()) - attacked > _ATTACK_SECONDS:
-                    attacked = now
-                    await asyncio.to_thread(self._attack)
                 if self.link.falls_back:
                     await asyncio.to_thread(self.link.maintain)
         finally:
+            for look in looks:
+                look.cancel()
             await asyncio.to_thread(self.link.stop)
 
     @property
     def about(self) -> dict[str, Any]:
         """Whose view this is, whether there is a connection to the broker, and what is wrong."""
         connection = {"connected": self.link.connected, "error": self.link.last_error}
-        return {"fleet": self.fleet, "account": self.account, **connection}
+        return {"fleet": self.fleet, "account": self.account, "ledger": self.ledger.view, **connection}
 
     @property
     def changes(self) -> tuple[int, int]:
@@ -207,14 +215,27 @@ class Feed:
             with self._lock:
                 if device in self._devices:
                     self._devices[device].keep(news)
-                    for watcher in self._watchers[device]:
-                        watcher.tell(news)
+                    self._say(device, news)
+
+    def _account(self) -> None:
+        """Look what the ledger says of the devices that are looked at."""
+        with self._lock:
+            devices = list(self._devices)
+        for device in devices:
+            found = self.ledger.budgets(device)
+            with self._lock:
+                view = self._devices.get(device)
+                if view is not None and (news := view.budgets(found)) is not None:
+                    self._say(device, news)
 
     def _tell(self, topic: Topic, payload: bytes, heard: float) -> None:
         news = self._devices[topic.device].take(topic, payload, heard)
         if news is not None:
-            for watcher in self._watchers[topic.device]:
-                watcher.tell(news)
+            self._say(topic.device, news)
+
+    def _say(self, device: str, news: dict[str, Any]) -> None:
+        for watcher in self._watchers[device]:
+            watcher.tell(news)
 
     def _take_release(self, payload: bytes) -> None:
         if not payload:
@@ -239,3 +260,13 @@ def device_topics(fleet: str, device: str) -> list[str]:
     """
     made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
     return [make(fleet, device, "+") for make in made]
+
+
+async def _again_and_again(seconds: float, look: Callable[[], None]) -> None:
+    """Look in a thread of its own; what goes wrong there stops neither the next look nor anything else."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await asyncio.to_thread(look)
+        except Exception:
+            _log.exception("what the page shows is not complete")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.routing import Route
 
     from gateway.dashboard.feed import Feed
+    from gateway.location import Location
 
 __all__ = ["Additions", "PageError", "PageSettings", "no_additions", "serve"]
 
@@ -41,6 +42,8 @@ class PageSettings:
         password: file with the hash of the password; none to serve whoever can connect, on loopback only.
         certificate, key: files of TLS; needed where others than this machine can connect.
         session_seconds: how long a login lasts.
+        ledger: where the gateway's ledger is; none if the page shows none.
+        audience: whose entries and budgets are shown of it; none for all.
     """
 
     fleet: str
@@ -50,6 +53,8 @@ class PageSettings:
     certificate: Path | None = None
     key: Path | None = None
     session_seconds: float = SESSION_SECONDS
+    ledger: Location | None = None
+    audience: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would show the fleet to others, or a password to the network.
@@ -107,12 +112,13 @@ async def _serve(
 
     from gateway.dashboard.application import application
     from gateway.dashboard.feed import Feed
+    from gateway.dashboard.ledger_view import LedgerView
 
     host, port = settings.listen
     login = None if settings.password is None else Login(settings.password, settings.session_seconds)
     names = {host, "localhost", "127.0.0.1", "[::1]"} if login is None else set[str]()
     stop = asyncio.Event()
-    feed = Feed(settings.fleet, settings.broker)
+    feed = Feed(settings.fleet, settings.broker, LedgerView(settings.ledger, settings.audience))
     app = application(
         feed,
         login=login,

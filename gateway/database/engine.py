@@ -158,12 +158,15 @@ class SQLiteDatabase:
         kind: what it is; another error than `kind.refused` is never raised.
         create: whether it may be made; else it must be there.
         hold: for this process alone; none if it shares it.
+        read_only: nothing is written, and nobody waits for this process.
 
     Raises:
         FuguError: it cannot be opened, is of another kind or version, or another process holds it.
     """
 
-    def __init__(self, path: Path, kind: Kind, *, create: bool, hold: Hold | None = None) -> None:
+    def __init__(
+        self, path: Path, kind: Kind, *, create: bool, hold: Hold | None = None, read_only: bool = False
+    ) -> None:
         settings = ("synchronous=FULL" if kind.durable else "synchronous=NORMAL", "secure_delete=ON")
         self._path = path
         self._held: TextIO | None = None
@@ -173,6 +176,7 @@ class SQLiteDatabase:
             self._db = open_database(
                 *(path, kind.file, kind.schema, kind.refused),
                 create=create,
+                read_only=read_only,
                 wait_seconds=kind.wait_seconds,
                 settings=settings,
             )

@@ -15,19 +15,22 @@ if TYPE_CHECKING:
 __all__ = ["delete_part", "is_there", "open_engine", "parts_of"]
 
 
-def open_engine(location: Location, kind: Kind, *, create: bool = True, hold: Hold | None = None) -> Database:
+def open_engine(
+    location: Location, kind: Kind, *, create: bool = True, hold: Hold | None = None, read_only: bool = False
+) -> Database:
     """Open a database, and make it if it is new.
 
     Args:
         create: whether it may be made; else it must be there.
         hold: for this process alone; none if it shares it.
+        read_only: it must be there, nothing is written, and nobody waits for this process.
 
     Raises:
         FuguError: `kind.refused`: it cannot be opened, is of another kind or version, or another process holds it.
     """
     if isinstance(location, Path):
-        return SQLiteDatabase(location, kind, create=create, hold=hold)
-    return _on_server(kind)(location, kind, create=create, hold=hold)
+        return SQLiteDatabase(location, kind, create=create, hold=hold, read_only=read_only)
+    return _on_server(kind)(location, kind, create=create and not read_only, hold=hold, read_only=read_only)
 
 
 def is_there(location: Location, kind: Kind) -> bool:

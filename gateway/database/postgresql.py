@@ -90,13 +90,17 @@ class PostgresDatabase:
         kind: what it is.
         create: whether it may be made; else it must be there.
         hold: for this process alone; none if it shares it.
+        read_only: the server refuses whatever would write.
 
     Raises:
         FuguError: it cannot be opened, is of another kind or version, or another process holds it.
     """
 
-    def __init__(self, server: Server, kind: Kind, *, create: bool = False, hold: Hold | None = None) -> None:
+    def __init__(
+        self, server: Server, kind: Kind, *, create: bool = False, hold: Hold | None = None, read_only: bool = False
+    ) -> None:
         self._server = server
+        self._read_only = read_only
         self._kind = kind
         self._hold = hold
         self._epoch = 0
@@ -285,6 +289,8 @@ class PostgresDatabase:
             connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so that one plan serves all numbers
             durable, wait = "on" if self._kind.durable else "off", round(self._kind.wait_seconds * 1000)
             connection.execute(_SESSION.format(durable, wait))
+            if self._read_only:
+                connection.execute("SET default_transaction_read_only = on")
             if self._server.part and (schema := _own_schema(connection, self._server)) is not None:
                 connection.execute(SQL("SET search_path = {}").format(Identifier(schema)))
         except BaseException:

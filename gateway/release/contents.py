@@ -18,12 +18,13 @@ from contract.mechanisms import ALONE
 from contract.noise_table import NoiseTable
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.amplification import charge, float_above
+from gateway.release.canonical import digest, inputs_digest
 from gateway.release.charges import nats, units_above
 from gateway.release.entries import SITE
-from gateway.release.inputs import Noisy, inputs_digest, noisy_of, table_of
+from gateway.release.inputs import Noisy, noisy_of, table_of
 from gateway.release.ledger_rows import LedgerRows
 from gateway.release.noise_distribution import noise_problems
-from gateway.release.question import Question, digest
+from gateway.release.question import Question
 from gateway.release.rules import SAME, noise_problem
 
 __all__ = ["content_problems"]

@@ -17,11 +17,11 @@ import numpy as np
 from contract.noise_table import NoiseTable
 from contract.release_frames import Noise
 from gateway.release.addends import Addend, added, answer, combined, symbols_addend
+from gateway.release.canonical import canonical, digest
 from gateway.release.inversion import ReleaseError
-from gateway.release.question import canonical, digest
 from gateway.release.statistics import Estimates, Part, Query, estimate, noisy, sensitivity
 
-__all__ = ["Inputs", "Noisy", "canonical_table", "inputs_digest", "noisy_of", "table_of"]
+__all__ = ["Inputs", "Noisy", "canonical_table", "noisy_of", "table_of"]
 
 
 class Inputs(NamedTuple):
@@ -168,8 +168,3 @@ def table_of(document: bytes) -> NoiseTable:
         KeyError, TypeError, ValueError: it was not made so.
     """
     return NoiseTable(tuple(tuple(row) for row in json.loads(document)["rows"]))
-
-
-def inputs_digest(question: bytes, first: int, inputs: bytes) -> str:
-    """The digest of what was read for a question about the window that begins at a wall tick, all of it canonical."""
-    return digest(canonical({"question": digest(question), "first": first, "inputs": digest(inputs)}))

@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from contract.guarantee import Adversary
 from gateway.database import Hold, is_there, open_engine
 from gateway.location import Location, part_of
+from gateway.release.canonical import digest, inputs_digest
 from gateway.release.charges import ChargedTicks, beside, clipped, overlay, peak, peak_of_sum
 from gateway.release.entries import SITE, Account, Allowance, Drawn, Entry, Key, LedgerError, Release, State, refusal
-from gateway.release.inputs import inputs_digest
 from gateway.release.ledger_rows import KIND, LedgerRows
-from gateway.release.question import digest
 from gateway.release.together import Stream, together_name
 from host.database import LEDGER
 
@@ -60,13 +60,16 @@ class Ledger:
         location: a file, or a schema of a server.
         create: make it if it is not there.
         hold: that this process alone makes releases, and who takes that from it; none if others may.
+        read_only: nothing is written, and no gateway ever waits for this process; it must be there.
 
     Raises:
         LedgerError: it cannot be opened, is no ledger, was written by a later version, or another process holds it.
     """
 
-    def __init__(self, location: Location, *, create: bool = True, hold: Hold | None = None) -> None:
-        self._db = open_engine(location, KIND, create=create, hold=hold)
+    def __init__(
+        self, location: Location, *, create: bool = True, hold: Hold | None = None, read_only: bool = False
+    ) -> None:
+        self._db = open_engine(location, KIND, create=create, hold=hold, read_only=read_only)
 
     def close(self) -> None:
         """Close it."""
@@ -446,6 +449,18 @@ class Ledger:
     def accounts(self) -> list[Account]:
         """Every account, in the order of device, stream and audience."""
         return self._accounts("")
+
+    def accounts_of(self, device: str) -> list[Account]:
+        """A device's accounts, in the order of stream and audience."""
+        return self._accounts("WHERE device=?", device)
+
+    def promised(self, audience: str) -> tuple[float, Adversary] | None:
+        """The epsilon that an audience was promised, and against whom; none without an account."""
+        query = (
+            "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? LIMIT 1"
+        )
+        row = self._one(query, audience)
+        return None if row is None else (row[0], row[1])
 
     def alone(self) -> list[Key]:
         """The accounts that have had a release that does not compose."""

@@ -57,6 +57,7 @@ _ENTRY = (
     *("number", "name", "audience", "stream", "time_us", "mechanism", "noise", "scale", "first", "last", "exclusive"),
     *("basis", "reason", "state", "topic", "payload", "in_group", "question", "inputs", "inputs_digest"),
 )
+_SHOWN = "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, reason, state, in_group"
 _PAGE = 500
 
 
@@ -97,6 +98,30 @@ class LedgerRows:
         while page := self._db.execute(query, (after, _PAGE)).fetchall():
             after = page[-1][0]
             yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
+
+    def newest(self, audience: str | None, before: int, limit: int) -> list[tuple[Any, ...]]:
+        """What an account of entries shows, without what they were made of: those below a number, the newest first.
+
+        Args:
+            audience: of whom; all if none.
+
+        Returns:
+            Number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state and group
+            of each.
+        """
+        whose, values = ("", ()) if audience is None else ("audience=? AND ", (audience,))
+        query = f"SELECT {_SHOWN} FROM entries WHERE {whose}number<? ORDER BY number DESC LIMIT ?"
+        return self._db.execute(query, (*values, before, limit)).fetchall()
+
+    def group(self, number: int) -> tuple[int, str, int]:
+        """Of a group how many devices it has, the first of their names, and the greatest charge."""
+        query = "SELECT count(*), coalesce(min(device), ''), coalesce(max(charge), 0) FROM members WHERE in_group=?"
+        devices, name, charge = self._db.execute(query, (number,)).fetchone()
+        return int(devices), str(name), int(charge)
+
+    def audiences(self) -> list[str]:
+        """Those that have an account."""
+        return [row[0] for row in self._db.execute("SELECT DISTINCT audience FROM accounts ORDER BY 1")]
 
     def entry_count(self) -> int:
         """How many entries there are."""

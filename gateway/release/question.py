@@ -1,11 +1,11 @@
 """What a release asks of its devices: all that has to be known to count their symbols and windows, and nothing else.
 
-Its canonical bytes are the same wherever they are made, so that their digest names the question.
+Its canonical bytes, as `gateway.release.canonical` writes them, are the same wherever they are made, so that their
+digest names the question.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from contract.mechanisms import Mechanism
 from contract.windows import Window
 from gateway.release.statistics import Query
 
-__all__ = ["Question", "canonical", "digest"]
+__all__ = ["Question"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,3 @@ class Question:
             },
             silent=frozenset(document["silent"]),
         )
-
-
-def canonical(document: Mapping[str, Any]) -> bytes:
-    """The one way to write a document of plain values."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def digest(document: bytes) -> str:
-    """The SHA-256 of canonical bytes, as hexadecimal digits."""
-    return hashlib.sha256(document).hexdigest()

@@ -13,12 +13,13 @@ from fractions import Fraction
 from contract.mechanisms import ALONE
 from contract.release_frames import ReleaseFrame, encode_release
 from gateway.release.amplification import charge, float_above, smallest_scale
+from gateway.release.canonical import canonical
 from gateway.release.charges import nats, units_above, units_below
 from gateway.release.entries import SITE, Drawn, Entry, Key, LedgerError, Release
 from gateway.release.inputs import Inputs, Noisy, canonical_table
 from gateway.release.inversion import ReleaseError
 from gateway.release.ledger import Ledger
-from gateway.release.question import Question, canonical
+from gateway.release.question import Question
 from gateway.release.whole_window import WholeWindow, moved_by_all
 from gateway.service.release_counts import Counting, Counts
 from gateway.service.release_jobs import Job

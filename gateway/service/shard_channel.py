@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from contract.errors import FuguError
 from gateway.database import Hold, Kind, open_engine
 from gateway.location import Location
-from gateway.release.question import canonical
+from gateway.release.canonical import canonical
 from host.database import SHARDS, DatabaseError
 from host.held_files import FileLostError
 

@@ -152,6 +152,18 @@ def test_what_does_not_fit_together_is_said_and_stops_nobody() -> None:
     assert "no table" in news()["none"]
 
 
+def test_a_description_that_promises_more_than_its_table_keeps_is_found() -> None:
+    for epsilon, beyond in ((1.0, False), (0.1, True)):
+        given = describe(policy(epoch_us=0, period_us=1_000_000))
+        promise = Described(epsilon=epsilon, adversary="universal", stretches=())
+        view = AttackView()
+        view.describe(given.model_copy(update={"guarantee": promise}))
+        view.take(frame(0, "1" * 60))
+        news = view.due()
+        assert news is not None
+        assert news()["beyond"] is beyond
+
+
 def frame(first: int, symbols: str, version: int = 1, shift: int = 0) -> SymbolFrame:
     return SymbolFrame(version, -1, first, bytes(map(int, symbols)), shift=shift)
 

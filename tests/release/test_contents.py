@@ -14,9 +14,9 @@ import pytest
 from contract.noise_table import SCALE, NoiseTable
 from contract.release_frames import encode_release
 from gateway.release.audit import verify
-from gateway.release.inputs import canonical_table, inputs_digest, table_of
+from gateway.release.canonical import canonical, digest, inputs_digest
+from gateway.release.inputs import canonical_table, table_of
 from gateway.release.ledger import Ledger
-from gateway.release.question import canonical, digest
 from gateway.release.statistics import Part
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled

@@ -12,8 +12,9 @@ import pytest
 
 from contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.audit import verify
+from gateway.release.canonical import canonical
 from gateway.release.ledger import Ledger
-from gateway.release.question import Question, canonical
+from gateway.release.question import Question
 from gateway.service.ownership import Shard, owner
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder

@@ -28,7 +28,8 @@ LOW, HIGH = "0.30211947", "0.70211947"
 CANARY = "0211947"
 PASSWORD = "correct horse battery"
 EVIL = "<img src=x onerror=document.title=1>"
-PATHS = ("/", "/device/watch", "/releases", "/events/fleet", "/events/releases", "/events/device/watch")
+PATHS = ("/", "/device/watch", "/releases", "/ledger", "/events/fleet", "/events/releases", "/events/ledger")
+PATHS += ("/events/device/watch",)
 ASSETS = tuple(
     f"/assets/{one.name}" for one in (Path(__file__).parents[2] / "gateway/dashboard/assets").iterdir() if one.is_file()
 )

@@ -8,13 +8,15 @@ export class Attack {
     this.guess = make("p", {});
     this.chart = make("div", { class: "attack", role: "img", "aria-label": "Probabilities over time", hidden: true });
     this.allowed = make("p", { class: "small" });
+    this.beyond = make("p", { class: "bad", hidden: true }, "▲ It got beyond what the promise allows: the stream's description states a smaller epsilon than its table keeps. See fugu audit policy.");
     this.who = make("p", { class: "small quiet" });
-    this.root = make("div", { class: "card" }, make("h3", {}, "What an attacker makes of it"), this.now, this.guess, this.chart, this.allowed, this.who);
+    this.root = make("div", { class: "card" }, make("h3", {}, "What an attacker makes of it"), this.now, this.guess, this.chart, this.allowed, this.beyond, this.who);
   }
 
   take(told) {
     if (told.waits) return;
     this.chart.hidden = Boolean(told.none);
+    this.beyond.hidden = !told.beyond;
     if (told.none) {
       this.now.replaceChildren();
       put(this.guess, told.none);

@@ -1,6 +1,7 @@
 // A device: what left it, beside what can be concluded from that.
 
 import { Attack } from "./attack.js";
+import { Budget } from "./budget.js";
 import { clock, day, draw, make, mark, number, percent, put, round } from "./dom.js";
 import { Left, leaves } from "./left.js";
 
@@ -15,11 +16,14 @@ export function device(main, listen, name) {
   const condition = make("span", {}, "");
   const facts = make("p", { class: "quiet small" }, "waiting for what the device says …");
   const streams = new Map();
+  let budgets = null;
+  let view = null;
   const left = new Left();
   main.append(make("h1", {}, name), make("p", {}, condition), facts, left.root);
   listen(`/events/device/${encodeURIComponent(name)}`, { state, news });
 
-  function state({ member }) {
+  function state({ member, about }) {
+    view = about.ledger;
     if (!member) return put(facts, "This account has heard nothing of the device itself.");
     condition.replaceChildren(mark(member.condition));
     const wrong = [...member.codes, member.refusal].filter(Boolean);
@@ -30,10 +34,15 @@ export function device(main, listen, name) {
     for (const one of all) {
       if (one.kind === "description") left.describe(one.stream, one);
       if (leaves(one.kind)) left.take(one);
+      if (one.kind === "budget") {
+        budgets = { ...one, view };
+        for (const stream of streams.values()) stream.budget.take(budgets);
+      }
       if (!one.stream) continue;
       if (!streams.has(one.stream)) {
         streams.set(one.stream, new Stream(one.stream));
         main.append(streams.get(one.stream).root);
+        if (budgets) streams.get(one.stream).budget.take(budgets);
       }
       streams.get(one.stream).take(one);
     }
@@ -47,6 +56,7 @@ class Stream {
     this.shares = [];
     this.newest = null;
     this.attack = new Attack();
+    this.budget = new Budget(name);
     this.class = make("p", { class: "quiet small" });
     this.now = make("div", { class: "now estimate" }, make("span", { class: "quiet" }, "waiting for an estimate …"));
     this.chart = make("div", { class: "chart", role: "img", "aria-label": "Probability over time" });
@@ -59,6 +69,7 @@ class Stream {
       make("div", { class: "sides" },
         this.attack.root,
         make("div", { class: "card" }, make("h3", {}, "What a subscriber gets"), this.now, this.chart, this.who, this.shared, this.counted),
+        this.budget.root,
         make("div", { class: "card" }, make("h3", {}, "What is promised"), this.promise)));
   }
 
@@ -73,6 +84,7 @@ class Stream {
 
   describe(told) {
     this.described = told;
+    this.budget.describe(told);
     put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}.`);
     const { epsilon, adversary, stretches } = told.guarantee;
     const facts = [];

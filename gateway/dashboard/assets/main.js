@@ -3,6 +3,7 @@
 import { device } from "./device.js";
 import { make, put } from "./dom.js";
 import { fleet } from "./fleet.js";
+import { ledger } from "./ledger.js";
 import { releases } from "./releases.js";
 
 const main = document.getElementById("main");
@@ -43,7 +44,8 @@ function say(told) {
   put(document.getElementById("fleet"), ` / ${told.fleet}`);
   if (!told.connected) return lost(`No connection to the broker (${told.error || "connecting"}). What you see is old.`);
   view.className = "";
-  put(view, told.account ? `● live, as account ${told.account} may read it` : "● live, as anybody may read it");
+  const account = told.account ? `● live, as account ${told.account} may read it` : "● live, as anybody may read it";
+  put(view, told.ledger ? `${account}; ledger ${told.ledger}` : account);
 }
 
 function lost(text) {
@@ -61,6 +63,7 @@ function show() {
   main.replaceChildren();
   if (found) device(main, listen, decodeURIComponent(found[1]));
   else if (path === "/releases") releases(main, listen);
+  else if (path === "/ledger") ledger(main, listen);
   else fleet(main, listen);
   document.title = `${main.querySelector("h1").textContent} – Fugu`;
 }
