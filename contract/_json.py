@@ -33,8 +33,8 @@ class Fields:
             found = json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once)
         except FrameError:
             raise
-        except (ValueError, RecursionError) as error:
-            raise MalformedFrameError(f"no JSON message: {type(error).__name__}") from None
+        except (ValueError, RecursionError):
+            raise MalformedFrameError("no JSON message") from None
         if not isinstance(found, dict):
             raise FrameTypeError(f"message is {kind(found)}, not an object")
         self._left: dict[str, Any] = found

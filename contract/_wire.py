@@ -37,8 +37,8 @@ def fields(payload: bytes, schema: int, count: int) -> list[Any]:
         body = msgpack.unpackb(memoryview(payload)[1:], raw=False, strict_map_key=True)
     except msgpack.ExtraData:
         raise TrailingBytesError("bytes follow the end of the message") from None
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise MalformedFrameError(f"no msgpack message: {type(error).__name__}") from None
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        raise MalformedFrameError("no msgpack message") from None
     return array(body, count, "message")
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "TrustError",
     "UnknownSchemaError",
     "UsageError",
+    "cause",
     "ordered",
 ]
 
@@ -243,3 +244,13 @@ _ORDER = list(StatusCode)
 def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
     """Each code once, in the order that a status has them in."""
     return tuple(sorted(set(codes), key=_ORDER.index))
+
+
+def cause(error: BaseException | None) -> str:
+    """What may be told of an error: this project's own text, what the system calls it, or the name of its class.
+
+    The text of any other error may hold a reading or a password.
+    """
+    if error is None or isinstance(error, FuguError):
+        return str(error or "")
+    return getattr(error, "strerror", None) or type(error).__name__

@@ -276,8 +276,8 @@ def read_document(kind: type[_Read], payload: bytes) -> _Read:
         return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:
         raise PolicyError(first_problem(error, "document")) from None
-    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise PolicyError(f"no msgpack document: {type(error).__name__}") from None
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        raise PolicyError("no msgpack document") from None
 
 
 def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:

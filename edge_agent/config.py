@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from contract.errors import FuguError
+from contract.errors import FuguError, cause
 from edge_agent.config_file import ConfigError, check_declared, read_config, sensor_values
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
 
@@ -73,7 +73,7 @@ def _answer(path: Path, writer: int) -> NoReturn:
         except FuguError as error:
             answer = {"error": str(error)}
         except Exception as error:
-            answer = {"error": f"{type(error).__name__} while reading the configuration"}
+            answer = {"error": f"{cause(error)} while reading the configuration"}
         with os.fdopen(writer, "w") as pipe:
             json.dump(answer, pipe)
     finally:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError, Reason, StatusCode
+from contract.errors import FuguError, Reason, StatusCode, cause
 from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
 from contract.frames import MAX_TEXT
 from contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
@@ -190,7 +190,7 @@ class FleetPolicy:
                     process.kill()
                     answer["detail"] = "the check of a document took too long"
         except (OSError, ValueError) as error:
-            answer["detail"] = f"the check of a document cannot run: {type(error).__name__}"
+            answer["detail"] = f"the check of a document cannot run: {cause(error)}"
         self._later(lambda: self._decided(kind, payload, answer))
 
     def _decided(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:

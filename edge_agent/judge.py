@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.envelope import MAX_ENVELOPE_BYTES, Kind
-from contract.errors import EnvelopeError, FuguError, Reason
+from contract.errors import EnvelopeError, FuguError, Reason, cause
 from contract.fleet_documents import PolicyDocument, TableDocument
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust, to_run
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> int:
     except FuguError as error:
         answer = {"refused": error.reason, "detail": str(error)}
     except Exception as error:  # what nobody thought of is a refusal; its text may hold anything
-        answer = {"refused": Reason.UNEXPECTED, "detail": type(error).__name__}
+        answer = {"refused": Reason.UNEXPECTED, "detail": cause(error)}
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
     return 0

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
+from contract.errors import cause
 from edge_agent.config_file import ConfigError
 from host.csv_file import ENTITY_COLUMN, csv_rows, moment
 
@@ -44,7 +45,7 @@ def read_recording(path: Path, column: str) -> Sequence[float | str]:
             at = [header.index(name) for name in names]
             texts = [",".join(row[place] for place in at) for _, row in rows]
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
+        raise ConfigError(f"cannot read {path}: {cause(error)}") from None
     return _numbers(path, texts)
 
 
@@ -84,7 +85,7 @@ def _changes(path: Path, column: str, time: str) -> list[tuple[float, str]]:
             at, place = header.index(time), header.index(value)
             return [(moment(row[at]), row[place].strip()) for _, row in rows if entity is None or row[entity] == column]
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
+        raise ConfigError(f"cannot read {path}: {cause(error)}") from None
 
 
 def _numbers(path: Path, texts: list[str]) -> Sequence[float | str]:
@@ -109,7 +110,7 @@ def _npz(path: Path, name: str) -> Sequence[float]:
     try:
         return _read_npz(path, name)
     except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"cannot read {path}: {type(error).__name__}") from None
+        raise ConfigError(f"cannot read {path}: {cause(error)}") from None
 
 
 def _read_npz(path: Path, name: str) -> Sequence[float]:

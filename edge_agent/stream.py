@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from contract.classify import Classifier
-from contract.errors import FuguError, StatusCode
+from contract.errors import FuguError, StatusCode, cause
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
@@ -201,7 +201,7 @@ class Stream:
         except FuguError as error:
             refusal = str(error)
         except Exception as error:  # what nobody thought of must not stop the device either
-            refusal = type(error).__name__
+            refusal = cause(error)
         else:
             self.refusal = ""
             return True

@@ -25,7 +25,7 @@ from contract.fleet_documents import Enrolment
 from contract.pins import violations
 from contract.policies import AnyPolicy
 from contract.policy import Policy
-from firmware_sim.board_code import check_on_board, modules
+from firmware_sim.board_code import board_module, check_on_board, modules
 from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
 
 __all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
@@ -219,16 +219,16 @@ def compile_module(source: Path, file: Path) -> None:
 
 def _checked(compiled: bytes, ceiling: int) -> int:
     """What the board will say of a policy, before it is on the board."""
+    what = "the board would refuse this policy"
     try:
         return check_on_board(compiled, ceiling)
+    except board_module("guarantee").GuaranteeError as error:
+        raise GuaranteeError(
+            f"{what}: {error}; it derives bounds in integers, which for chains that are known or hardly change are "
+            "larger than the planner's: plan with --adversary universal"
+        ) from None
     except Exception as error:
-        what = f"the board would refuse this policy: {error}"
-        if type(error).__name__ == "GuaranteeError":
-            raise GuaranteeError(
-                f"{what}; it derives bounds in integers, which for chains that are known or that hardly change are "
-                "larger than the planner's: plan with --adversary universal"
-            ) from None
-        raise FirmwareError(what) from None
+        raise FirmwareError(f"{what}: {error}") from None
 
 
 def _check_generator(burnt: Burnt) -> None:

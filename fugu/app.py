@@ -17,9 +17,6 @@ from host.command_line import Word
 
 __all__ = ["COMMANDS", "app", "load", "next_words", "run"]
 
-# The framework exports only the leaf of its tree of usage errors; its parent stands for all of them.
-_USAGE_ERROR: type[typer.BadParameter] = typer.BadParameter.__mro__[1]
-
 _WIDTH = 80
 
 COMMANDS = {
@@ -94,12 +91,12 @@ def run(words: list[str]) -> int:
         code = _root_command(app)(args=words, prog_name="fugu", standalone_mode=False)
     except typer.Abort:
         return 130
-    except _USAGE_ERROR as error:
+    except typer.TyperException as error:
         context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "fugu"
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error, file=sys.stderr)
+        if context is not None and error.message == context.get_help():  # a group without a command
+            print(error.message, file=sys.stderr)
             return 2
+        path = context.command_path if context is not None else "fugu"
         raise CommandLineError(f"{error.format_message()} (try '{path} --help')") from None
     return int(code or 0)
 

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from contract.errors import cause
+
 __all__ = [
     "CERTIFICATE_DAYS",
     "Finding",
@@ -137,7 +139,7 @@ def certificate(what: str, path: Path, now: float) -> Finding:
     try:
         begin, end = certificate_end(path)
     except (OSError, ValueError) as error:
-        return Finding(what, "FAIL", f"{path} cannot be read as a certificate: {type(error).__name__}")
+        return Finding(what, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
     if now < begin:
         return Finding(what, "FAIL", f"{path} is not valid yet: is the clock right?")
     return lasts(what, end, now)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from contract.errors import FuguError
+from contract.errors import FuguError, cause
 
 __all__ = ["ENTITY_COLUMN", "LATEST", "TIME_COLUMNS", "NumberedRows", "csv_rows", "moment"]
 
@@ -61,7 +61,7 @@ def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> I
             header = [cell.strip() for cell in next(rows, [])]
             yield header, _numbered(rows, len(header), path.name, refused, uneven)
     except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refused(f"{path.name} is no CSV file: {type(error).__name__}") from None
+        raise refused(f"{path.name} is no CSV file: {cause(error)}") from None
 
 
 def _numbered(rows: Iterator[list[str]], width: int, file: str, refused: type[FuguError], uneven: bool) -> NumberedRows:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from contract.errors import FuguError
+from contract.errors import FuguError, cause
 
 __all__ = ["Broker", "LinkError"]
 
@@ -84,7 +84,7 @@ class Broker:
             if self.cert_file:
                 context.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:
-            raise LinkError(f"cannot load the TLS files: {error.strerror or type(error).__name__}") from None
+            raise LinkError(f"cannot load the TLS files: {cause(error)}") from None
         return context
 
     def password(self) -> str | None:
@@ -98,5 +98,5 @@ class Broker:
         try:
             lines = Path(self.password_file).read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise LinkError(f"cannot read the password file: {type(error).__name__}") from None
+            raise LinkError(f"cannot read the password file: {cause(error)}") from None
         return lines[0] if lines else ""

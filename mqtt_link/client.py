@@ -21,6 +21,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from contract.errors import cause
 from mqtt_link.guard import (
     MOST_AROUND,
     MOST_UNACKNOWLEDGED,
@@ -172,7 +173,7 @@ class Client(mqtt.Client):
         except OSError:
             failed = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except Exception as error:  # malformed in a way that paho-mqtt does not expect
-            self._refused(f"the broker sends a malformed packet: {type(error).__name__}")
+            self._refused(f"the broker sends a malformed packet: {cause(error)}")
             failed = MQTTErrorCode.MQTT_ERR_PROTOCOL
         return self._loop_rc_handle(failed) if failed else MQTTErrorCode.MQTT_ERR_SUCCESS
 

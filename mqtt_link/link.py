@@ -24,6 +24,7 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from contract.errors import cause
 from mqtt_link.broker import Broker, LinkError
 from mqtt_link.client import Client
 from mqtt_link.guard import MOST_AROUND
@@ -270,7 +271,7 @@ class Link:
         try:
             callback(*arguments)
         except Exception as error:
-            self.last_error = f"{type(error).__name__} in a callback"
+            self.last_error = f"{cause(error)} in a callback"
             _log.error("%s", self.last_error)
 
     def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
@@ -292,7 +293,7 @@ class Link:
 
     def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
         error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
-        reason = getattr(error, "strerror", None) or (type(error).__name__ if error else "")
+        reason = cause(error)
         self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
 
     def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:

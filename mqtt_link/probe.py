@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from contract.errors import cause
 from mqtt_link.broker import Broker, LinkError
 from mqtt_link.link import ANSWER_SECONDS, Link
 
@@ -82,9 +83,9 @@ def _reached(broker: Broker) -> tuple[Probe | None, float | None]:
         with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as plain:
             return None, None if context is None else _end(plain, context, broker.host)
     except ssl.SSLError as error:
-        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or type(error).__name__), None
+        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error)), None
     except OSError as error:
-        return Probe("connection", f"{broker.address}: {error.strerror or type(error).__name__}"), None
+        return Probe("connection", f"{broker.address}: {cause(error)}"), None
 
 
 def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:

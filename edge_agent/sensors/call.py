@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from contract.errors import cause
 from edge_agent.config_file import ConfigError
 from edge_agent.reading import Reading
 from edge_agent.sensors.source import FailedError, LiveSensor, News, UnavailableError
@@ -83,7 +84,7 @@ def import_function(target: str) -> Callable[[], Any]:
             (entry,) = entry_points(group=ENTRY_POINT_GROUP, name=target)
             found = entry.load()
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"cannot import sensor {target!r}: {type(error).__name__}") from None
+        raise ConfigError(f"cannot import sensor {target!r}: {cause(error)}") from None
     if not callable(found):
         raise ConfigError(f"sensor {target!r} is not a function")
     function: Callable[[], Any] = found

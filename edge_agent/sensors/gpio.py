@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from contract.errors import cause
 from edge_agent.config_file import ConfigError
 from edge_agent.reading import Reading
 from edge_agent.sensors.extra import library
@@ -41,7 +42,7 @@ class GpioSensor:
             if since:
                 self._pin.when_activated = self._activated
         except Exception as error:  # of the library's, of its pin library, of the system: none has a common ancestor
-            raise ConfigError(f"cannot open GPIO pin {pin}: {type(error).__name__}") from None
+            raise ConfigError(f"cannot open GPIO pin {pin}: {cause(error)}") from None
 
     def _activated(self) -> None:
         """The pin has become active; called in the library's thread."""

@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
-from contract.errors import FuguError
+from contract.errors import cause
 from gateway.cluster.claims import Vacancies
 from gateway.cluster.part import FLEET, Given, all_parts, serve_part
 from host.logs import log_to_stderr
@@ -116,7 +116,7 @@ class HostActor:
                     self._take(vacancies)
                     self._ready = True
         except Exception as error:
-            self._problem = str(error) if isinstance(error, FuguError | OSError) else type(error).__name__
+            self._problem = cause(error)
             _log.critical("it cannot serve: %s", self._problem)
             self._resting.wait(_PAUSE_SECONDS)
             if not self._resting.is_set():

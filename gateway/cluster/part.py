@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.errors import FuguError
+from contract.errors import cause
 from gateway.cluster.claims import Claim
 from gateway.location import Server
 from gateway.service import Gateway, GatewaySettings, Role
@@ -78,7 +78,7 @@ def serve_part(given: Given, part: str, host: Connection) -> None:
         with closing(claim):
             code = _serve(given.settings, part, host, wanted)
     except Exception as error:
-        problem = str(error) if isinstance(error, FuguError | OSError) else type(error).__name__
+        problem = cause(error)
         _log.critical("%s has ended: %s", part, problem)
         host.send(problem)
         code = 1

@@ -26,6 +26,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Identifier
 from psycopg.types.numeric import Int8BinaryDumper
 
+from contract.errors import cause
 from gateway.database.engine import Hold, Kind, Rows
 from gateway.location import Server
 from host.database import FORMAT, AwayError, DatabaseError
@@ -524,4 +525,4 @@ def _statements(schema: str) -> Iterator[str]:
 
 def _line(error: psycopg.Error) -> str:
     """The first line of what went wrong: the others may tell values."""
-    return error.diag.message_primary or next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return error.diag.message_primary or next(iter(str(error).strip().splitlines()), cause(error))

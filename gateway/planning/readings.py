@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.errors import cause
 from gateway.chain.arrays import Floats, Ints
 from gateway.planning.errors import PlanningError
 from gateway.planning.recording import BOUNDARIES, column_missing
@@ -251,7 +252,7 @@ def _npz(path: Path, column: str | None, time: str | None) -> _Table:
         with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
-        raise PlanningError(f"{path.name} is no NPZ file of numbers or texts: {type(error).__name__}") from None
+        raise PlanningError(f"{path.name} is no NPZ file of numbers or texts: {cause(error)}") from None
     names = list(arrays)
     lower = [name.lower() for name in names]
     at_time = _time_column(path.name, names, lower, time)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from contract.errors import FrameError, FuguError
+from contract.errors import FrameError, FuguError, cause
 from contract.mechanisms import ALONE
 from contract.noise_table import NoiseTable
 from contract.release_frames import ReleaseFrame, decode_release
@@ -137,7 +137,7 @@ def _answer_problem(
         noisy = noisy_of(json.loads(inputs), tables)
         estimates, ticks = noisy.answer(question.query, question.confidence)
     except _UNREADABLE as error:
-        return f"cannot be computed again: {(str(error) or type(error).__name__).splitlines()[0]}"
+        return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
     width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
     names = ("value", "standard error", "interval", "interval")
     published = (frame.values, frame.standard_errors, frame.low, frame.high)

@@ -18,7 +18,7 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from contract.errors import FuguError, Reason, UsageError
+from contract.errors import FuguError, Reason, UsageError, cause
 from contract.health import AlarmCode, Health
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Metrics:
         try:
             self._server = _Server(listen)
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = cause(error)
             raise MetricsError(f"metrics cannot be served at {listen.host}:{listen.port}: {reason}") from None
         self._server.set_app(make_wsgi_app(registry))
         self._thread = threading.Thread(target=self._server.serve_forever, name="gateway-metrics", daemon=True)
@@ -203,4 +203,4 @@ class _Server(WSGIServer):
 
     def handle_error(self, *_: Any) -> None:
         """A line; a scraper that goes away, or says what is no HTTP, is nobody's trouble but its own."""
-        _log.info("a scrape of the metrics has failed: %s", type(sys.exception()).__name__)
+        _log.info("a scrape of the metrics has failed: %s", cause(sys.exception()))

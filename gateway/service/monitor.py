@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from contract.errors import FuguError, Reason
+from contract.errors import FuguError, Reason, cause
 from contract.health import AlarmCode, Health, encode_health
 from contract.measure_policy import MeasurePolicy
 from contract.policies import AnyPolicy
@@ -223,7 +223,7 @@ class Monitor:
                     time.sleep(0.0 if self._answering and self._answering.is_open else _ROUND_SECONDS)
                 self.step()
             except Exception as error:  # what nobody thought of must not end what watches
-                _log.error("the monitor: %s", type(error).__name__)
+                _log.error("the monitor: %s", cause(error))
                 time.sleep(_ROUND_SECONDS)
 
     def step(self) -> None:

@@ -21,7 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
-from contract.errors import FuguError
+from contract.errors import FuguError, cause
 from gateway.release.entries import LedgerError
 from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
@@ -224,7 +224,7 @@ class ReleaseSchedule:
             self._pass_over(job, first + job.plan.step, "releases_refused", str(error))
         except Exception as error:  # what nobody thought of must not stop the gateway
             self._works.remove(work)
-            self._pass_over(job, first + job.plan.step, "unexpected", f"{type(error).__name__} in release {job.name}")
+            self._pass_over(job, first + job.plan.step, "unexpected", f"{cause(error)} in release {job.name}")
         return False
 
     def _steps(self, job: Job, first: int) -> Generator[bool, None, tuple[int, str]]:

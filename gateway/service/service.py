@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError, Reason
+from contract.errors import FuguError, Reason, cause
 from contract.health import Health, encode_health
 from contract.topics import description_topic, health_topic
 from gateway.dphmm.tracking import warm as warm_points
@@ -418,7 +418,7 @@ class Gateway:
             _log.critical("the gateway ends: %s", error)
             self.failed.set()
         except BaseException as error:
-            _log.critical("the worker has ended: %s", type(error).__name__)
+            _log.critical("the worker has ended: %s", cause(error))
             self.failed.set()
             raise
 
@@ -505,7 +505,7 @@ class Gateway:
                     self._record(half)
             else:
                 self.counters["unexpected"] += 1
-                _log.error("a frame could not be taken: %s", type(error).__name__)
+                _log.error("a frame could not be taken: %s", cause(error))
 
     def _store_failed(self, error: DatabaseError | LedgerError) -> None:
         """Count, and go on; but not for ever with what does not heal by itself."""

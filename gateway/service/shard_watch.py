@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from contract.errors import cause
 from gateway.service.shard_channel import ShardChannel
 from host.database import DatabaseError
 
@@ -127,4 +128,4 @@ class ShardWatch:
                     _log.error("what shards say cannot be read: %s", error)
                 away = True
             except Exception as error:  # what nobody thought of must not end what watches
-                _log.error("the watch over shards: %s", type(error).__name__)
+                _log.error("the watch over shards: %s", cause(error))

@@ -17,7 +17,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from contract.errors import FuguError
+from contract.errors import FuguError, cause
 from gateway.service.ownership import Shard
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_watch import ShardWatch
@@ -140,7 +140,7 @@ class Shards:
                 for one in self._running:
                     self._see(one, time.monotonic())
             except Exception as error:  # what nobody thought of must not end what watches
-                _log.error("the watch over shards' processes: %s", type(error).__name__)
+                _log.error("the watch over shards' processes: %s", cause(error))
             pipes = [one.pipe for one in self._running if one.pipe is not None]
             if not pipes:
                 self._ending.wait(_ROUND_SECONDS)

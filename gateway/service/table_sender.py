@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import FuguError
+from contract.errors import FuguError, cause
 from contract.frames import MAX_TICK
 from contract.measure_check import check_noise
 from contract.measure_policy import MeasurePolicy
@@ -166,7 +166,7 @@ class TableSender:
                     self._counters["store_errors"] += 1
                 except Exception as error:  # the device has its fallback, and the gateway goes on
                     self._counters["unexpected"] += 1
-                    _log.error("%s/%s: no tables: %s", *key, type(error).__name__)
+                    _log.error("%s/%s: no tables: %s", *key, cause(error))
                     self._look_at[key] = now + _REST_SECONDS
                     continue
                 self._look_at[key] = now + _LOOK_SECONDS

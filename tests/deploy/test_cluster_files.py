@@ -74,7 +74,7 @@ def test_a_command_that_fugu_does_not_know_is_noticed() -> None:
     words = [PROGRAM, "gateway", "run", "--fleet", "home", "--store", "home.db"]
     assert given(words)["fleet"] == "home"
     for wrong in ([*words, "--shrad", "0/2"], words[:4]):
-        with pytest.raises(typer.BadParameter.__mro__[1]):
+        with pytest.raises(typer.TyperException):
             given(wrong)
 
 
