@@ -8,6 +8,7 @@ from contract.descriptions import describe, encode_description
 from contract.frames import SymbolFrame, encode_symbols
 from contract.topics import description_topic, symbols_topic
 from gateway.dashboard.feed import Feed
+from gateway.dashboard.ledger_view import LedgerView
 from mqtt_link import Broker
 from mqtt_link.packets import Message
 from tests.support.brokers import PATIENCE, free_port
@@ -15,7 +16,7 @@ from tests.support.processes import policy
 
 
 def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
-    """By messages and by what attackers make of them, however often all has been taken."""
+    """By messages, what attackers make of them and what the ledger says, however often all has been taken."""
     described = encode_description(describe(policy(epoch_us=0, period_us=1000)))
     told: Message = (description_topic("home", "watch", "hr"), described, True)
 
@@ -24,20 +25,22 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
         return symbols_topic("home", "watch", "hr"), payload, False
 
     async def scene() -> list[list[str]]:
-        feed, kinds = Feed("home", Broker(port=free_port())), []
+        feed, kinds = Feed("home", Broker(port=free_port()), LedgerView(None)), []
         watcher = feed.watch("watch")
         hears = (
             lambda: feed._received([told, frame(0)]),
             feed._attack,
             lambda: feed._received([frame(1)]),
             feed._attack,
+            feed._account,
         )
         for hear in hears:
             await asyncio.to_thread(hear)
             await asyncio.wait_for(watcher.wake.wait(), PATIENCE)
             kinds.append([one["kind"] for one in feed.take(watcher)])
-        await asyncio.to_thread(feed._attack)  # nothing is new
+        for look in (feed._attack, feed._account):  # nothing is new
+            await asyncio.to_thread(look)
         assert not watcher.wake.is_set()
         return kinds
 
-    assert asyncio.run(scene()) == [["description", "frame"], ["attack"], ["frame"], ["attack"]]
+    assert asyncio.run(scene()) == [["description", "frame"], ["attack"], ["frame"], ["attack"], ["budget"]]
