@@ -101,6 +101,9 @@ _PLACE_ESTIMATE = _object(
         "latitude": _number("Degrees.", minimum=-90, maximum=90),
         "longitude": _number("Degrees.", minimum=-180, maximum=180),
         "accuracy": _number("Metres: the true place is this near with posterior probability .95.", minimum=0),
+        "semi_major": _number("Metres: of an ellipse about the place that holds the true one as likely.", minimum=0),
+        "semi_minor": _number("Metres: its other half-axis.", minimum=0),
+        "orientation": _number("Of the longer one, degrees clockwise from north.", minimum=0, exclusiveMaximum=180),
         "protection": _PROTECTION,
         **_MEASURED,
     }

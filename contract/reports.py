@@ -36,6 +36,7 @@ MAX_REPORT_BYTES = 1 << 20
 _MOST_STATES = 255
 _SLACK = 1e-3
 _UNIT = "ticks"
+_PLACE = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,9 @@ class PlaceEstimate:
         time, tick: of the tick.
         latitude, longitude: in degrees.
         accuracy: metres; the true place is this near with posterior probability .95.
+        semi_major, semi_minor: metres; half-axes of an ellipse about this place that holds the true one with the same
+            probability, or more.
+        orientation: of its longer axis, in degrees clockwise from north.
         protection: the least number of possible states that any one was hidden among, itself included; 1 says that some
             state is exposed, 0 that nothing was released.
         epsilon, adversary: what the whole stream tells of a tick; no epsilon if nothing is promised of that.
@@ -101,6 +105,9 @@ class PlaceEstimate:
     latitude: float
     longitude: float
     accuracy: float
+    semi_major: float
+    semi_minor: float
+    orientation: float
     protection: int
     epsilon: float | None
     adversary: str
@@ -112,8 +119,13 @@ class PlaceEstimate:
         for name, most in (("latitude", 90.0), ("longitude", 180.0)):
             if not abs(finite(getattr(self, name), name)) <= most:
                 raise FrameRangeError(f"{name} {getattr(self, name)} is not in -{most:g}..{most:g}")
-        if finite(self.accuracy, "accuracy") < 0.0:
-            raise FrameRangeError("accuracy is negative")
+        for name in ("accuracy", "semi_major", "semi_minor"):
+            if finite(getattr(self, name), name) < 0.0:
+                raise FrameRangeError(f"{name} is negative")
+        if self.semi_minor > self.semi_major:
+            raise FrameRangeError("semi_minor is above semi_major")
+        if not 0.0 <= finite(self.orientation, "orientation") < 180.0:
+            raise FrameRangeError(f"orientation {self.orientation} is not in [0, 180)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +214,7 @@ def report_fields(report: Estimate | WindowCount) -> dict[str, Any]:
         shares = {f"share_{label}": share for label, share in report.shares.items()}
         return {**head, **shares, "unit": None, **promise}
     if isinstance(report, PlaceEstimate):
-        names = ("time", "tick", "latitude", "longitude", "accuracy", "protection")
+        names = ("time", "tick", *_PLACE, "protection")
         return {**{name: getattr(report, name) for name in names}, **promise}
     if isinstance(report, ValueEstimate):
         axes = [str(axis) for axis in range(len(report.values))] if len(report.values) > 1 else []
@@ -231,7 +243,7 @@ def decode_estimate(payload: bytes) -> Estimate:
     time, tick = fields.time("time"), fields.take("tick")
     found: Estimate
     if "latitude" in fields:
-        place = (fields.number("latitude"), fields.number("longitude"), fields.number("accuracy"))
+        place = (*_three(fields, _PLACE[:3]), *_three(fields, _PLACE[3:]))
         found = PlaceEstimate(time, tick, *place, fields.take("protection"), *_measured_promise(fields))
     else:
         axes = [] if "value" in fields else [str(axis) for axis in range(max(2, len(fields.names("value_"))))]
@@ -273,6 +285,11 @@ def check_unit(found: object, unit: str) -> None:
     text(found, 1, 32, "unit")
     if found != unit:
         raise FrameRangeError(f"unit is not {unit}")
+
+
+def _three(fields: Fields, names: tuple[str, ...]) -> tuple[float, float, float]:
+    first, second, third = (fields.number(name) for name in names)
+    return first, second, third
 
 
 def _states(fields: Fields) -> StateEstimate:

@@ -145,7 +145,7 @@ def test_which_state_is_on_and_of_which_class_follows_from_the_names(
 def test_a_place_is_on_the_map_with_how_far_off_it_can_be() -> None:
     grid = PlaceGrid(origin=(52.0, 4.0), step=(0.001, 0.001), cell_size=(1.0, 1.0), cells=((0, 0), (1, 0)))
     found = components(SYMBOLS.model_copy(update={"kind": "points", "place": grid}))
-    estimate = PlaceEstimate(instant(SECOND), 1, 52.25, 4.5, 351.5, 3, 1.0, "universal", True)
+    estimate = PlaceEstimate(instant(SECOND), 1, 52.25, 4.5, 351.5, 400.0, 200.0, 0.0, 3, 1.0, "universal", True)
     assert "state_topic" not in found["hr.place"]
     shown = attributes(found["hr.place"], encode_report(estimate))
     assert (shown["latitude"], shown["longitude"], shown["gps_accuracy"]) == (52.25, 4.5, 351.5)

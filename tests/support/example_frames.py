@@ -48,7 +48,7 @@ STATE_ESTIMATE = StateEstimate(
     adversary="informed",
     useful=True,
 )
-PLACE_ESTIMATE = PlaceEstimate(_TIME, 27_000, 46.05, 14.5, 174.0, 12, 8.0, "universal", True)
+PLACE_ESTIMATE = PlaceEstimate(_TIME, 27_000, 46.05, 14.5, 174.0, 180.5, 90.0, 45.0, 12, 8.0, "universal", True)
 VALUE_ESTIMATE = ValueEstimate(_TIME, 27_000, (20.5,), (19.0,), (22.0,), "C", 3, None, "universal", False)
 VECTOR_ESTIMATE = ValueEstimate(_TIME, 27_000, (1.5, 2.0), (0.5, 1.0), (2.5, 3.0), "m", 4, 8.0, "universal", False)
 COUNT = WindowCount(

@@ -12,6 +12,7 @@ from fractions import Fraction
 import numpy as np
 
 from contract.descriptions import PlaceGrid
+from contract.ellipse import ellipse
 from contract.instants import instant
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
@@ -23,7 +24,7 @@ from gateway.service.kinds.point_model import MeasureModel
 __all__ = ["CONFIDENCE", "measured_estimate", "noise_within", "state_estimate", "window_count"]
 
 CONFIDENCE = 0.95
-_DIGITS, _DEGREE_DIGITS, _METRE_DIGITS = 6, 7, 1
+_DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4
 
 
 def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, now: Floats) -> StateEstimate:
@@ -68,9 +69,11 @@ def measured_estimate(
     if model.grid is not None:
         latitude, longitude = model.grid.located(float(mean[0]), float(mean[1]))
         accuracy = round(_accuracy(model.grid, latitude, values - mean, distribution), _METRE_DIGITS)
+        outline = _outline(model.grid, latitude, values, distribution)
         degrees = round(latitude, _DEGREE_DIGITS), round(longitude, _DEGREE_DIGITS)
+        place = (*degrees, accuracy, *outline)
         useful = policy.useful_for == "place"
-        return PlaceEstimate(time, tick, degrees[0], degrees[1], accuracy, *told, useful)
+        return PlaceEstimate(time, tick, *place, *told, useful)
     columns = [_interval(values[:, axis], distribution, float(mean[axis])) for axis in range(values.shape[1])]
     low, middle, high = zip(*columns, strict=True)
     return ValueEstimate(time, tick, middle, low, high, policy.unit or None, *told, False)
@@ -124,6 +127,20 @@ def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floa
     assert grid.cell_size is not None
     corner = math.hypot(*(metres * np.array(grid.cell_size))) / 2.0
     return _quantile(distance, distribution, CONFIDENCE) + corner
+
+
+def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Floats) -> tuple[float, float, float]:
+    """Half-axes in metres, rounded up, and orientation of the ellipse that holds the true place likewise.
+
+    Args:
+        values: (N, 2), of each state, in the unit of the measurement.
+    """
+    east, north = grid.metres(latitude)
+    assert grid.cell_size is not None
+    cell = grid.cell_size[0] * east, grid.cell_size[1] * north
+    found = ellipse((values * np.array((east, north))).tolist(), distribution.tolist(), cell, CONFIDENCE)
+    major, minor = (math.ceil(axis * 10.0**_METRE_DIGITS) / 10.0**_METRE_DIGITS for axis in found[2:4])
+    return major, minor, round(found.orientation, _ANGLE_DIGITS) % 180.0
 
 
 def _interval(values: Floats, distribution: Floats, mean: float) -> tuple[float, float, float]:
