@@ -7,13 +7,14 @@ from functools import partial
 
 import numpy as np
 
+from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
 from gateway.privacy.quilts import mqm_exact
 from gateway.reproduce.mqm import THETA1, THETA2
 from gateway.reproduce.rows import Found, Row, Setting
 
-__all__ = ["ERRATA"]
+__all__ = ["ERRATA", "lost_by_a_clock"]
 
 
 def _clock() -> MarkovChain:
@@ -33,18 +34,13 @@ def _printed_scale(known: Mixing, ticks: int) -> float:
     return float(min(ticks, scales.min()))
 
 
-def _eigengap(setting: Setting) -> Found:
-    """Equations 7 and 14 leave out every unit eigenvalue of P P*, not one: a clock never forgets its hour.
+def lost_by_a_clock(chain: MarkovChain, ticks: int, scale: float) -> Floats:
+    """(ticks,) what a noisy count tells of each tick of a chain of hours, as a logarithm of a ratio.
 
     A count of the ticks that show the hour expected of a clock that was at hour 0 at tick 100. Far above its range, an
     answer has a density proportional to E[exp(count / scale)]: exact by forward and backward sums.
     """
-    chain, ticks = _clock(), 200
-    distribution = chain.stationary_distribution
-    reverse = (distribution[:, None] * chain.transition).T / distribution[:, None]
-    values = np.linalg.eigvals(chain.transition @ reverse).real
-    printed = float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
-    scale = _printed_scale(Mixing(printed, float(distribution.min())), ticks)
+    reverse = _reverse(chain)
     hours = [np.eye(20)[0]] * ticks
     for t in range(100, ticks):
         hours[t] = hours[t - 1] @ chain.transition
@@ -57,7 +53,22 @@ def _eigengap(setting: Setting) -> Found:
     for t in range(ticks - 1):
         left.append(reverse @ (left[-1] * np.exp(adds[t])))
     told = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
-    lost = told.max(axis=1) - told.min(axis=1)
+    return np.asarray(told.max(axis=1) - told.min(axis=1))
+
+
+def _reverse(chain: MarkovChain) -> Floats:
+    """P*, of the chain backwards."""
+    distribution = chain.stationary_distribution
+    return np.asarray((distribution[:, None] * chain.transition).T / distribution[:, None])
+
+
+def _eigengap(setting: Setting) -> Found:
+    """Equations 7 and 14 leave out every unit eigenvalue of P P*, not one: a clock never forgets its hour."""
+    chain, ticks = _clock(), 200
+    distribution = chain.stationary_distribution
+    values = np.linalg.eigvals(chain.transition @ _reverse(chain)).real
+    printed = float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
+    lost = lost_by_a_clock(chain, ticks, _printed_scale(Mixing(printed, float(distribution.min())), ticks))
     singular = np.linalg.svd(
         np.sqrt(distribution)[:, None] * chain.transition / np.sqrt(distribution), compute_uv=False
     )

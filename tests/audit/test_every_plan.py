@@ -6,12 +6,12 @@ Many plans and audits, some of which take a minute: soak.
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import Fugu
+from tests.support.recordings import write_joint_recordings
 
 pytestmark = pytest.mark.soak
 
@@ -92,18 +92,8 @@ def test_windows(fugu: Fugu, tmp_path: Path, adversary: str, more: tuple[str, ..
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Recordings of two streams that move together, and of one that remembers two ticks; simulated."""
-    found, draw = tmp_path_factory.mktemp("joint"), random.Random(4).random
-    a, b, rows = 0, 0, ["t,light,motion"]
-    for tick in range(4000):
-        a = a if draw() < 0.6 else 1 - a
-        b = a if draw() < 0.5 else b if draw() < 0.6 else 1 - b
-        rows.append(f"{tick * 60},{a},{b}")
-    (found / "room.csv").write_text("\n".join(rows) + "\n")
-    states = [0, 0]
-    for _ in range(4000):
-        states.append(int(draw() < {(0, 0): 0.2, (0, 1): 0.4, (1, 0): 0.5, (1, 1): 0.7}[states[-2], states[-1]]))
-    (found / "order.csv").write_text("t,state\n" + "".join(f"{t * 60},{x}\n" for t, x in enumerate(states)))
+    found = tmp_path_factory.mktemp("joint")
+    write_joint_recordings(found)
     return found
 
 

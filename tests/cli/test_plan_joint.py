@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 from pathlib import Path
 
@@ -14,22 +13,13 @@ from contract.joint import joint_epsilon
 from contract.policies import read_policy
 from contract.policy import Policy
 from tests.support.command import Fugu
+from tests.support.recordings import write_joint_recordings
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A recording of two streams of one room, and one that remembers two ticks; simulated."""
-    found, draw = tmp_path_factory.mktemp("joint"), random.Random(4).random
-    a, b, rows = 0, 0, ["t,light,motion"]
-    for tick in range(4000):
-        a = a if draw() < 0.6 else 1 - a
-        b = a if draw() < 0.5 else b if draw() < 0.6 else 1 - b
-        rows.append(f"{tick * 60},{a},{b}")
-    (found / "room.csv").write_text("\n".join(rows) + "\n")
-    states = [0, 0]
-    for _ in range(4000):
-        states.append(int(draw() < {(0, 0): 0.2, (0, 1): 0.4, (1, 0): 0.5, (1, 1): 0.7}[states[-2], states[-1]]))
-    (found / "order.csv").write_text("t,state\n" + "".join(f"{t * 60},{x}\n" for t, x in enumerate(states)))
+    found = tmp_path_factory.mktemp("joint")
+    write_joint_recordings(found)
     return found
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection
 
@@ -25,6 +25,7 @@ from gateway.service.store import Store
 from host.database import AwayError
 from host.held_files import FileLostError
 from tests.support.brokers import wait_until
+from tests.support.postgres import refused
 
 pytestmark = pytest.mark.processes
 
@@ -125,20 +126,6 @@ def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, v
         assert [one.part for one in claims] == ["shard-0"]
         with closing(claims[0]):
             refused(frozen.check)
-
-
-def refused(ask: Callable[[], None]) -> None:
-    """See that another process has what was held: first because the session has gone, then for good."""
-
-    def answered() -> bool:
-        try:
-            ask()
-        except AwayError:
-            return False
-        return True
-
-    with pytest.raises(FileLostError, match="another process has taken"):
-        wait_until(answered, "the answer")
 
 
 def hold_shard(server: Server, told: Connection) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
 from contract.noise_table import NoiseTable
 from gateway.privacy.randomised_response import calibrate
+from gateway.reproduce.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
 
 SCALE = 2**32
@@ -185,31 +185,8 @@ def test_a_promise_is_kept_to_the_last_bit(adversary: Adversary) -> None:
 # What the paper gets wrong
 
 
-def exact_ratio(q: Fraction, r: Fraction, rho: Fraction, n: int, known: dict[int, int], i: int) -> Fraction:
-    """Pr(all outputs 0 | X_i = 0, known) / Pr(... | X_i = 1, known), in fractions; ticks count from 1."""
-    p = [[1 - q, q], [r, 1 - r]]
-    start = [r / (q + r), q / (q + r)]
-    zero = [1 - rho, rho]
-    sums: list[Fraction] = []
-    for state in (0, 1):
-        given_state = {**known, i: state}
-        with_outputs = without = Fraction(0)
-        for path in product((0, 1), repeat=n):
-            if all(path[t - 1] == x for t, x in given_state.items()):
-                weight = start[path[0]]
-                for a, b in pairwise(path):
-                    weight *= p[a][b]
-                without += weight
-                for t, x in enumerate(path, 1):
-                    if t not in known:
-                        weight *= zero[x]
-                with_outputs += weight
-        sums.append(with_outputs / without)
-    return sums[0] / sums[1]
-
-
 def test_bdp_theorem_2_is_false_somebody_who_knows_two_states_learns_more_than_theorem_1_allows() -> None:
-    ratio = exact_ratio(Fraction(7, 20), Fraction(7, 20), Fraction(1, 10), 5, {1: 1, 5: 1}, 3)
+    ratio = likelihood_ratio(Fraction(7, 20), Fraction(7, 20), Fraction(1, 10), 5, {1: 1, 5: 1}, 3)
     assert ratio == Fraction(106929, 3721)
     table = flips(0.1, 0.1)
     assert loss(point(0.35, 0.35), table, "ignorant").epsilon == pytest.approx(3.276704055359, abs=1e-8)
@@ -219,7 +196,7 @@ def test_bdp_theorem_2_is_false_somebody_who_knows_two_states_learns_more_than_t
 
 
 def test_bdp_theorem_2_fails_by_far_on_sticky_chains() -> None:
-    ratio = exact_ratio(Fraction(1, 10), Fraction(1, 10), Fraction(1, 1000), 5, {1: 1, 5: 1}, 3)
+    ratio = likelihood_ratio(Fraction(1, 10), Fraction(1, 10), Fraction(1, 1000), 5, {1: 1, 5: 1}, 3)
     assert math.log(ratio) == pytest.approx(14.179976829785, abs=1e-11)
     assert loss(point(0.1, 0.1), flips(0.001, 0.001), "ignorant").epsilon == pytest.approx(11.299225693817, abs=1e-6)
 

@@ -24,6 +24,7 @@ from gateway.privacy.eigengap import (
     width_influences,
 )
 from gateway.privacy.quilts import influence, mqm_exact
+from gateway.reproduce.errata_mqm import lost_by_a_clock
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 THETA1 = MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]])
@@ -119,22 +120,7 @@ def test_the_printed_gap_breaks_its_promise_on_a_clock() -> None:
     """Ticks are counted that show the hour expected of a clock that was at hour 0 at tick 100."""
     golden, chain, ticks = GOLDEN["eigengap_bug"], clock(), 200
     scale = golden["mqm_approx_sigma_eps1"]  # of the printed mechanism, at epsilon 1
-    distribution = chain.stationary_distribution
-    reverse = (distribution[:, None] * chain.transition).T / distribution[:, None]
-    hours = [np.eye(20)[0]] * ticks
-    for t in range(100, ticks):
-        hours[t] = hours[t - 1] @ chain.transition
-    for t in range(98, -1, -1):
-        hours[t] = hours[t + 1] @ reverse
-    adds = np.array([np.eye(20)[hour.argmax()] for hour in hours]) / scale
-    # far above the range of the count, an output has density proportional to E[exp(count / scale)]
-    right, left = [np.ones(20)], [np.ones(20)]
-    for t in range(ticks - 1, 0, -1):
-        right.append(chain.transition @ (right[-1] * np.exp(adds[t])))
-    for t in range(ticks - 1):
-        left.append(reverse @ (left[-1] * np.exp(adds[t])))
-    told = np.log(np.array(left)) + np.log(np.array(right[::-1])) + adds
-    true = told.max(axis=1) - told.min(axis=1)
+    true = lost_by_a_clock(chain, ticks, scale)
     assert true[99] == close(golden["true_loss_T200_matched_count"])
     assert true.max() > 2.65  # at tick 101
     assert mqm_exact((chain,), ticks, 1.0).scale == close(ticks)  # there is no way but to protect all as one

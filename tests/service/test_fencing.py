@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import psycopg
@@ -17,6 +17,7 @@ from gateway.service.store.store import KIND
 from host.database import AwayError
 from host.held_files import FileLostError
 from tests.support.brokers import wait_until
+from tests.support.postgres import refused
 
 pytestmark = pytest.mark.processes
 
@@ -39,20 +40,6 @@ def second(first: Store, server: Server) -> Iterator[Store]:
     opened = Store(server, hold=TAKE)
     yield opened
     opened.close()
-
-
-def refused(write: Callable[[], None]) -> None:
-    """See that a write is refused: first because the session has gone, then for good."""
-
-    def tried() -> bool:
-        try:
-            write()
-        except AwayError:
-            return False
-        return True
-
-    with pytest.raises(FileLostError, match="another process has taken the store"):
-        wait_until(tried, "the answer")
 
 
 def test_the_newest_process_has_it_and_the_one_before_writes_nothing(first: Store, second: Store) -> None:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -17,11 +18,14 @@ from types import TracebackType
 from typing import Any, Self
 
 import psycopg
+import pytest
 
 from gateway.service.store import Server
+from host.database import AwayError
+from host.held_files import FileLostError
 from tests.support.brokers import free_port, wait_until
 
-__all__ = ["Postgres"]
+__all__ = ["Postgres", "refused"]
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _ACCOUNTS = ("postgres", "nobody")
@@ -137,3 +141,17 @@ def _program(name: str) -> str:
     found = max(_DEBIAN.glob(f"*/bin/{name}"), key=lambda path: int(path.parts[4]), default=None) or shutil.which(name)
     assert found is not None, "these tests need PostgreSQL: apt-get install postgresql"
     return str(found)
+
+
+def refused(ask: Callable[[], object]) -> None:
+    """See that another process has what was held: first because the session has gone, then for good."""
+
+    def answered() -> bool:
+        try:
+            ask()
+        except AwayError:
+            return False
+        return True
+
+    with pytest.raises(FileLostError, match="another process has taken"):
+        wait_until(answered, "the answer")
