@@ -16,9 +16,19 @@ from contract.descriptions import Description
 from contract.errors import FuguError
 from contract.noise_table import NoiseTable
 
-__all__ = ["ALL_SYMBOLS", "MOST_TICKS", "ONE_SYMBOL", "AttackerError", "Chain", "Found", "attacked", "chains_of"]
+__all__ = [
+    "EVERYTHING",
+    "MOST_TICKS",
+    "ONE_SYMBOL",
+    "AttackerError",
+    "Chain",
+    "Found",
+    "attacked",
+    "chains_of",
+    "moved",
+]
 
-ALL_SYMBOLS, ONE_SYMBOL = "forward-backward", "single symbol"
+EVERYTHING, ONE_SYMBOL = "forward-backward", "single symbol"
 """Names of attackers, as `gateway.attack` has them."""
 MOST_TICKS = 240
 """That are weighed together: the newest."""
@@ -73,16 +83,12 @@ def chains_of(told: Description) -> list[Chain]:
     the typical chain.
 
     Raises:
-        AttackerError: none of the attackers can read the stream, or it names no chain.
+        AttackerError: none of the attackers can read points, or so many states, or the class names no chain.
     """
     if told.kind == "points":
         raise AttackerError(
             "No attacker of this page reads points: who names the state behind a point needs the table that it was "
             "drawn from, which devices have and this page has not."
-        )
-    if told.table is None:
-        raise AttackerError(
-            "No attacker of this page reads counts: those who do are run over recordings, by fugu attack --policy."
         )
     found = list(_chains(told))
     if not found:
@@ -124,8 +130,8 @@ def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int])
         high=[_most(each) for each in zip(*all_found, strict=True)],
         low_alone=_least(alone),
         high_alone=_most(alone),
-        least=[_moved(p, -epsilon) for p in low],
-        most=[_moved(p, epsilon) for p in high],
+        least=[moved(p, -epsilon) for p in low],
+        most=[moved(p, epsilon) for p in high],
         guesses=sorted({max(range(k), key=found[-1].__getitem__) for found in all_found}),
         chains=len(chains),
     )
@@ -224,9 +230,9 @@ def _most(rows: Sequence[Sequence[float]]) -> list[float]:
     return [*map(max, zip(*rows, strict=True))]
 
 
-def _moved(probability: float, epsilon: float) -> float:
+def moved(probability: float, epsilon: float) -> float:
     """A probability whose odds have changed by the factor e^epsilon, without overflow."""
     if epsilon > 0.0:
-        return 1.0 - _moved(1.0 - probability, -epsilon)
+        return 1.0 - moved(1.0 - probability, -epsilon)
     share = probability * math.exp(epsilon)
     return share / (share + 1.0 - probability) if share > 0.0 else 0.0

@@ -133,6 +133,7 @@ class DeviceView:
 
     def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
         frame = decode_window(payload)
+        self._attack(topic).take_window(frame)
         fields = {"window": frame.window, "first": frame.first, "length": frame.length}
         fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
         told = self._described.of(topic.device, topic.stream, frame.policy_version)

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.topics import window_topic
+from contract.descriptions import describe, encode_description
+from contract.topics import description_topic, window_topic
 from contract.window_frames import WindowFrame, encode_window
 from fugu.demo.page import demo_page
 from fugu.demo.people import BEATS, FLEET, Person, load_person, policy_for
@@ -73,6 +74,17 @@ def test_pictures_grow_and_only_the_demo_has_the_truth(person: Person, broker: M
         assert browser.violations() == []
         assert browser.complaints() == []
 
+        description = encode_description(describe(policy))
+        topic = description_topic(FLEET, DEVICE, "heart-rate")
+        wait_until(lambda: link.publish(topic, description, retain=True) is not None, "room for a message")
+        browser.open(f"{site.address}/device/{DEVICE}")
+        wait_until(lambda: browser.count(".attack canvas") == 1, "what an attacker makes of counts")
+        said = browser.text("section[aria-label='Stream heart-rate']")
+        assert "believes the typical chain of its class" in said
+        assert "weighs the counts of window above, one window at a time" in said
+        assert "Attacker “single window” reads the newest count" in said
+        assert browser.violations() == []
+
         above = np.add.reduceat(person.states[BEATS:] == 1, np.arange(0, 88 * BEATS, BEATS))[1:5]
         truth = {f"{share:.6f}"[:6].encode() for share in above / BEATS}
         for path in NORMAL:
@@ -82,6 +94,8 @@ def test_pictures_grow_and_only_the_demo_has_the_truth(person: Person, broker: M
             assert not [one for one in truth if one in body]
         assert site.ask("/demo/watch-N05")[0] == 404
         assert site.ask("/demo", Host=f"evil.example:{site.port}")[0] == 421
+        browser.open(f"{site.address}/demo")
+        wait_until(lambda: browser.run("return document.querySelector('#private').naturalWidth") == 560, "a picture")
     assert not site.answers()
     wait_until(lambda: "has ended" in browser.text("#view"), "a word about the end")
     assert browser.run("return document.querySelector('#useful').naturalWidth") == 560

@@ -1,10 +1,10 @@
 // What a named attacker makes of the symbols of a stream: a band over its class of chains, and what the promise allows.
 
-import { clock, make, number, percent, put, round } from "./dom.js";
+import { clock, make, percent, put, round } from "./dom.js";
 
 export class Attack {
   constructor() {
-    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "waiting for symbols …"));
+    this.now = make("div", { class: "now" }, make("span", { class: "quiet" }, "waiting for messages …"));
     this.guess = make("p", {});
     this.chart = make("div", { class: "attack", role: "img", "aria-label": "Probabilities over time", hidden: true });
     this.allowed = make("p", { class: "small" });
@@ -35,7 +35,7 @@ export class Attack {
     const chains = told.believes === "the typical chain" ? "believes the typical chain of its class, the only one that it names"
       : told.believes === 1 ? "believes the one chain of its class" : `believes one chain of its class: the band holds what ${told.believes} of them lead to, the ends of the class among them`;
     const alone = states.map((state, i) => `${quoted(state)} ${between(told.low_alone[i], told.high_alone[i])}`).join("; ");
-    put(this.who, `Attacker “${told.attacker}” knows the public description, ${chains}, and weighs the ${number(told.symbols)} newest symbols that this page received, those after a moment, too. It knows no true state. Attacker “${told.alone}” reads the newest symbol and nothing else: ${alone}. Attackers that learn are run over recordings, by fugu attack.`);
+    put(this.who, `Attacker “${told.attacker}” knows the public description, ${chains}, and weighs ${told.read}. It knows no true state. Attacker “${told.alone}” reads ${told.alone_read}: ${alone}. Attackers that learn are run over recordings, by fugu attack.`);
     this.draw(told);
   }
 
