@@ -1,5 +1,6 @@
 // What a named attacker makes of the symbols of a stream: a band over its class of chains, and what the promise allows.
 
+import { chart } from "./chart.js";
 import { clock, make, percent, put, round } from "./dom.js";
 
 export class Attack {
@@ -47,7 +48,9 @@ export class Attack {
     if (this.plot && this.key === key) this.plot.setData(data);
     else {
       this.plot?.destroy();
-      this.plot = bands(this.chart, data, told.states, edges.length);
+      const lines = told.states.flatMap((state, i) => [[`${state}, at most`, i], [`${state}, at least`, i]]);
+      const bands = told.states.map((_, i) => [1 + edges.length + 2 * i, 2 + edges.length + 2 * i]);
+      this.plot = chart(this.chart, data, edges.length ? ["least allowed", "most allowed"] : [], lines, "--bad", bands);
       this.key = key;
     }
     const words = told.states.map((state, i) => `${state} now ${between(told.low[i].at(-1), told.high[i].at(-1))}`);
@@ -57,21 +60,3 @@ export class Attack {
 
 const quoted = (text) => `“${text}”`;
 const between = (low, high) => (percent(low) === percent(high) ? percent(low) : `${percent(low)} to ${percent(high)}`);
-
-function bands(element, data, names, edges) {
-  element.replaceChildren();
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const dashes = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
-  const edge = (label) => ({ label, stroke: colour("--quiet"), width: 1, dash: [3, 3], points: { show: false } });
-  const line = (label, i) => ({ label, stroke: colour(i % 2 ? "--quiet" : "--bad"), width: 1.5, dash: dashes[i % 4], points: { show: false } });
-  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
-  const made = new uPlot({
-    width: Math.max(200, element.clientWidth), height: 190, legend: { show: names.length > 1 }, cursor: { show: false },
-    scales: { y: { range: [0, 1] } },
-    series: [{}, ...(edges ? [edge("least allowed"), edge("most allowed")] : []), ...names.flatMap((name, i) => [line(`${name}, at most`, i), line(`${name}, at least`, i)])],
-    bands: names.map((_, i) => ({ series: [1 + edges + 2 * i, 2 + edges + 2 * i], fill: colour("--bad-soft") })),
-    axes: [{ ...axis, values: (_, times) => times.map((time) => clock(time * 1000)), space: 90 }, { ...axis, values: (_, shares) => shares.map(percent), size: 52 }],
-  }, data, element);
-  new ResizeObserver(() => { if (element.clientWidth > 0) made.setSize({ width: element.clientWidth, height: 190 }); }).observe(element);
-  return made;
-}

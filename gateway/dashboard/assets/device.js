@@ -1,6 +1,7 @@
 // A device: what left it, beside what can be concluded from that.
 
 import { Attack } from "./attack.js";
+import { chart } from "./chart.js";
 import { Budget } from "./budget.js";
 import { clock, day, draw, make, mark, number, percent, put, round } from "./dom.js";
 import { Left, leaves } from "./left.js";
@@ -141,7 +142,10 @@ class Stream {
     const constant = (value) => this.times.map(() => value);
     const lines = this.shares[0].map((_, i) => this.shares.map((row) => row[i]));
     const data = [this.times, ...(bounds ? [constant(bounds.low), constant(bounds.high)] : []), ...lines];
-    if (!this.plot) this.plot = plot(this.chart, data, this.states.length === 2 ? [this.states[1]] : this.states, bounds);
+    if (!this.plot) {
+      const names = this.states.length === 2 ? [this.states[1]] : this.states;
+      this.plot = chart(this.chart, data, bounds ? ["least", "most"] : [], names.map((name, i) => [name, i]), "--main", bounds ? [[2, 1]] : []);
+    }
     else this.plot.setData(data);
     this.chart.setAttribute("aria-label", `Probability of ${this.states.at(-1)} over time, now ${percent(one[`share_${this.states.at(-1)}`])}`);
   }
@@ -178,25 +182,6 @@ function share(state, value) {
   return make("div", { class: "share" }, make("span", {}, state),
     draw("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { width: 100 * value, height: 12 })),
     make("span", {}, percent(value)));
-}
-
-function plot(element, data, names, bounds) {
-  element.replaceChildren();
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const dashes = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
-  const series = names.map((label, i) => ({ label, stroke: colour(i % 2 ? "--quiet" : "--main"), width: 2, dash: dashes[i % 4], points: { show: false } }));
-  const edge = (label) => ({ label, stroke: colour("--quiet"), width: 1, dash: [3, 3], points: { show: false } });
-  const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false } };
-  const options = {
-    width: Math.max(200, element.clientWidth), height: 190, legend: { show: names.length > 1 }, cursor: { show: false },
-    scales: { y: { range: [0, 1] } },
-    series: [{}, ...(bounds ? [edge("least"), edge("most")] : []), ...series],
-    bands: bounds ? [{ series: [2, 1], fill: colour("--main-soft") }] : [],
-    axes: [{ ...axis, values: (_, times) => times.map((time) => clock(time * 1000)), space: 90 }, { ...axis, values: (_, shares) => shares.map(percent), size: 52 }],
-  };
-  const made = new uPlot(options, data, element);
-  new ResizeObserver(() => { if (element.clientWidth > 0) made.setSize({ width: element.clientWidth, height: 190 }); }).observe(element);
-  return made;
 }
 
 const duration = (seconds) => seconds >= 3600 ? `${round(seconds / 3600)} h` : seconds >= 60 ? `${round(seconds / 60)} min` : seconds >= 1 ? `${round(seconds)} s` : `${round(seconds * 1000)} ms`;
