@@ -106,8 +106,13 @@ def application(
         found.delete_cookie(COOKIE)
         return found
 
+    async def missing(request: Request, _error: Exception) -> Response:
+        if not _browses(request):
+            return PlainTextResponse("not found", 404)
+        return Response(assets["index.html"], 404, media_type="text/html", headers={"cache-control": "no-store"})
+
     attempt = asyncio.Lock()
-    pages = ("/", "/device/{name}", "/releases", "/ledger")
+    pages = ("/", "/device/{name}", "/place/{name}", "/releases", "/ledger")
     routes = [
         *(Route(path, page) for path in pages),
         Route("/login", enter, methods=["GET", "POST"]),
@@ -126,7 +131,7 @@ def application(
         with suppress(asyncio.CancelledError):
             await task
 
-    return _Guard(Starlette(routes=routes, lifespan=lifespan), login, hosts)
+    return _Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing}), login, hosts)
 
 
 def _refused(status: int, headers: dict[str, str]) -> Response:

@@ -16,11 +16,20 @@ from contract.fleet_frames import decode_policy_status
 from contract.frames import SymbolFrame, decode_status, decode_symbols
 from contract.instants import instant, instant_text
 from contract.measure_frames import MEASURE, Point, decode_measure
-from contract.reports import Estimate, WindowCount, decode_count, decode_estimate, report_fields
+from contract.reports import (
+    Estimate,
+    PlaceEstimate,
+    StateEstimate,
+    WindowCount,
+    decode_count,
+    decode_estimate,
+    report_fields,
+)
 from contract.topics import Topic
 from contract.window_frames import decode_window
 from gateway.dashboard.attack_view import AttackView
 from gateway.dashboard.bounds import posterior_bounds
+from gateway.dashboard.place_view import placed_shares, placed_symbols
 from mqtt_link.descriptions import Descriptions
 
 __all__ = ["DeviceView"]
@@ -48,6 +57,7 @@ class DeviceView:
         self._kept: dict[tuple[str, str], deque[dict[str, Any]]] = {}
         self._streams: set[str] = set()
         self._attacks: dict[str, AttackView] = {}
+        self._newest: dict[str, Description] = {}
 
     def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
         """A message under one of the device's topics.
@@ -101,6 +111,7 @@ class DeviceView:
                 found = self._described.take(topic.fleet, topic.device, topic.stream, payload)
                 if found is None:
                     return None
+                self._newest[topic.stream] = found
                 self._attack(topic).describe(found)
                 return {"kind": "description", **_description(found)}
             case "symbols" if payload[:1] == bytes([MEASURE]):
@@ -108,17 +119,26 @@ class DeviceView:
             case "symbols":
                 frame = decode_symbols(payload)
                 self._attack(topic).take(frame)
-                return self._sent(topic, payload, _symbols(frame))
+                told = self._described.of(topic.device, topic.stream, frame.policy_version)
+                newest = placed_symbols(told, frame.symbols[-_POINTS_PLACED:])
+                return self._sent(topic, payload, {**_symbols(frame), "newest": newest})
             case "window":
                 return self._window(topic, payload)
             case "status" | "policy_status" if payload:
                 read = _status if topic.kind == "status" else _policy_status
                 return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
             case "estimate":
-                return {"kind": "estimate", **_report(decode_estimate(payload))}
+                said = decode_estimate(payload)
+                return {"kind": "estimate", **_report(said), "where": self._where(topic.stream, said)}
             case "count":
                 return {"kind": "count", **_report(decode_count(payload))}
         return None
+
+    def _where(self, stream: str, said: Estimate) -> dict[str, Any]:
+        if isinstance(said, PlaceEstimate):
+            names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
+            return {name: getattr(said, name) for name in names}
+        return placed_shares(self._newest.get(stream), said.shares) if isinstance(said, StateEstimate) else {}
 
     def _attack(self, topic: Topic) -> AttackView:
         return self._attacks.setdefault(topic.stream, AttackView())
@@ -206,8 +226,6 @@ def _text(time: datetime | None) -> str | None:
 def _description(told: Description) -> dict[str, Any]:
     symbols = 0 if told.table is None else len(told.table[0]) + 1
     labels = [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))]
-    place = None if told.place is None else {"origin": told.place.origin, "step": told.place.step,
-                                             "cells": told.place.cells}  # fmt: skip
     return {
         "version": told.version,
         "of": told.kind,
@@ -222,8 +240,20 @@ def _description(told: Description) -> dict[str, Any]:
         "point_epsilon": told.point_epsilon,
         "protects": told.protects,
         "does_not_protect": told.does_not_protect,
-        "place": place,
+        "place": _grid(told),
         "bounds": _bounds(told),
+    }
+
+
+def _grid(told: Description) -> dict[str, Any] | None:
+    grid = told.place
+    if grid is None:
+        return None
+    return {
+        "origin": grid.origin,
+        "step": grid.step,
+        "cells": grid.cells,
+        "labels": told.states[: len(grid.cells)],
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
@@ -21,6 +22,8 @@ CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
 _OF_A_DEVICE = {AlarmCode.CONFLICT, AlarmCode.STOPPED, AlarmCode.UNKNOWN_DEVICE, AlarmCode.FUTURE, AlarmCode.SILENT}
+_MOST_WAVES = 5
+_MOST_VERSION = 2**32 - 1
 _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
 
 
@@ -46,6 +49,7 @@ class Member:
         online: none until its status has come.
         streams: name and version of the policy of each stream.
         wanted: begin of the digest of the document that it was sent, none if this account may not read that.
+        wanted_version: of that document, as it says itself; none if it says nothing that can be used.
         running: version of the document in force, none if this account may not read that.
         judged: the same of the newest document that it has judged.
         refusal: why it refused that; empty if it did not.
@@ -60,6 +64,7 @@ class Member:
     codes: tuple[str, ...] = ()
     streams: tuple[tuple[str, int], ...] = ()
     wanted: str | None = None
+    wanted_version: int | None = None
     running: int | None = None
     judged: str = ""
     refusal: str = ""
@@ -72,6 +77,10 @@ class Member:
     def waits(self) -> bool | None:
         """Whether it has not judged the document that it was sent; none if that cannot be known."""
         return None if self.wanted is None or self.running is None else self.wanted != self.judged
+
+
+Wave = Literal["runs", "refused", "silent", "away"]
+WAVE = get_args(Wave)
 
 
 class FleetView:
@@ -87,6 +96,7 @@ class FleetView:
         self.changes = 0
         self.health: Health | None = None
         self.left_out = 0
+        self._versions: dict[str, int | None] = {}
         self._members: dict[str, Member] = {}
         self._sorted: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
 
@@ -142,7 +152,9 @@ class FleetView:
             "pages": pages,
             "rows": [_row(*one) for one in wanted[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
             "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
+            "waves": self._waves(),
             "waiting": sum(member.waits is True for _, member in everything),
+            "unnamed": self._unnamed(),
             "gateway": self._gateway(),
         }
 
@@ -169,8 +181,13 @@ class FleetView:
             member.running, member.judged, member.stale = said.version, said.judged.hex(), said.stale
             member.refusal = said.reason and f"{said.reason}: {said.detail}"
         elif kind == "policy_set":
-            decode_envelope(payload)
+            envelope = decode_envelope(payload)
             member.wanted = hashlib.sha256(payload).digest()[:8].hex()
+            if member.wanted not in self._versions:
+                if len(self._versions) >= MOST_DEVICES:
+                    self._versions.clear()
+                self._versions[member.wanted] = _version(envelope.payload)
+            member.wanted_version = self._versions[member.wanted]
 
     def _in_order(self) -> list[tuple[Condition, Member]]:
         if self._sorted[0] != self.changes:
@@ -183,6 +200,21 @@ class FleetView:
     def _alarmed(self) -> set[str]:
         alarms = self.health.alarms if self.health is not None else ()
         return {name for alarm in alarms if alarm.code in _OF_A_DEVICE for name in alarm.names}
+
+    def _unnamed(self) -> int:
+        """Devices that have an alarm of the gateway, and are not named in it: a report names the first few only."""
+        alarms = self.health.alarms if self.health is not None else ()
+        return max((alarm.others for alarm in alarms if alarm.code in _OF_A_DEVICE), default=0)
+
+    def _waves(self) -> list[dict[str, Any]]:
+        """How far each version has come that devices were sent, the newest first."""
+        found: dict[int, Counter[Wave]] = {}
+        for member in self._members.values():
+            if member.wanted_version is not None:
+                found.setdefault(member.wanted_version, Counter())[_wave(member)] += 1
+        newest = sorted(found, reverse=True)[:_MOST_WAVES]
+        return [{"version": one, "sent": found[one].total(), **{name: found[one][name] for name in WAVE}}
+                for one in newest]  # fmt: skip
 
     def _condition(self, member: Member, alarmed: set[str]) -> Condition:
         if set(member.codes) - _NO_TROUBLE or member.refusal or member.stale or member.name in alarmed:
@@ -198,6 +230,24 @@ class FleetView:
         return {"online": said.online, "frames": said.frames, "refused": said.refused, "alarms": alarms}
 
 
+def _wave(member: Member) -> Wave:
+    """How a device is about the document that it was sent."""
+    if member.running == member.wanted_version:
+        return "runs"
+    if member.refusal and member.judged == member.wanted:
+        return "refused"
+    return "silent" if member.online else "away"
+
+
+def _version(document: bytes) -> int | None:
+    """Of a policy document that nobody has checked here; none if it is none."""
+    try:
+        found = json.loads(document)["version"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return found if type(found) is int and 0 < found <= _MOST_VERSION else None
+
+
 def _row(condition: Condition, member: Member) -> dict[str, Any]:
     return {
         "name": member.name,
@@ -209,6 +259,7 @@ def _row(condition: Condition, member: Member) -> dict[str, Any]:
         "streams": member.streams,
         "running": member.running,
         "waits": member.waits,
+        "wanted": member.wanted_version,
         "refusal": member.refusal,
         "stale": member.stale,
         "seen": member.seen,

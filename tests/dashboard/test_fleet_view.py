@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 from contract.envelope import Envelope, encode_envelope
 from contract.errors import StatusCode
@@ -54,6 +55,53 @@ def test_a_document_that_was_sent_is_waited_for_until_it_is_judged() -> None:
     take(view, policy_status_topic("home", "a"), encode_policy_status(PolicyStatus(2, judged, "", "", 0, False)))
     page = view.page(FleetQuery())
     assert (page["waiting"], page["policies"]) == (0, [{"version": 2, "devices": 1}])
+
+
+def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -> None:
+    view = FleetView()
+    old, new = (encode_envelope(Envelope("policy", json.dumps({"version": one}).encode(), ())) for one in (6, 7))
+    judged = hashlib.sha256(new).digest()[:8]
+    sent = dict.fromkeys(("runs", "refuses", "silent", "away", "unheard"), new) | {"old": old}
+    for name, payload in sent.items():
+        take(view, policy_set_topic("home", name), payload)
+    for name in ("runs", "refuses", "silent", "old", "other"):
+        status(view, name)
+    status(view, "away", StatusCode.CONNECTION_LOST, online=False)
+    said = {
+        "runs": PolicyStatus(7, judged, "", "", 0, False),
+        "refuses": PolicyStatus(6, judged, "ceiling", "too much", 1, False),
+        "silent": PolicyStatus(6, b"", "", "", 0, False),
+        "old": PolicyStatus(6, hashlib.sha256(old).digest()[:8], "", "", 0, False),
+    }
+    for name, one in said.items():
+        take(view, policy_status_topic("home", name), encode_policy_status(one))
+    page = view.page(FleetQuery())
+    assert page["waves"] == [
+        {"version": 7, "sent": 5, "runs": 1, "refused": 1, "silent": 1, "away": 2},
+        {"version": 6, "sent": 1, "runs": 1, "refused": 0, "silent": 0, "away": 0},
+    ]
+    assert {row["name"]: row["wanted"] for row in page["rows"]}["silent"] == 7
+
+
+def test_a_document_without_a_version_is_no_wave() -> None:
+    view = FleetView()
+    for number, text in enumerate(
+        (" ", "[]", "1", '{"version": true}', '{"version": 0}', '{"version": "1"}', "[" * 9000)
+    ):
+        take(view, policy_set_topic("home", f"d{number}"), encode_envelope(Envelope("policy", text.encode(), ())))
+    assert view.page(FleetQuery())["waves"] == []
+    assert view.left_out == 0
+
+
+def test_devices_that_an_alarm_does_not_name_are_said_to_be_more() -> None:
+    view = FleetView()
+    names = tuple(f"d{number}" for number in range(8))
+    silent = HealthAlarm(AlarmCode.SILENT, 1, 1, names, 30, "look")
+    store = HealthAlarm(AlarmCode.CERTIFICATE, 1, 1, ("ca.pem",), 400, "renew")
+    take(view, health_topic("home"), encode_health(Health(True, alarms=(silent, store))))
+    assert view.page(FleetQuery())["unnamed"] == 30
+    take(view, health_topic("home"), encode_health(Health(True)))
+    assert view.page(FleetQuery())["unnamed"] == 0
 
 
 def test_pages_and_what_is_no_message() -> None:

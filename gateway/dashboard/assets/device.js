@@ -5,6 +5,7 @@ import { chart } from "./chart.js";
 import { Budget } from "./budget.js";
 import { clock, day, draw, make, mark, number, percent, put, round } from "./dom.js";
 import { Left, leaves } from "./left.js";
+import { PlaceMap } from "./place.js";
 
 const POINTS = 300;
 const ADVERSARIES = {
@@ -20,6 +21,7 @@ export function device(main, listen, name) {
   let budgets = null;
   let view = null;
   const left = new Left();
+  const map = make("p", {}, make("a", { href: `/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
   main.append(make("h1", {}, name), make("p", {}, condition), facts, left.root);
   listen(`/events/device/${encodeURIComponent(name)}`, { state, news });
 
@@ -34,6 +36,7 @@ export function device(main, listen, name) {
   function news(all) {
     for (const one of all) {
       if (one.kind === "description") left.describe(one.stream, one);
+      if (one.kind === "description" && one.place) facts.after(map);
       if (leaves(one.kind)) left.take(one);
       if (one.kind === "budget") {
         budgets = { ...one, view };
@@ -155,18 +158,9 @@ class Stream {
       make("span", { class: "quiet" }, `within ${number(Math.round(one.accuracy))} m, hidden among ${one.protection}, at ${clock(one.time)}`));
     const place = this.described?.place;
     if (!place) return;
-    const rows = place.cells.map(([, row]) => row);
-    const columns = place.cells.map(([column]) => column);
-    const [west, east, south, north] = [Math.min(...columns), Math.max(...columns) + 1, Math.min(...rows), Math.max(...rows) + 1];
-    const narrow = Math.cos((one.latitude * Math.PI) / 180);
-    const [width, height] = [place.step[1] * narrow * 111320, place.step[0] * 111320];
-    const x = ((one.longitude - place.origin[1]) / place.step[1] - west) * width;
-    const y = (north - (one.latitude - place.origin[0]) / place.step[0]) * height;
-    const cells = place.cells.map(([column, row]) => draw("rect", { class: "cell", x: (column - west) * width, y: (north - row - 1) * height, width, height }));
-    const wide = (east - west) * width;
-    this.chart.replaceChildren(draw("svg", { class: "map", viewBox: `0 0 ${wide} ${(north - south) * height}` }, ...cells,
-      draw("circle", { class: "where", cx: x, cy: y, r: one.accuracy }), draw("circle", { class: "middle", cx: x, cy: y, r: wide / 90 })));
-    this.chart.setAttribute("aria-label", `Map of ${place.cells.length} cells with the estimated place and the circle that holds it with 95 %`);
+    if (this.map?.place !== place) this.chart.replaceChildren((this.map = new PlaceMap(place)).root);
+    this.map.show(one.where, []);
+    this.chart.setAttribute("aria-label", this.map.root.getAttribute("aria-label"));
     put(this.shared, "The same place, with its accuracy.");
   }
 

@@ -1,6 +1,6 @@
 // The fleet: how many devices are how, what the gateway complains of, and pages of devices, the sick first.
 
-import { clock, make, mark, number, put } from "./dom.js";
+import { clock, draw, make, mark, number, put } from "./dom.js";
 
 const TILES = [["", "devices"], ["sick", "▲ need attention"], ["away", "○ away"], ["well", "● well"]];
 
@@ -19,6 +19,8 @@ export function fleet(main, listen) {
   });
   const gateway = make("div", {});
   const rollout = make("p", { class: "small quiet" });
+  const unnamed = make("p", { class: "bad" });
+  const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
   const rows = make("tbody");
   const place = make("span", { class: "small quiet", role: "status" });
   const turn = (by) => () => { query.page += by; ask(); };
@@ -35,7 +37,9 @@ export function fleet(main, listen) {
     make("h1", {}, "Fleet"),
     make("div", { class: "tiles", role: "group", "aria-label": "Filter by health" }, ...tiles.map((one) => one.button)),
     gateway,
+    unnamed,
     rollout,
+    waves,
     make("div", { class: "bar" }, make("div", {}, make("label", { for: "search" }, "Search by name"), search), make("div", {}, place)),
     make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Devices" }, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), rows)),
     make("div", { class: "bar" }, back, on),
@@ -52,6 +56,10 @@ export function fleet(main, listen) {
     gateway.replaceChildren(...complaints(told.gateway));
     const shares = told.policies.map((one) => `${number(one.devices)} run policy ${one.version}`);
     put(rollout, [...shares, ...(told.waiting ? [`${number(told.waiting)} have not answered the newest`] : [])].join(" · "));
+    unnamed.hidden = !told.unnamed;
+    put(unnamed, `▲ At least ${number(told.unnamed)} more devices have an alarm whose report does not name them: they are neither counted nor marked here. fugu gateway status names more of them.`);
+    waves.hidden = !told.waves.length;
+    waves.replaceChildren(...told.waves.map((one) => wave(one, told.total)));
     const focused = document.activeElement?.closest?.("tr")?.dataset.name;
     rows.replaceChildren(...told.rows.map(row));
     if (focused) rows.querySelector(`tr[data-name="${CSS.escape(focused)}"] a`)?.focus();
@@ -67,6 +75,22 @@ function complaints(gateway) {
   });
 }
 
+// A version that devices were sent: how many follow it, in words, and as a bar of all devices.
+function wave(one, total) {
+  const others = total - one.sent;
+  const parts = [["runs", one.runs, "run it"], ["refused", one.refused, "refused it"], ["silent", one.silent, "have not answered"], ["away", one.away, "are away"]];
+  const words = parts.filter(([, count]) => count).map(([, count, text]) => `${number(count)} ${text}`);
+  let from = 0;
+  const bars = parts.map(([name, count]) => {
+    const bar = draw("rect", { class: name, x: from, y: 0, width: count, height: 10 });
+    from += count;
+    return bar;
+  });
+  return make("div", { class: "wave" },
+    make("p", { class: "small" }, make("strong", {}, `Document ${one.version}`), `, sent to ${number(one.sent)} of ${number(total)} devices: ${words.join(", ")}${others > 0 ? `; ${number(others)} were sent another or none` : ""}`),
+    draw("svg", { viewBox: `0 0 ${Math.max(1, total)} 10`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars));
+}
+
 function row(one) {
   const wrong = [...one.codes, one.refusal, one.stale ? "policy out of date" : ""].filter(Boolean).join(", ");
   const running = one.running ?? [...new Set(one.streams.map(([, version]) => version))].join(", ");
@@ -75,7 +99,7 @@ function row(one) {
     make("td", {}, mark(one.condition)),
     make("td", { class: "bad" }, wrong),
     make("td", { class: "wide" }, one.streams.map(([name]) => name).join(", ")),
-    make("td", { class: "wide" }, `${running}${one.waits ? " (another is wanted)" : ""}`),
+    make("td", { class: "wide" }, `${running}${one.waits ? ` (${one.wanted ?? "another"} is wanted)` : ""}`),
     make("td", { class: "wide" }, number(one.outbox)),
     make("td", { class: "wide" }, one.seen ? clock(one.seen * 1000) : ""));
 }

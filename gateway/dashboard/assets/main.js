@@ -4,6 +4,7 @@ import { device } from "./device.js";
 import { make, put } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { ledger } from "./ledger.js";
+import { place } from "./place.js";
 import { releases } from "./releases.js";
 
 const main = document.getElementById("main");
@@ -25,17 +26,23 @@ function listen(path, handlers) {
   source.addEventListener("expired", () => location.assign("/login#expired"));
   source.onerror = () => {
     lost("The page has lost its server. What you see is old.");
-    if (source.readyState === EventSource.CLOSED) check();
+    if (source.readyState === EventSource.CLOSED) check(path);
   };
 }
 
 // A stream that is refused does not say why: asked once more, the server does.
-async function check() {
+async function check(path) {
+  const looked = source;
+  const asking = new AbortController();
   try {
-    if ((await fetch("/assets/main.js", { cache: "no-store" })).status === 401) location.assign("/login#expired");
-    else setTimeout(show, 3000);
+    const { status } = await fetch(path, { cache: "no-store", signal: asking.signal });
+    asking.abort();
+    if (source !== looked) return;
+    if (status === 401) location.assign("/login#expired");
+    else if (status === 404) missing();
+    else setTimeout(() => source === looked && show(), 3000);
   } catch {
-    setTimeout(check, 3000);
+    setTimeout(() => source === looked && check(path), 3000);
   }
 }
 
@@ -55,17 +62,36 @@ function lost(text) {
 
 function show() {
   const path = location.pathname;
-  const found = path.match(/^\/device\/([^/]+)$/);
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href") === path) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   main.replaceChildren();
-  if (found) device(main, listen, decodeURIComponent(found[1]));
-  else if (path === "/releases") releases(main, listen);
-  else if (path === "/ledger") ledger(main, listen);
-  else fleet(main, listen);
+  const pages = { "/": fleet, "/releases": releases, "/ledger": ledger };
+  const found = path.match(/^\/(device|place)\/([^/]+)$/);
+  const name = found && decoded(found[2]);
+  if (name) (found[1] === "device" ? device : place)(main, listen, name);
+  else if (pages[path]) pages[path](main, listen);
+  else missing();
   document.title = `${main.querySelector("h1").textContent} – Fugu`;
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}
+
+// For an address that names nothing: a device is called by letters, digits, _ and -.
+function missing() {
+  source?.close();
+  source = null;
+  lost("Nothing is shown here.");
+  main.replaceChildren(make("h1", {}, "Not found"), make("p", {}, `There is no page ${location.pathname}, or that is no name of a device.`),
+    make("p", {}, make("a", { href: "/" }, "All devices")));
+  document.title = "Not found – Fugu";
 }
 
 document.addEventListener("click", (event) => {

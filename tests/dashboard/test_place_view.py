@@ -1,0 +1,92 @@
+"""Where the page says that something may be: in latitude and longitude, with a probability that adds up."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+
+from contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
+from contract.discretisers import Cells
+from contract.frames import SymbolFrame, encode_symbols
+from contract.instants import instant
+from contract.reports import StateEstimate, encode_report
+from contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
+from gateway.dashboard.device_view import DeviceView
+from gateway.dashboard.place_view import placed_shares, placed_symbols
+from tests.support.measured import measure_policy
+from tests.support.processes import policy
+
+ORIGIN, STEP = (46.0, 14.25), (0.001, 0.00125)
+NINE = tuple((i % 3, i // 3) for i in range(9))
+POINTS = describe(
+    measure_policy(3, tables=False, discretiser=Cells(origin=ORIGIN, step=STEP, cells=NINE, states=tuple("abcdefghi")))
+)
+TWO = Cells(origin=ORIGIN, step=STEP, cells=((0, 0), (1, 0)), states=("west", "east"))
+WATCH: Description = describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"discretiser": TWO}))
+
+
+@pytest.mark.parametrize("weights", [(0, 0, 0, 1, 5, 4, 0, 2, 88), (1,) * 9, (0, 0, 1, 0, 0, 0, 0, 0, 0)])
+def test_cells_of_95_percent_lie_in_the_ellipse_on_the_earth(weights: tuple[int, ...]) -> None:
+    total = sum(weights)
+    shares = {label: weight / total for label, weight in zip("abcdefghi", weights, strict=True)}
+    said = placed_shares(POINTS, shares)
+    assert said["cells"] == list(shares.values())
+    assert said["placed"] == pytest.approx(1.0)
+    narrow = METRES_PER_DEGREE * math.cos(math.radians(ORIGIN[0] + 1.5 * STEP[0]))
+    turn = math.radians(said["orientation"])
+
+    def inside(cell: tuple[int, int], scale: float) -> bool:
+        for x, y in product((0, 1), repeat=2):
+            east = (ORIGIN[1] + (cell[0] + x) * STEP[1] - said["longitude"]) * narrow
+            north = (ORIGIN[0] + (cell[1] + y) * STEP[0] - said["latitude"]) * METRES_PER_DEGREE
+            along, across = (
+                east * math.sin(turn) + north * math.cos(turn),
+                east * math.cos(turn) - north * math.sin(turn),
+            )
+            if math.hypot(along / said["semi_major"], across / said["semi_minor"]) > scale:
+                return False
+        return True
+
+    assert sum(weight for cell, weight in zip(NINE, weights, strict=True) if inside(cell, 1.001)) >= 0.95 * total
+    assert sum(weight for cell, weight in zip(NINE, weights, strict=True) if inside(cell, 0.99)) < 0.95 * total
+
+
+def test_what_has_no_place_is_said_and_not_drawn() -> None:
+    """A state without a cell, `missing` say, has a share, and no place."""
+    away = WATCH.model_copy(update={"states": ("west", "east", "missing"), "table": None})
+    said = placed_shares(away, {"west": 0.6, "east": 0.0, "missing": 0.4})
+    assert said["cells"] == [0.6, 0.0]
+    assert said["placed"] == pytest.approx(0.6)
+    assert (said["latitude"], said["longitude"]) == pytest.approx((ORIGIN[0] + STEP[0] / 2, ORIGIN[1] + STEP[1] / 2))
+    assert placed_shares(away, {"west": 0.0, "east": 0.0, "missing": 1.0}) == {}
+    assert placed_shares(away, {"west": 1.0}) == {}
+    assert placed_shares(None, {"west": 1.0}) == {}
+    assert placed_symbols(None, [0]) == []
+
+
+def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described() -> None:
+    view, frame = DeviceView(), encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
+    where = parse_topic(symbols_topic("home", "watch", "hr"))
+    estimate = StateEstimate(
+        instant(9), instant(1), 9, 3, "east", 0.9, {"west": 0.1, "east": 0.9}, 1.0, "universal", True
+    )
+    before = (
+        view.take(where, frame),
+        view.take(parse_topic(estimate_topic("home", "watch", "hr")), encode_report(estimate)),
+    )
+    assert before[0] is not None
+    assert before[1] is not None
+    assert (before[0]["newest"], before[1]["where"]) == ([], {})
+    view.take(parse_topic(description_topic("home", "watch", "hr")), encode_description(WATCH))
+    after = (
+        view.take(where, frame),
+        view.take(parse_topic(estimate_topic("home", "watch", "hr")), encode_report(estimate)),
+    )
+    assert after[0] is not None
+    assert after[1] is not None
+    assert [one["state"] for one in after[0]["newest"]] == ["west", "east", "east"]
+    assert after[0]["newest"][1]["longitude"] == pytest.approx(ORIGIN[1] + 1.5 * STEP[1])
+    assert after[0]["newest"][1]["latitude"] == pytest.approx(ORIGIN[0] + 0.5 * STEP[0])
+    assert after[1]["where"]["cells"] == [0.1, 0.9]
