@@ -169,26 +169,26 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
             for power in range(_RAISES):
                 more = _SETTLED * 8.0**power * reached + SIDE
                 raised = [[side[x][y] + more * shape[x][y] if x != y else 0.0 for y in states] for x in states]
-                if _holds(further(raised), raised):
+                if _at_most(further(raised), raised):
                     return _zip(min, found, raised)
             break
         shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
         far, last = shrink / (1.0 - shrink), change
         guess = summed(side, [[far * part for part in row] for row in changes])
         raised = _plus(guess, _SETTLED * largest(guess) + SIDE)
-        if _holds(further(raised), raised):
+        if _at_most(further(raised), raised):
             found = _zip(min, found, raised)
             if far * change <= _NEAR * reached:
                 break
         # Most of the way to the limit in one step, if the next goes on from there.
         ahead = summed(side, [[_PART * far * part for part in row] for row in changes])
         beyond = further(ahead)
-        if largest(beyond) < LARGEST and _holds(ahead, beyond):
+        if largest(beyond) < LARGEST and _at_most(ahead, beyond):
             side, before, last = beyond, beyond, math.inf
     return found
 
 
-def _holds(step: Matrix, bound: Matrix) -> bool:
+def _at_most(step: Matrix, bound: Matrix) -> bool:
     return all(a <= b for row, line in zip(step, bound, strict=True) for a, b in zip(row, line, strict=True))
 
 

@@ -22,7 +22,7 @@ class PolicyStatus:
     Attributes:
         version: of the document in force, 0 for none.
         judged: the first 8 bytes of the SHA-256 of the newest envelope that was judged, empty for none.
-        reason: why that was refused, one word; empty if it was accepted or is no news.
+        reason: why that was refused, one word; empty if it was accepted or changes nothing.
         detail: the same in words.
         refused: how many were refused so far.
         stale: whether the document in force is past its time, or the newest signed time is too old.

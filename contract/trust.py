@@ -5,8 +5,8 @@ A document is untrusted bytes until all of this holds, checked in this order; th
 1. the envelope is well-formed, and of a kind that is expected;
 2. every signature that counts is of a key that may sign this kind, and valid; the role's threshold is met;
 3. it is this fleet's, and addressed to this device;
-4. its version is higher than any that was ever accepted; the same version with the same content is no news, and with
-   other content is refused;
+4. its version is higher than any that was ever accepted; the same version with the same content changes nothing, and
+   with other content is refused;
 5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
 6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
 
@@ -126,7 +126,7 @@ class TrustState:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A document that was accepted, or is no news.
+    """A document that was accepted, or changes nothing.
 
     Attributes:
         policies: those of a policy document, as this device has them.
@@ -135,7 +135,7 @@ class Verdict:
     state: TrustState
     document: RootDocument | PolicyDocument | TableDocument | TimeDocument | StopDocument
     policies: tuple[AnyPolicy, ...] = ()
-    news: bool = True
+    changes: bool = True
 
 
 class Trust:
@@ -167,7 +167,7 @@ class Trust:
         """The root in force."""
         return self._root
 
-    def consider(self, payload: bytes, kind: Kind, now: int) -> Verdict:
+    def judge(self, payload: bytes, kind: Kind, now: int) -> Verdict:
         """Judge a document; what is accepted takes effect in `state`.
 
         Args:
@@ -181,13 +181,13 @@ class Trust:
         if envelope.kind != kind or kind == "root":
             raise EnvelopeError(f"a {envelope.kind} document where a {kind} document was expected")
         if kind == "policy":
-            verdict = self._consider_policy(envelope, payload, now)
+            verdict = self._judge_policy(envelope, payload, now)
         elif kind == "table":
-            verdict = self._consider_table(envelope)
+            verdict = self._judge_table(envelope)
         elif kind == "stop":
-            verdict = self._consider_stop(envelope)
+            verdict = self._judge_stop(envelope)
         else:
-            verdict = self._consider_time(envelope)
+            verdict = self._judge_time(envelope)
         self.state = verdict.state
         return verdict
 
@@ -209,14 +209,14 @@ class Trust:
                 raise EnvelopeError(f"a {envelope.kind} document among root documents")
             last = envelope.digest
             try:
-                verdict = self._consider_root(envelope, one)
+                verdict = self._judge_root(envelope, one)
             except TrustError as error:  # one from before ours, unless none after it follows either
                 refusal = error
             else:
                 self.state, self._root = verdict.state, self._own_root(verdict.state.root)
         if refusal is not None and last != _envelope(self.state.root).digest:
             raise refusal
-        return Verdict(self.state, self._root, news=self.state != before)
+        return Verdict(self.state, self._root, changes=self.state != before)
 
     def in_force(self) -> Verdict | None:
         """The newest document that was ever accepted, its guarantees derived once more; none if there is none.
@@ -232,9 +232,9 @@ class Trust:
         if envelope.kind != "policy" or envelope.digest != self.state.digest:
             raise EnvelopeError("what is kept of earlier documents is damaged")
         document = _read(PolicyDocument, envelope)
-        return Verdict(self.state, document, self._guaranteed(document), news=False)
+        return Verdict(self.state, document, self._guaranteed(document), changes=False)
 
-    def _consider_root(self, envelope: Envelope, payload: bytes) -> Verdict:
+    def _judge_root(self, envelope: Envelope, payload: bytes) -> Verdict:
         try:
             verified(envelope, self._root.root, self._root.public_keys)
         except TrustError as error:
@@ -251,12 +251,12 @@ class Trust:
         if document.version == self._root.version:
             if document != self._root:
                 raise ConflictError(f"another root of version {document.version}")
-            return Verdict(self.state, document, news=False)
+            return Verdict(self.state, document, changes=False)
         if document.version != self._root.version + 1:
             raise RootError(f"root version {document.version} does not follow version {self._root.version}")
         return Verdict(replace(self.state, root=payload, time=0, stopped=0), document)
 
-    def _consider_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
+    def _judge_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
         verified(envelope, self._root.policy, self._root.public_keys)
         document = _read(PolicyDocument, envelope)
         mine = self.enrolment
@@ -267,7 +267,7 @@ class Trust:
         if document.version == self.state.version:
             if envelope.digest != self.state.digest:
                 raise ConflictError(f"version {document.version} has been accepted before, with other content")
-            return Verdict(self.state, document, self._guaranteed(document), news=False)
+            return Verdict(self.state, document, self._guaranteed(document), changes=False)
         moment = max(now, self.state.time)
         if moment < document.valid_from:
             raise NotYetValidError(f"version {document.version} is valid from {document.valid_from} on")
@@ -277,30 +277,30 @@ class Trust:
         state = replace(self.state, version=document.version, digest=envelope.digest, policy=payload)
         return Verdict(state, document, policies)
 
-    def _consider_table(self, envelope: Envelope) -> Verdict:
+    def _judge_table(self, envelope: Envelope) -> Verdict:
         verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(TableDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise AddressError(f"a table for {document.fleet}/{document.device}")
         return Verdict(self.state, document)
 
-    def _consider_stop(self, envelope: Envelope) -> Verdict:
+    def _judge_stop(self, envelope: Envelope) -> Verdict:
         verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(StopDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
             raise AddressError(f"a stop for {document.fleet}/{document.device}")
         if document.version < max(self.state.version, self.state.stopped + 1):
-            return Verdict(self.state, document, news=False)
+            return Verdict(self.state, document, changes=False)
         return Verdict(replace(self.state, stopped=document.version), document)
 
-    def _consider_time(self, envelope: Envelope) -> Verdict:
+    def _judge_time(self, envelope: Envelope) -> Verdict:
         verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(TimeDocument, envelope)
         if document.fleet != self.enrolment.fleet:
             raise AddressError(f"the time of fleet {document.fleet}")
         if document.time < self.state.time:
             raise ReplayError(f"the time {document.time}; {self.state.time} has been before")
-        return Verdict(replace(self.state, time=document.time), document, news=document.time > self.state.time)
+        return Verdict(replace(self.state, time=document.time), document, changes=document.time > self.state.time)
 
     def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:
         """The policies for this device, all their guarantees derived and within its owner's limits."""
@@ -315,9 +315,9 @@ class Trust:
         for policy in policies:
             self._check_pins(policy)
             if not isinstance(policy, Policy):
-                _hold(policy.epsilon, mine.measurement_ceiling, f"each point of stream {policy.stream}")
+                _check_ceiling(policy.epsilon, mine.measurement_ceiling, f"each point of stream {policy.stream}")
                 continue
-            _hold(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
+            _check_ceiling(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
             if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
                 raise CeilingError(
                     f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
@@ -330,7 +330,7 @@ class Trust:
                 raise JointBoundError(f"this device has a ceiling for all streams together, and {error}") from None
             except GuaranteeError as error:
                 raise CeilingError(f"all streams together: {error}") from None
-            _hold(together, mine.total_ceiling, "all streams together")
+            _check_ceiling(together, mine.total_ceiling, "all streams together")
         return policies
 
     def _check_pins(self, policy: AnyPolicy) -> None:
@@ -368,7 +368,7 @@ def _read(kind: type[_Read], envelope: Envelope) -> _Read:
         raise EnvelopeError(f"a signed {envelope.kind} document is malformed: {error}") from None
 
 
-def _hold(epsilon: float, ceiling: float | None, what: str) -> None:
+def _check_ceiling(epsilon: float, ceiling: float | None, what: str) -> None:
     if ceiling is None:
         raise CeilingError(f"this device accepts no measured streams ({what})")
     if epsilon > ceiling:

@@ -337,7 +337,7 @@ class Agent:
         if self._fleet is not None:
             self._fleet.close()
         try:
-            self._ticks.settle()
+            self._ticks.finish()
             deadline = time.monotonic() + self._plan.drain_seconds
             while self._outbox.depth() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.alive(time.monotonic())

@@ -158,7 +158,7 @@ def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Fi
         return Finding("signed time", "warn", "the broker has none: the gateway does not run, or has no key")
     now = time.time()
     try:
-        document = open_trust(config, folder).consider(payload, "time", int(now)).document
+        document = open_trust(config, folder).judge(payload, "time", int(now)).document
     except ReplayError:
         return Finding("signed time", "warn", "it is older than one that this device has seen: does the gateway run?")
     except FuguError as error:

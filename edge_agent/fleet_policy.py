@@ -228,7 +228,7 @@ class FleetPolicy:
                 self._refused += 1
                 self.refused["table"] += 1
             return
-        if answer["news"]:
+        if answer["changes"]:
             running = self.managed.version
             if answer["state"]["version"] < running + (answer["kind"] == "policy"):
                 self._refuse(kind, payload, Reason.REPLAYED, f"version {running} is in force, not in the file of trust")

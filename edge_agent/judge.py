@@ -56,10 +56,14 @@ def _judge(path: Path, kind: str, payload: bytes, now: int) -> dict[str, Any]:
     if kind == "root":
         verdict = trust.follow_roots(payload)
     elif expected := _SENT.get(kind):
-        verdict = trust.consider(payload, expected, now)
+        verdict = trust.judge(payload, expected, now)
     else:
         raise EnvelopeError(f"documents of kind {kind} are not sent")
-    answer: dict[str, Any] = {"kind": verdict.document.document, "news": verdict.news, "state": verdict.state.to_json()}
+    answer: dict[str, Any] = {
+        "kind": verdict.document.document,
+        "changes": verdict.changes,
+        "state": verdict.state.to_json(),
+    }
     if isinstance(verdict.document, PolicyDocument):
         answer |= to_run(verdict, config, path.parent)
     elif isinstance(verdict.document, TableDocument):

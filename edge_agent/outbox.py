@@ -231,7 +231,7 @@ class Outbox:
         self._seal(plan, frame, frame.reserved)
         return True
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Nothing will be drawn any more: close all frames, and give back what is reserved beyond them.
 
         Raises:

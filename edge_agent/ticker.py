@@ -163,14 +163,14 @@ class Ticker:
         due = [(self._ready_us(stream) - now) / 1e6 for stream in self.streams if not stream.finished]
         return max(0.0, min([IDLE_SECONDS, *due]))
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Draw nothing any more, and let frames that are not full leave.
 
         Raises:
             sqlite3.Error: the outbox does not take it.
         """
         self.stopping = True
-        self._outbox.settle()
+        self._outbox.finish()
 
     def close_frames(self) -> None:
         """Let frames that are not full leave.

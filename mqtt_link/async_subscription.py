@@ -34,7 +34,7 @@ class AsyncSubscription(Subscriber):
             LinkError: TLS or password files cannot be read.
         """
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._wake = asyncio.Event()
         self._linking = threading.Lock()
         self.link.start()
         return self
@@ -44,7 +44,7 @@ class AsyncSubscription(Subscriber):
     ) -> None:
         """Disconnect; whoever iterates gets what has arrived, then the end."""
         self._left = True
-        self._news.set()
+        self._wake.set()
         await asyncio.to_thread(self._stop)  # ends even if this is cancelled
 
     def __aiter__(self) -> Self:
@@ -76,10 +76,10 @@ class AsyncSubscription(Subscriber):
 
     async def _wait_for_news(self, seconds: float) -> None:
         """Wait until a message may have arrived, but not long: the link wants to be looked after."""
-        self._news.clear()  # what arrives from here on sets it, in this loop, so not before the next line waits
+        self._wake.clear()  # what arrives from here on sets it, in this loop, so not before the next line waits
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._wake.wait()
         if self.link.falls_back:
             await asyncio.to_thread(self._fall_back)  # joins a thread
 
@@ -87,7 +87,7 @@ class AsyncSubscription(Subscriber):
         kept = super()._delivered(topic, payload)
         if kept:
             with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._news.set)
+                self._loop.call_soon_threadsafe(self._wake.set)
         return kept
 
     def _fall_back(self) -> None:

@@ -16,15 +16,15 @@ from edge_agent.sensors.changes import ChangeSensor
 from edge_agent.sensors.lines import LineSensor
 from edge_agent.sensors.opening import only_one, open_sensor, silence_warning
 from edge_agent.sensors.replay import ReplaySensor
-from edge_agent.sensors.source import News, Sensor, UnavailableError
+from edge_agent.sensors.source import Sensor, SensorUpdate, UnavailableError
 
 __all__ = [
     "CallSensor",
     "ChangeSensor",
     "LineSensor",
-    "News",
     "ReplaySensor",
     "Sensor",
+    "SensorUpdate",
     "UnavailableError",
     "only_one",
     "open_sensor",

@@ -12,7 +12,7 @@ from typing import Any
 from contract.errors import cause
 from edge_agent.config_file import ConfigError
 from edge_agent.reading import Reading
-from edge_agent.sensors.source import FailedError, LiveSensor, News, UnavailableError
+from edge_agent.sensors.source import FailedError, LiveSensor, SensorUpdate, UnavailableError
 
 __all__ = ["CallSensor", "import_function"]
 
@@ -47,11 +47,11 @@ class CallSensor(LiveSensor):
             else:
                 self._mailbox.leave(None if value is None else Reading(value), works=True)
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """What the function returned since the last tick."""
-        news = self._mailbox.take()
+        update = self._mailbox.take()
         self._wanted.set()
-        return news
+        return update
 
 
 def _plain(value: Any) -> Any:

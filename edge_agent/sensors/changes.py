@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge_agent.reading import Reading
-from edge_agent.sensors.source import News, Sensor
+from edge_agent.sensors.source import Sensor, SensorUpdate
 
 __all__ = ["ChangeSensor"]
 
@@ -33,19 +33,19 @@ class ChangeSensor:
         """As of the source."""
         return self._source.trouble
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """What holds at a tick."""
-        return News(self.read(tick), None)
+        return SensorUpdate(self.read(tick), None)
 
     def read(self, tick: int) -> Reading | None:
         """The reading that holds at a tick."""
-        news = self._source.news(tick)
-        if news.works is False:
+        update = self._source.poll(tick)
+        if update.works is False:
             self._held, self._alive = None, None
-        elif news.works:
+        elif update.works:
             self._alive = tick
-        if news.reading is not None:
-            self._held = news.reading
+        if update.reading is not None:
+            self._held = update.reading
         if self._keep_alive_ticks is None:
             return self._held
         alive = self._alive is not None and tick - self._alive <= self._keep_alive_ticks

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from edge_agent.reading import Reading
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.lines import lines_of
-from edge_agent.sensors.source import FailedError, LiveSensor, News
+from edge_agent.sensors.source import FailedError, LiveSensor, SensorUpdate
 
 __all__ = ["CommandLineSensor", "CommandSensor", "output_of"]
 
@@ -111,11 +111,11 @@ class CommandLineSensor(LiveSensor):
                 _end(process)
                 self._process = None
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """The newest line, if one came since the last call."""
         runs = self._runs
-        news = self._mailbox.take()
-        return news if runs else news._replace(works=False)
+        update = self._mailbox.take()
+        return update if runs else update._replace(works=False)
 
     def close(self) -> None:
         """End the command."""

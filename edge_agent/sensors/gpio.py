@@ -12,7 +12,7 @@ from contract.errors import cause
 from edge_agent.config_file import ConfigError
 from edge_agent.reading import Reading
 from edge_agent.sensors.extra import library
-from edge_agent.sensors.source import News
+from edge_agent.sensors.source import SensorUpdate
 
 __all__ = ["GpioSensor"]
 
@@ -48,7 +48,7 @@ class GpioSensor:
         """The pin has become active; called in the library's thread."""
         self._pulses += 1
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """The pin's level; or that it cannot be read."""
         try:
             pulses = self._pulses
@@ -56,13 +56,13 @@ class GpioSensor:
             self._seen = pulses
         except Exception:
             self.trouble = "its pin cannot be read"
-            return News(None, False)
+            return SensorUpdate(None, False)
         self.trouble = ""
-        return News(Reading(int(active)), True)
+        return SensorUpdate(Reading(int(active)), True)
 
     def read(self, tick: int) -> Reading | None:
         """The pin's level."""
-        return self.news(tick).reading
+        return self.poll(tick).reading
 
     def finished(self, tick: int) -> bool:
         """Never."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from edge_agent.reading import Reading
 from edge_agent.sensors.extra import library
-from edge_agent.sensors.source import LiveSensor, News
+from edge_agent.sensors.source import LiveSensor, SensorUpdate
 
 __all__ = ["MEASUREMENT", "HeartRateSensor", "heart_rate"]
 
@@ -113,10 +113,10 @@ class HeartRateSensor(LiveSensor):
             rate = math.nan
         self._mailbox.leave(Reading(rate))
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """The newest rate, if one came; a monitor that is not connected does not work."""
-        news = self._mailbox.take()
-        return news if self._connected else news._replace(works=False)
+        update = self._mailbox.take()
+        return update if self._connected else update._replace(works=False)
 
     def close(self) -> None:
         """Let go of the monitor."""

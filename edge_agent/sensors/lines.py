@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import IO, BinaryIO
 
 from edge_agent.reading import Reading
-from edge_agent.sensors.source import LiveSensor, News
+from edge_agent.sensors.source import LiveSensor, SensorUpdate
 
 __all__ = ["LineSensor", "lines_of"]
 
@@ -57,8 +57,8 @@ class LineSensor(LiveSensor):
         elif line:
             self._mailbox.leave(Reading(line))
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """The newest line, if one came since the last call."""
         ended = self._ended
-        news = self._mailbox.take()
-        return news._replace(works=False) if ended else news
+        update = self._mailbox.take()
+        return update._replace(works=False) if ended else update

@@ -14,7 +14,7 @@ from typing import Any
 from edge_agent.local_broker import LocalBrokerError, dial
 from edge_agent.reading import Reading
 from edge_agent.sensors.payload import MalformedError, value_at
-from edge_agent.sensors.source import LiveSensor, News
+from edge_agent.sensors.source import LiveSensor, SensorUpdate
 from mqtt_link import Broker, Link
 
 __all__ = ["MqttSensor"]
@@ -104,13 +104,13 @@ class MqttSensor(LiveSensor):
         except MalformedError:
             return None
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """The newest value, if one came; a broker that is lost does not work, a device that is available does."""
         self.trouble = self._wrong()
-        news = self._mailbox.take()
+        update = self._mailbox.take()
         if not self._link.connected:
-            return news._replace(works=False)
-        return news._replace(works=True) if news.works is None and self._online else news
+            return update._replace(works=False)
+        return update._replace(works=True) if update.works is None and self._online else update
 
     def _wrong(self) -> str:
         """What is wrong with the connection, or else with the newest message."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge_agent.reading import Reading
-from edge_agent.sensors.source import News
+from edge_agent.sensors.source import SensorUpdate
 
 __all__ = ["ReplaySensor"]
 
@@ -20,9 +20,9 @@ class ReplaySensor:
         self._values = values
         self._loop = loop
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """The value recorded for a tick."""
-        return News(self.read(tick), None)
+        return SensorUpdate(self.read(tick), None)
 
     def read(self, tick: int) -> Reading | None:
         """The value recorded for a tick."""

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from edge_agent.reading import Reading
 
-__all__ = ["FailedError", "LiveSensor", "Mailbox", "News", "Sensor", "UnavailableError"]
+__all__ = ["FailedError", "LiveSensor", "Mailbox", "Sensor", "SensorUpdate", "UnavailableError"]
 
 
 class UnavailableError(Exception):
@@ -26,7 +26,7 @@ class FailedError(UnavailableError):
         self.trouble = trouble
 
 
-class News(NamedTuple):
+class SensorUpdate(NamedTuple):
     """What a source has said since it was last asked.
 
     Attributes:
@@ -49,7 +49,7 @@ class Sensor(Protocol):
     def trouble(self) -> str:
         """The newest problem in words that hold nothing of a reading, if there is one; it stays on the device."""
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """What there is at a tick; answers at once and never raises."""
 
     def read(self, tick: int) -> Reading | None:
@@ -67,19 +67,19 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._news = News(None, None)
+        self._update = SensorUpdate(None, None)
 
     def leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
-        """Add news; readings before "does not work" are forgotten."""
+        """Add what was said; readings before "does not work" are forgotten."""
         with self._lock:
-            before = News(None, None) if works is False else self._news
-            self._news = News(reading or before.reading, before.works if works is None else works)
+            before = SensorUpdate(None, None) if works is False else self._update
+            self._update = SensorUpdate(reading or before.reading, before.works if works is None else works)
 
-    def take(self) -> News:
-        """The news, once."""
+    def take(self) -> SensorUpdate:
+        """What was said since the last call, once."""
         with self._lock:
-            news, self._news = self._news, News(None, None)
-        return news
+            update, self._update = self._update, SensorUpdate(None, None)
+        return update
 
 
 class LiveSensor:
@@ -91,13 +91,13 @@ class LiveSensor:
         self.trouble = ""
         self._mailbox = Mailbox()
 
-    def news(self, tick: int) -> News:
+    def poll(self, tick: int) -> SensorUpdate:
         """What came since the last call."""
         return self._mailbox.take()
 
     def read(self, tick: int) -> Reading | None:
         """The newest reading that came since the last call, if one did."""
-        return self.news(tick).reading
+        return self.poll(tick).reading
 
     def finished(self, tick: int) -> bool:
         """Never: silence is not the end."""

@@ -45,7 +45,7 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "graph": spec.rule,
         "edges": len(edge_list(spec.graph)),
         "objective": spec.objective,
-        **_set_document(plan.settled),
+        **_set_document(plan.worst),
         "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _NAMES},
         "rmse_missing": plan.reasons,
         "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
@@ -89,14 +89,14 @@ def _set_document(each: SetPlan) -> dict[str, Any]:
 
 def measure_notes(plan: MeasurePlan) -> list[str]:
     """Return what the numbers say, in plain sentences."""
-    spec, settled, stream = plan.spec, plan.settled, plan.stream
+    spec, worst, stream = plan.spec, plan.worst, plan.stream
     notes = []
-    if settled.fallback:
+    if worst.fallback:
         notes.append(
             "The states that remain possible would all be measured the same: only the fallback table is used, and an "
             "adversary who knows the chain knows the measurement without it."
         )
-    if settled.protection.capped:
+    if worst.protection.capped:
         notes.append(
             "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
             f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
@@ -117,9 +117,9 @@ def measure_notes(plan: MeasurePlan) -> list[str]:
 
 def draw_measure_plan(plan: MeasurePlan) -> str:
     """Return the states, the policy graph and the hull of a plan as SVG."""
-    spec, settled = plan.spec, plan.settled
+    spec, worst = plan.spec, plan.worst
     title = f"Policy graph and sensitivity hull, epsilon {spec.epsilon:g}"
-    drawn = graph_svg(spec.values, spec.graph, settled.possible, settled.protection, names=spec.names, title=title)
+    drawn = graph_svg(spec.values, spec.graph, worst.possible, worst.protection, names=spec.names, title=title)
     return drawn + "\n"
 
 
@@ -134,7 +134,7 @@ def show_measure_plan(plan: MeasurePlan) -> None:
         f"{len(edge_list(spec.graph))} pairs that must not be told apart"
     )
     show_table("Possible states", ("", ""), _constraint(plan))
-    show_table("Protection" + ("" if len(plan.sets) == 1 else " once that has settled"), ("", ""), _facts(plan))
+    show_table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _facts(plan))
     show_table("Epsilon", ("", ""), _epsilons(plan))
     if stream := plan.stream.stretches:
         show_stretches(stream)
@@ -158,7 +158,7 @@ def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
 
 
 def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
-    spec, each = plan.spec, plan.settled
+    spec, each = plan.spec, plan.worst
     shape = ("a point", "a segment", "a polygon", "a solid")[each.hull.rank]
     size = "flat" if each.hull.rank < each.hull.dimensions else f"{float(each.area):g}"
     corners = _vertices(each.hull)

@@ -54,7 +54,7 @@ def judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
         f"it is {above(claim.loss):.10g}",
     )
     apart = [{**one, "stride": max(one["stride"], one["length"])} for one in given.get("windows") or ()]
-    if apart and any(one.of == claim.of and _holds(one) for one in recompute({**given, "windows": apart})):
+    if apart and any(one.of == claim.of and _confirmed(one) for one in recompute({**given, "windows": apart})):
         shared = ", ".join(f"{one['name']} {-(-one['length'] // one['stride'])}" for one in given["windows"])
         yield Finding(
             "windows-overlap",
@@ -63,7 +63,7 @@ def judged(given: Mapping[str, Any], claim: Claim) -> Iterator[Finding]:
         )
 
 
-def _holds(claim: Claim) -> bool:
+def _confirmed(claim: Claim) -> bool:
     return claim.loss is not None and claim.loss <= claim.stated
 
 
@@ -84,7 +84,7 @@ def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fi
     try:
         policy.verify(math.inf)
     except GuaranteeError as error:
-        if all(_holds(claim) for claim in claims):
+        if all(_confirmed(claim) for claim in claims):
             yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
 
 
@@ -111,7 +111,7 @@ def _rounded(value: float | tuple[float, float]) -> str:
 def _wider_holds(given: Mapping[str, Any], factor: float) -> bool:
     wider = widened(given["chains"], factor)
     try:
-        return wider is not None and all(_holds(claim) for claim in recompute({**given, "chains": wider}))
+        return wider is not None and all(_confirmed(claim) for claim in recompute({**given, "chains": wider}))
     except NotRecomputed:
         return False
 

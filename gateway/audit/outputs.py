@@ -85,7 +85,7 @@ class Mechanism(NamedTuple):
         return np.array(self.shown or range(self.states))
 
     @property
-    def news(self) -> tuple[int, ...]:
+    def independent(self) -> tuple[int, ...]:
         """The counts that do not follow from symbols that are heard."""
         heard = [one.heard for one in self.sources]
         return tuple(n for n, one in enumerate(self.counts) if one.symbols is None or not heard[one.symbols])
@@ -93,7 +93,7 @@ class Mechanism(NamedTuple):
     @property
     def telling(self) -> tuple[int, ...]:
         """Those of them whose likelihood is computed."""
-        return tuple(n for n in self.news if not self.counts[n].pairs)
+        return tuple(n for n in self.independent if not self.counts[n].pairs)
 
     @property
     def drawn(self) -> tuple[int, ...]:

@@ -89,7 +89,7 @@ def told_by_tick(made: Mechanism) -> Floats:
             logs = np.log(source.emission)
             if source.heard:
                 told += [np.nan_to_num(row - logs, nan=0.0, posinf=1e3).max(axis=1) for row in logs]
-    for n in made.news:
+    for n in made.independent:
         one = made.counts[n]
         if one.first <= made.secret < one.first + one.length:
             inside = _share(made, n)
@@ -169,7 +169,7 @@ class _Expanded(NamedTuple):
     @classmethod
     def of(cls, made: Mechanism, chain: MarkovChain) -> _Expanded:
         assert chain.initial is not None
-        of = next((made.counts[n].symbols for n in made.news if made.counts[n].pairs), None)
+        of = next((made.counts[n].symbols for n in made.independent if made.counts[n].pairs), None)
         emission = np.ones((made.states, 1)) if of is None else made.sources[of].emission
         symbols = emission.shape[1]
         state, symbol = np.divmod(np.arange(made.states * symbols), symbols)
@@ -215,7 +215,7 @@ class _Expanded(NamedTuple):
             return [np.ones((1, 1))] * (made.ticks - 1)
         symbols = int(self.symbol.max()) + 1
         tilts = np.zeros((made.ticks - 1, symbols**2))
-        for n in made.news:
+        for n in made.independent:
             one = made.counts[n]
             if one.pairs and one.symbols == self.pairs_of:
                 tilts[one.first : one.first + one.length - 1, list(one.members)] += signs[n] / float(one.scale)

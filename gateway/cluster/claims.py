@@ -63,11 +63,11 @@ class Vacancies:
             more: seconds for which they must have been vacant.
         """
         try:
-            silence = self._db.silence([_hold(part).name for part in self._parts])
+            silence = self._db.silence([_hold_of(part).name for part in self._parts])
         except DatabaseError:
             self._since, self._not_before = {}, now + _AGAIN_SECONDS
             return []
-        quiet = [part for part in self._parts if silence.get(_hold(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
+        quiet = [part for part in self._parts if silence.get(_hold_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
         self._since = {part: self._since.get(part, now) for part in quiet}
         return [part for part in quiet if now - self._since[part] >= _SURE_SECONDS + more and now >= self._not_before]
 
@@ -85,7 +85,7 @@ class Claim:
 
     def __init__(self, channel: Server, part: str) -> None:
         self.part = part
-        self._db = PostgresDatabase(channel, KIND, create=True, hold=_hold(part))
+        self._db = PostgresDatabase(channel, KIND, create=True, hold=_hold_of(part))
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._say, name="claim", daemon=True)
         self._thread.start()
@@ -107,5 +107,5 @@ class Claim:
                 continue  # it says so again when there is a connection
 
 
-def _hold(part: str) -> Hold:
+def _hold_of(part: str) -> Hold:
     return Hold(f"part {part}", silent=_SILENT_SECONDS)

@@ -34,7 +34,7 @@ class ConstraintSchedule(NamedTuple):
 
     @property
     def period(self) -> int:
-        """Ticks of the cycle; 1 if the constraint settles."""
+        """Ticks of the cycle; 1 if the constraint converges."""
         return len(self.constraints) - self.start
 
     def first(self, position: int) -> int:
@@ -112,7 +112,7 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
         raise GraphError(f"delta must be at least 0 and below 1, got {delta}")
     order = len(distribution) - 1 - np.argsort(distribution[::-1], kind="stable")  # of equals the highest index first
     rising = distribution[order]
-    # quick sums are good to far better than 1e-9; what they leave open is settled by correctly rounded ones, which
+    # quick sums are good to far better than 1e-9; what they leave open is decided by correctly rounded ones, which
     # never fall as terms are added
     low, high = np.searchsorted(np.cumsum(rising[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
     dropped = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(rising[:count]))

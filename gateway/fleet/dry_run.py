@@ -30,7 +30,7 @@ from gateway.privacy.utility import assess
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
 
 _TICKS = 50_000
-_SETTLED = 1 << 14
+_STEPS = 1 << 14
 
 
 class Worth(NamedTuple):
@@ -177,8 +177,8 @@ def _error(policy: MeasurePolicy) -> tuple[float | None, str]:
     squares = np.zeros((len(values), len(points)))
     for axis, step in enumerate(steps):
         squares += (step * (values[:, axis, None] - points[None, :, axis])) ** 2
-    # settles where the chain does in the mean, also if that is periodic
+    # converges to the stationary distribution, also if the chain is periodic
     lazy = (np.eye(len(transition)) + transition) / 2.0
-    settled = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _SETTLED)
-    settled = np.bincount(policy.shows or range(len(values)), settled, len(values))
-    return math.sqrt(max(0.0, float(np.sum(settled[:, None] * distribution.probabilities * squares)))), policy.unit
+    stationary = np.array(policy.initial) @ np.linalg.matrix_power(lazy, _STEPS)
+    stationary = np.bincount(policy.shows or range(len(values)), stationary, len(values))
+    return math.sqrt(max(0.0, float(np.sum(stationary[:, None] * distribution.probabilities * squares)))), policy.unit

@@ -261,10 +261,10 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
     ripe = True
     for judge in judges:
         try:
-            judge.consider(signed.payload, "policy", now)
+            judge.judge(signed.payload, "policy", now)
         except NotYetValidError:
             ripe = False
-            judge.consider(signed.payload, "policy", document.valid_from)
+            judge.judge(signed.payload, "policy", document.valid_from)
     return ripe
 
 

@@ -47,12 +47,12 @@ class LocalAttack(NamedTuple):
     certain: float
 
 
-def location_set_errors(spec: MeasureSpec, settled: SetPlan, prior: Floats, *, endless: bool, quick: bool) -> Errors:
+def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, endless: bool, quick: bool) -> Errors:
     """The errors of DPLS, by simulation but for the set of the prior.
 
     Args:
         spec: what was asked for; without a delta every possible state is in the set.
-        settled: the states that are possible.
+        worst: the states that are possible.
         prior: N probabilities.
         endless: whether the same states are possible for ever.
         quick: leave out the walk.
@@ -66,9 +66,9 @@ def location_set_errors(spec: MeasureSpec, settled: SetPlan, prior: Floats, *, e
 
     def release(belief: Floats, state: int) -> tuple[Floats, Hull]:
         """The posterior after a point of a state, and the hull of its noise."""
-        kept = delta_set(belief, spec.delta or 0.0) & settled.possible
+        kept = delta_set(belief, spec.delta or 0.0) & worst.possible
         if not kept.any():
-            kept = settled.possible
+            kept = worst.possible
         hull = hulls.setdefault(kept.tobytes(), complete_hull(values[kept]))
         rows = values[surrogates(values, kept)]
         point = rows[state] + draw_knorm(hull, epsilon, 1, generator)[0]

@@ -51,13 +51,13 @@ class Errors(NamedTuple):
 
 
 def assess(
-    spec: MeasureSpec, settled: SetPlan, noise: Noise | None, prior: Floats, *, endless: bool, quick: bool
+    spec: MeasureSpec, worst: SetPlan, noise: Noise | None, prior: Floats, *, endless: bool, quick: bool
 ) -> tuple[dict[str, Errors], dict[str, str]]:
     """The errors of every mechanism in a set (one that is followed by itself, if endless), and why some have none."""
-    values, epsilon, hull = spec.values, spec.epsilon, settled.hull
+    values, epsilon, hull = spec.values, spec.epsilon, worst.hull
     generator = np.random.default_rng(_SEED)
     walk = walk_of(spec.transition, prior, generator) if endless else None
-    graph = complete(spec.states) if settled.fallback else settled.protection.graph
+    graph = complete(spec.states) if worst.fallback else worst.protection.graph
     scale = max(1, l1_sensitivity(values, graph)) / epsilon
 
     def continuous(raw: float, draw: Callable[[int], Floats], cost: Callable[[Floats], Floats]) -> Errors:
@@ -93,13 +93,13 @@ def assess(
     if noise is not None:
         if spec.mechanism == "optimal":
             errors["optimal"] = compiled(None, emission(noise, values))
-            noise = compile_noise(hull, values, settled.possible, epsilon, settled.kept)
+            noise = compile_noise(hull, values, worst.possible, epsilon, worst.kept)
         errors["staircase"] = compiled(_staircase_error(hull, epsilon), emission(noise, values))
     if "optimal" not in errors and quick:
         reasons["optimal"] = QUICK
     elif "optimal" not in errors:
         try:
-            best = optimum(spec, settled, prior)
+            best = optimum(spec, worst, prior)
         except (TableError, GraphError) as error:
             reasons["optimal"] = str(error)
         else:

@@ -57,7 +57,7 @@ class MeasurePlan:
     Attributes:
         schedule: the sets of possible states, tick by tick.
         sets: the different ones, the first of them; those that come back are among them.
-        settled: the set that the numbers below are for: the worst of those that come back.
+        worst: the set that the numbers below are for: the worst of those that come back.
         delta: an example of a delta-location set: that of the distribution before anything was released.
         prior: N probabilities that estimates start from.
         prior_name: where it comes from.
@@ -72,7 +72,7 @@ class MeasurePlan:
     spec: MeasureSpec
     schedule: ConstraintSchedule
     sets: tuple[SetPlan, ...]
-    settled: SetPlan
+    worst: SetPlan
     delta: SetPlan | None
     prior: Floats
     prior_name: str
@@ -88,13 +88,13 @@ class MeasurePlan:
 
     @property
     def factor(self) -> Fraction | float:
-        """Theorem 6.3's factor of the settled set; 1 for the fallback."""
-        return Fraction(1) if self.settled.fallback else self.settled.protection.factor
+        """Theorem 6.3's factor of the worst set; 1 for the fallback."""
+        return Fraction(1) if self.worst.fallback else self.worst.protection.factor
 
     @property
     def unbounded_factors(self) -> tuple[Fraction | float, ...]:
         """For each state, epsilon times what a point tells between it and absence, with a measurement of 0."""
-        return unbounded_factors(self.settled.hull, self.spec.values)
+        return unbounded_factors(self.worst.hull, self.spec.values)
 
     @property
     def epsilon_any(self) -> float:
@@ -130,8 +130,8 @@ def make_measure_plan(
     place = max(
         (index for index, each in enumerate(sets) if each.repeats), key=lambda index: noise_error(sets[index].hull)
     )
-    settled = sets[place]
-    prior, prior_name = prior_within(distribution, distribution_name, settled)
+    worst = sets[place]
+    prior, prior_name = prior_within(distribution, distribution_name, worst)
     fallback: Noise | None = None
     noises: tuple[Noise, ...] = ()
     refused: str | None = None
@@ -142,8 +142,8 @@ def make_measure_plan(
     noise = noises[place] if noises else None
     promised = _promised(spec, initial, sets, noises) if noises else 1
     endless = found.period == 1 and spec.is_plain
-    errors, reasons = assess(spec, settled, noise, prior, endless=endless, quick=quick)
-    errors["dpls"] = location_set_errors(spec, settled, prior, endless=endless, quick=quick)
+    errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
+    errors["dpls"] = location_set_errors(spec, worst, prior, endless=endless, quick=quick)
     if fallback is None or refused is not None:
         reasons["staircase"] = refused or ""
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
@@ -155,13 +155,13 @@ def make_measure_plan(
         spec=spec,
         schedule=found,
         sets=sets,
-        settled=settled,
+        worst=worst,
         delta=example,
         prior=prior,
         prior_name=prior_name,
         errors=errors,
         reasons=reasons,
-        attack=neighbourhood_attack(spec, settled.possible, settled.hull, prior),
+        attack=neighbourhood_attack(spec, worst.possible, worst.hull, prior),
         stream=stream,
         initial=initial,
         fallback=fallback,

@@ -93,12 +93,12 @@ def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, 
     return SetPlan(first, until, possible, kept, tuple(alone), protection, hull, degrees, fallback)
 
 
-def prior_within(distribution: Floats, name: str, settled: SetPlan) -> tuple[Floats, str]:
+def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Floats, str]:
     """The long-run distribution within a set of states."""
-    inside = np.where(settled.possible, distribution, 0.0)
+    inside = np.where(worst.possible, distribution, 0.0)
     if inside.sum() <= 0.0:
-        return settled.possible / settled.possible.sum(), "the uniform distribution over the possible states"
-    return inside / inside.sum(), name + ("" if settled.possible.all() else " within the possible states")
+        return worst.possible / worst.possible.sum(), "the uniform distribution over the possible states"
+    return inside / inside.sum(), name + ("" if worst.possible.all() else " within the possible states")
 
 
 def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:

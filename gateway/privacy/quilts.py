@@ -202,7 +202,7 @@ def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> Quil
             break
         if length is None and node > chain.states**2 and terms.spread == float("inf"):
             raise ChainClassError(
-                "the chain does not settle to a stationary distribution: give the length of the window"
+                "the chain does not converge to a stationary distribution: give the length of the window"
             )
         spread = terms.spread
         after = ENDLESS if length is None else length - node

@@ -124,7 +124,7 @@ class Recorder:
         except BaseException:
             self._read_again()
             raise
-        self.symbols.settle()
+        self.symbols.confirm()
         self._counters.update(counted)
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:

@@ -131,7 +131,7 @@ def arrange(home: Store, channel: ShardChannel, store: Location, shards: int, se
     moved = 0
     if before != shards or isinstance(store, Path):
         with ExitStack() as held:
-            opened = _hold(held, store, shards, Hold(take=before == 0)) | {-1: home}
+            opened = _open_all(held, store, shards, Hold(take=before == 0)) | {-1: home}
             try:
                 targets = {index: _misplaced(index, one, shards) for index, one in opened.items()}
                 if before != shards or any(targets.values()):
@@ -145,7 +145,7 @@ def arrange(home: Store, channel: ShardChannel, store: Location, shards: int, se
     return moved
 
 
-def _hold(held: ExitStack, store: Location, shards: int, hold: Hold) -> dict[int, Store]:
+def _open_all(held: ExitStack, store: Location, shards: int, hold: Hold) -> dict[int, Store]:
     """Every store of a shard that there is, or is to be."""
     wanted = {} if shards == 1 else {index: shard_store(store, index) for index in range(shards)}
     places = stores(store) | wanted

@@ -128,7 +128,7 @@ def random_chain(seed: int, k: int) -> list[list[float]]:
 @pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3, 4])
 def test_known_chains_are_what_devices_derive(k: int) -> None:
-    """The first implementation settles for the limit of its recursion plus a millionth."""
+    """The first implementation takes the limit of its recursion plus a millionth."""
     chains = FiniteChains(transitions=tuple(tuple(map(tuple, random_chain(seed, k))) for seed in (1, 2)))
     ratio = Fraction(5, 4)
     first = ratio_loss(chains, ratio, ratio, "ignorant").epsilon

@@ -228,9 +228,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     table = PLACE.measure_tables[1].noise
     assert isinstance(table, NoiseTable)
     squares = 0.0
-    for state, at in enumerate(
-        PLACE.coordinates
-    ):  # the distribution that the chain settles at is by numbers of neighbours
+    for state, at in enumerate(PLACE.coordinates):  # the distribution that is stationary is by numbers of neighbours
         share = len(PLACE.transition[state]) / sum(map(len, PLACE.transition))
         for point, weight in zip(table.points, table.row_weights(state), strict=True):
             squares += share * weight / 2**32 * sum((a - b) ** 2 for a, b in zip(at, point, strict=True))

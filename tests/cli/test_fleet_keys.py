@@ -89,7 +89,7 @@ def device(keys: Path, **fields: Any) -> Trust:
 
 
 def accepted(keys: Path, path: Path, **fields: Any) -> Verdict:
-    return device(keys, **fields).consider(path.read_bytes(), "policy", int(time.time()))
+    return device(keys, **fields).judge(path.read_bytes(), "policy", int(time.time()))
 
 
 # Keys
@@ -231,12 +231,12 @@ def test_a_policy_key_is_replaced_and_devices_follow(fugu: Fugu, keys: Path, tmp
     assert (found["version"], len(found["new"]), found["retired"]) == (2, 1, [str(old)])
     assert str(stays) in [entry["file"] for entry in found["policy"]["keys"]]
     assert (keys / "root-2.envelope").read_bytes() == root_of(keys)
-    assert before.follow_roots(roots_of(keys)).news
+    assert before.follow_roots(roots_of(keys)).changes
     assert before.root.version == 2
     out = tmp_path / "out"
     words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys)
     assert fugu(*words, "-o", out).code == 0
-    assert before.consider(out.read_bytes(), "policy", 0).news
+    assert before.judge(out.read_bytes(), "policy", 0).changes
     Path(found["new"][0]).unlink()
     done = fugu(*words, "-o", out, "--json").json()
     assert (done["complete"], done["signatures"]) == (False, 1), "the old key counts no more"
@@ -274,7 +274,7 @@ def test_all_root_keys_are_replaced_by_old_ones_that_lie_elsewhere(fugu: Fugu, k
     assert not (keys / "root-2.envelope").exists()
     done = fugu(*words, "--keys", disk)
     assert done.code == 0, done.err
-    assert before.follow_roots(roots_of(keys)).news
+    assert before.follow_roots(roots_of(keys)).changes
     assert (len(before.root.root.keys), before.root.root.threshold) == (2, 2)
 
 
@@ -283,7 +283,7 @@ def test_a_lost_root_key_is_replaced_by_the_others(fugu: Fugu, keys: Path) -> No
     lost.unlink()
     name = lost.stem.partition("-")[2]
     assert fugu("fleet", "keys", "rotate", "--role", "root", "--key", name, "--keys", keys).code == 0
-    assert before.follow_roots(roots_of(keys)).news
+    assert before.follow_roots(roots_of(keys)).changes
     assert name not in {key[:8] for key in before.root.keys}
 
 
@@ -359,7 +359,7 @@ def test_several_people_sign(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
     assert "no policy key of root version 1 that has not signed yet is there" in again.err
     done = fugu("fleet", "sign", "--add-to", out, "--keys", other, "--json").json()
     assert (done["signatures"], done["complete"]) == (2, True)
-    assert accepted(keys, out).news
+    assert accepted(keys, out).changes
 
 
 def test_nothing_is_added_to_what_is_not_signed_as_it_says(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
@@ -542,7 +542,7 @@ def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_unit
     judge, kept = board_module("judge").judge, board_module("trust").Kept(board.ROOT)
     kept, (found,) = judge("policy", out.read_bytes(), board, kept, int(time.time()), lambda: None)
     assert (kept.version, found.version, found.device) == (1, 1, "watch")
-    assert agent.consider(out.read_bytes(), "policy", int(time.time())).news
+    assert agent.judge(out.read_bytes(), "policy", int(time.time())).changes
     assert fugu("fleet", "push", out, *words[4:], "--root", keys / "root.envelope").code == 0
     assert fugu("fleet", "sign", "--restores", 1, *words[2:], "-o", out).code == 0
     back = _policy_in(out)

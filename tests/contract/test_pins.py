@@ -73,7 +73,7 @@ def accepted(policy: AnyPolicy, **limits: Any) -> None:
     """A device takes a policy that the stolen key has signed; fails if it does not."""
     given = {"ceiling": 1.0, "measurement_ceiling": 1.0, **limits}
     device = Trust(KEYS.enrolment(**given))
-    assert device.consider(KEYS.signed(policy_document(policy, version=5)), "policy", NOW).news
+    assert device.judge(KEYS.signed(policy_document(policy, version=5)), "policy", NOW).changes
 
 
 def refused(policy: AnyPolicy, pinned: AnyPolicy, **limits: Any) -> str:
@@ -82,7 +82,7 @@ def refused(policy: AnyPolicy, pinned: AnyPolicy, **limits: Any) -> str:
     device = Trust(KEYS.enrolment(**given))
     before = device.state
     with pytest.raises(PinnedError) as caught:
-        device.consider(KEYS.signed(policy_document(policy, version=5)), "policy", NOW)
+        device.judge(KEYS.signed(policy_document(policy, version=5)), "policy", NOW)
     assert device.state == before
     assert caught.value.reason == "pinned"
     return str(caught.value)

@@ -50,7 +50,7 @@ def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW
     """The reason why a document is refused; fails if it is not, or if anything has changed."""
     before, root = device.state, device.root
     with pytest.raises(TrustError) as caught:
-        device.consider(payload, kind, now)
+        device.judge(payload, kind, now)
     assert (device.state, device.root) == (before, root)
     assert "\n" not in str(caught.value)
     return caught.value
@@ -71,19 +71,19 @@ def changed(document: PolicyDocument, **fields: Any) -> PolicyDocument:
 
 def test_a_document_that_two_policy_keys_have_signed_is_accepted() -> None:
     device = trust()
-    verdict = device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
-    assert verdict.news
+    verdict = device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
+    assert verdict.changes
     assert verdict.policies == (POLICY.model_copy(update={"version": 5}),)
     assert (device.state.version, device.state.policy) == (5, KEYS.signed(DOCUMENT))
-    again = device.consider(KEYS.signed(DOCUMENT, KEYS.policy[1:]), "policy", NOW)
-    assert not again.news, "the same content is no news, whoever has signed it"
+    again = device.judge(KEYS.signed(DOCUMENT, KEYS.policy[1:]), "policy", NOW)
+    assert not again.changes, "the same content is no news, whoever has signed it"
     assert device.state.version == 5
 
 
 def test_what_was_accepted_is_in_force_after_a_restart() -> None:
     device = trust()
     assert device.in_force() is None
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     restarted = Trust(device.enrolment, TrustState.from_json(device.state.to_json()))
     verdict = restarted.in_force()
     assert verdict is not None
@@ -93,7 +93,7 @@ def test_what_was_accepted_is_in_force_after_a_restart() -> None:
 
 @pytest.mark.parametrize("to", [Address(group="wrists"), Address(everyone=True)])
 def test_a_group_and_the_whole_fleet_are_addresses(to: Address) -> None:
-    verdict = trust().consider(KEYS.signed(changed(DOCUMENT, to=to.model_dump())), "policy", NOW)
+    verdict = trust().judge(KEYS.signed(changed(DOCUMENT, to=to.model_dump())), "policy", NOW)
     assert verdict.policies[0].device == "watch"
 
 
@@ -132,15 +132,15 @@ def test_one_key_twice_is_one_key() -> None:
 
 def test_replayed_old_version() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=4))), ReplayError)
-    device.consider(KEYS.signed(changed(DOCUMENT, version=6)), "policy", NOW)
+    device.judge(KEYS.signed(changed(DOCUMENT, version=6)), "policy", NOW)
     assert isinstance(refused(device, KEYS.signed(DOCUMENT)), ReplayError)
 
 
 def test_same_version_with_other_content() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, on_expiry="stop"))), ConflictError)
 
 
@@ -153,13 +153,13 @@ def test_expired_and_not_yet_valid_from_both_sides() -> None:
     document = changed(DOCUMENT, valid_from=NOW, valid_until=NOW + 10)
     assert isinstance(refused(trust(), KEYS.signed(document), now=NOW - 1), NotYetValidError)
     assert isinstance(refused(trust(), KEYS.signed(document), now=NOW + 10), ExpiredError)
-    assert trust().consider(KEYS.signed(document), "policy", NOW).news
-    assert trust().consider(KEYS.signed(document), "policy", NOW + 9).news
+    assert trust().judge(KEYS.signed(document), "policy", NOW).changes
+    assert trust().judge(KEYS.signed(document), "policy", NOW + 9).changes
 
 
 def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
     device = trust()
-    device.consider(KEYS.signed_time(NOW + 10), "time", NOW)
+    device.judge(KEYS.signed_time(NOW + 10), "time", NOW)
     document = changed(DOCUMENT, valid_until=NOW + 10)
     assert isinstance(refused(device, KEYS.signed(document), now=NOW - 1000), ExpiredError)
     assert isinstance(refused(device, KEYS.signed_time(NOW + 9), "time"), ReplayError)
@@ -168,25 +168,25 @@ def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
 
 def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     before = device.state
-    verdict = device.consider(KEYS.signed_stop(6), "stop", NOW)
-    assert verdict.news
+    verdict = device.judge(KEYS.signed_stop(6), "stop", NOW)
+    assert verdict.changes
     assert device.state == replace(before, stopped=6), "it changes nothing else"
-    assert not device.consider(KEYS.signed_stop(6), "stop", NOW).news
-    assert not device.consider(KEYS.signed_stop(5), "stop", NOW).news
+    assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes
+    assert not device.judge(KEYS.signed_stop(5), "stop", NOW).changes
     assert device.state.stopped == 6, "an older one takes nothing back"
     assert TrustState.from_json(device.state.to_json()) == device.state
-    device.consider(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
+    device.judge(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
     kept = device.state
-    assert not device.consider(KEYS.signed_stop(6), "stop", NOW).news, "replayed after a newer policy"
+    assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes, "replayed after a newer policy"
     assert device.state == kept
-    assert device.consider(KEYS.signed_stop(7), "stop", NOW).news
+    assert device.judge(KEYS.signed_stop(7), "stop", NOW).changes
 
 
 def test_a_forged_stop_silences_nobody() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     genuine = KEYS.signed_stop(5)
     assert isinstance(refused(device, Keys().signed_stop(5), "stop"), RoleError)
     assert isinstance(refused(device, KEYS.signed_stop(5, device="ring"), "stop"), AddressError)
@@ -200,8 +200,8 @@ def test_a_forged_stop_silences_nobody() -> None:
 
 def test_a_stolen_gateway_key_stops_nobody_for_ever() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
-    device.consider(KEYS.signed_stop(2**32 - 1), "stop", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed_stop(2**32 - 1), "stop", NOW)
     fresh = replace(KEYS, gateway=new_keys(1))
     device.follow_roots(encode_roots([fresh.root_envelope(2)]))
     assert device.state.stopped == 0
@@ -251,7 +251,7 @@ def test_mix_and_match_of_table_and_device() -> None:
     measured = measure_policy(3)
     device = trust(measurement_ceiling=1.0)
     table = measured.measure_tables[1]
-    verdict = device.consider(KEYS.signed_table(table), "table", NOW)
+    verdict = device.judge(KEYS.signed_table(table), "table", NOW)
     assert verdict.state == device.state
     assert isinstance(refused(device, KEYS.signed_table(table, device="ring"), "table"), AddressError)
     assert isinstance(refused(device, KEYS.signed_table(table), "policy"), EnvelopeError)
@@ -273,15 +273,15 @@ def test_a_root_that_its_own_keys_have_not_signed() -> None:
 
 def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
     device, new = trust(), Keys()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
-    device.consider(KEYS.signed_time(NOW * 2), "time", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed_time(NOW * 2), "time", NOW)
     rotation = new.root_envelope(2, *KEYS.root[:2])
-    assert device.follow_roots(encode_roots([rotation])).news
+    assert device.follow_roots(encode_roots([rotation])).changes
     assert device.root == new.root_document(2)
     assert device.state.time == 0, "a time that a stolen key has signed is forgotten"
-    assert not device.follow_roots(encode_roots([KEYS.root_envelope(1), rotation])).news
+    assert not device.follow_roots(encode_roots([KEYS.root_envelope(1), rotation])).changes
     assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=6))), RoleError)
-    assert device.consider(new.signed(changed(DOCUMENT, version=6)), "policy", NOW).news
+    assert device.judge(new.signed(changed(DOCUMENT, version=6)), "policy", NOW).changes
     assert isinstance(refused_root(device, KEYS.root_envelope(1)), RootError)
     skipped = Keys().root_envelope(4, *new.root[:2])
     assert isinstance(refused_root(device, skipped), RootError)
@@ -298,11 +298,11 @@ def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
     ]
     device = trust()
     assert isinstance(refused_root(device, *chain[1:]), RootError), "a link is missing"
-    assert device.follow_roots(encode_roots(chain[:2])).news
+    assert device.follow_roots(encode_roots(chain[:2])).changes
     assert device.root.version == 3
-    assert device.follow_roots(encode_roots(chain)).news
+    assert device.follow_roots(encode_roots(chain)).changes
     assert device.root == fourth.root_document(4)
-    assert not device.follow_roots(encode_roots(chain)).news
+    assert not device.follow_roots(encode_roots(chain)).changes
     assert isinstance(refused_root(device, *chain, Keys().root_envelope(5)), RootError)
     assert isinstance(refused_root(device, KEYS.signed(DOCUMENT)), EnvelopeError)
 
@@ -310,8 +310,8 @@ def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
 def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
     device, thief, owner = trust(), Keys(), Keys()
     device.follow_roots(encode_roots([thief.root_envelope(2, *KEYS.root[:2])]))
-    device.consider(thief.signed(DOCUMENT), "policy", NOW)
-    device.consider(thief.signed_time(2**53), "time", NOW)
+    device.judge(thief.signed(DOCUMENT), "policy", NOW)
+    device.judge(thief.signed_time(2**53), "time", NOW)
     kept = TrustState.from_json(device.state.to_json())
     assert Trust(KEYS.enrolment(ceiling=0.9), kept).root == thief.root_document(2), "the same root: nothing is new"
     again = Trust(owner.enrolment(), kept)
@@ -319,7 +319,7 @@ def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
     assert (again.state.version, again.state.time) == (5, 0)
     assert isinstance(refused(again, thief.signed(changed(DOCUMENT, version=6))), RoleError)
     assert isinstance(refused(again, owner.signed(changed(DOCUMENT, version=4))), ReplayError)
-    again.consider(owner.signed(changed(DOCUMENT, version=6)), "policy", NOW)
+    again.judge(owner.signed(changed(DOCUMENT, version=6)), "policy", NOW)
     assert Trust(owner.enrolment(), TrustState.from_json(again.state.to_json())).state == again.state
 
 
@@ -346,32 +346,32 @@ def test_a_correctly_signed_policy_whose_guarantee_is_false(fields: dict[str, An
 def test_epsilon_above_the_ceiling_from_both_sides() -> None:
     payload = KEYS.signed(DOCUMENT)
     assert isinstance(refused(trust(ceiling=0.999999), payload), CeilingError)
-    assert trust(ceiling=1.0).consider(payload, "policy", NOW).news
+    assert trust(ceiling=1.0).judge(payload, "policy", NOW).changes
 
 
 def test_a_weaker_notion_than_the_owner_accepts() -> None:
     payload = KEYS.signed(DOCUMENT)
     assert isinstance(refused(trust(adversaries=("informed",)), payload), CeilingError)
-    assert trust(adversaries=("informed", "universal")).consider(payload, "policy", NOW).news
+    assert trust(adversaries=("informed", "universal")).judge(payload, "policy", NOW).changes
 
 
 def test_measured_streams_need_a_ceiling_of_their_own() -> None:
     payload = KEYS.signed(policy_document(measure_policy(3, version=5), version=5))
     assert isinstance(refused(trust(), payload), CeilingError)
     assert isinstance(refused(trust(measurement_ceiling=0.99), payload), CeilingError)
-    assert trust(measurement_ceiling=1.0).consider(payload, "policy", NOW).news
+    assert trust(measurement_ceiling=1.0).judge(payload, "policy", NOW).changes
 
 
 def test_a_ceiling_that_was_lowered_ends_what_is_in_force() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     with pytest.raises(CeilingError):
         Trust(KEYS.enrolment(ceiling=0.5), device.state).in_force()
 
 
 def test_what_was_kept_and_tampered_with_is_refused() -> None:
     device = trust()
-    device.consider(KEYS.signed(DOCUMENT), "policy", NOW)
+    device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     other = KEYS.signed(changed(DOCUMENT, on_expiry="stop"))
     with pytest.raises(EnvelopeError):
         Trust(device.enrolment, replace(device.state, policy=other)).in_force()

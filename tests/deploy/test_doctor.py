@@ -192,10 +192,10 @@ def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker
         link.publish(time_topic("home"), b"", retain=True)
         link.stop()
     trust = Trust(enrolment)
-    trust.consider(keys.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=1)), "policy", 0)
+    trust.judge(keys.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=1)), "policy", 0)
     (tmp_path / "trust.json").write_text(json.dumps(trust.state.to_json()))
     assert worst(examine_device(config), "policy") == "ok"
-    trust.consider(keys.signed_stop(1), "stop", 0)
+    trust.judge(keys.signed_stop(1), "stop", 0)
     (tmp_path / "trust.json").write_text(json.dumps(trust.state.to_json()))
     assert worst(examine_device(config), "policy") == "FAIL"
 

@@ -147,7 +147,7 @@ def test_a_restart_begins_anew(tmp_path: Path) -> None:
     for name, before in (("low", [40.0, 50.0]), ("high", [200.0, 220.0])):
         first = device(tmp_path / name, before)
         go_on(first, 4 * M)
-        first._ticks.settle()
+        first._ticks.finish()
         first._outbox.close()
         again = device(tmp_path / name, replayed(later, 4 * M + 1), start=4 * M, seed=9)
         go_on(again, len(later))

@@ -79,7 +79,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def accepted(version: int) -> dict[str, Any]:
     answer = {
         "kind": "policy",
-        "news": True,
+        "changes": True,
         "state": {"time": 0, "stopped": 0, "version": version},
         "version": version,
         "plans": [],
@@ -105,7 +105,7 @@ def test_what_may_pass_is_tried_again(bench: Bench, topic: str, reason: str) -> 
     good = (
         accepted(3)
         if topic == POLICY
-        else {"kind": "root", "news": True, "state": {"time": 0, "stopped": 0, "version": 0}}
+        else {"kind": "root", "changes": True, "state": {"time": 0, "stopped": 0, "version": 0}}
     )
     assert bench.judge(topic, b"document", refusal(reason), good).reason == reason
     bench.later()
@@ -130,7 +130,7 @@ def test_a_file_of_trust_that_was_lost_lets_nothing_old_in(bench: Bench, version
     Path(bench.fleet.managed.trust).unlink()
     status = bench.judge(POLICY, b"old", accepted(version))
     assert (status.version, status.reason, len(bench.switched)) == (5, "replayed", 1)
-    signed_time = {"kind": "time", "news": True, "state": {"time": 9, "stopped": 0, "version": 0}}
+    signed_time = {"kind": "time", "changes": True, "state": {"time": 9, "stopped": 0, "version": 0}}
     assert bench.judge(TIME, b"time", signed_time).reason == "replayed"
     assert not Path(bench.fleet.managed.trust).exists(), "after a restart, anything old would be accepted"
     assert bench.judge(POLICY, b"six", accepted(6)).version == 6
@@ -147,7 +147,7 @@ def test_a_signed_time_is_written_to_the_disk_once_an_hour_and_never_goes_back(b
     kept = tmp_path / "trust.json"
 
     def hears(seconds: int) -> int:
-        answer = {"kind": "time", "news": True, "state": {"time": seconds, "stopped": 0, "version": 0}}
+        answer = {"kind": "time", "changes": True, "state": {"time": seconds, "stopped": 0, "version": 0}}
         bench.judge(TIME, str(seconds).encode(), answer)
         return int(json.loads(kept.read_text())["time"])
 
@@ -157,7 +157,7 @@ def test_a_signed_time_is_written_to_the_disk_once_an_hour_and_never_goes_back(b
     assert bench.fleet.managed.time == 17_500
     bench.judge(POLICY, b"three", {**accepted(3), "state": {"time": 17_200, "stopped": 0, "version": 3}})
     assert (bench.fleet.managed.time, json.loads(kept.read_text())["time"]) == (17_500, 17_500)
-    bench.judge(ROOT, b"root", {"kind": "root", "news": True, "state": {"time": 0, "stopped": 0, "version": 3}})
+    bench.judge(ROOT, b"root", {"kind": "root", "changes": True, "state": {"time": 0, "stopped": 0, "version": 3}})
     assert (bench.fleet.managed.time, json.loads(kept.read_text())["time"]) == (0, 0), "a new root begins anew"
 
 
@@ -182,7 +182,7 @@ def test_many_tables_keep_no_policy_out(tmp_path: Path) -> None:
 
 def stop(version: int, running: int) -> dict[str, Any]:
     """The judge's answer to a stop."""
-    return {"kind": "stop", "news": True, "state": {"time": 0, "stopped": version, "version": running}}
+    return {"kind": "stop", "changes": True, "state": {"time": 0, "stopped": version, "version": running}}
 
 
 def test_a_device_that_is_stopped_draws_nothing_until_a_newer_policy(bench: Bench) -> None:
@@ -207,7 +207,7 @@ def test_a_stop_outlives_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(bench: Bench) -> None:
-    root = {"kind": "root", "news": False, "state": {"time": 0, "stopped": 0, "version": 0}}
+    root = {"kind": "root", "changes": False, "state": {"time": 0, "stopped": 0, "version": 0}}
     bench.judge(ROOT, b"roots", root)
     for _ in range(5):
         bench.judge(ROOT, b"roots", root)
@@ -215,7 +215,7 @@ def test_a_stop_has_its_turn_although_the_broker_sends_the_root_again_and_again(
     bench.judge(STOP, b"stop", refusal("wrong_role"))
     bench.judge(STOP, b"stop", refusal("wrong_role"))
     assert bench.asked == [b"roots", b"stop"]
-    bench.judge(ROOT, b"more roots", {**root, "news": True})
+    bench.judge(ROOT, b"more roots", {**root, "changes": True})
     bench.judge(STOP, b"stop", stop(3, 0))
     assert bench.asked[2:] == [b"more roots", b"stop"], "it may be of a key that was not known yet"
     assert bench.fleet.silent(time.time()) is StatusCode.STOPPED

@@ -86,7 +86,7 @@ def test_a_pin_that_cannot_be_read_is_no_reading_and_nothing_of_the_error_is_kep
 
     with monkeypatch.context() as patched:
         patched.setattr(gpiozero.DigitalInputDevice, "value", property(broken))
-        assert sensor.news(0) == (None, False)
+        assert sensor.poll(0) == (None, False)
         assert sensor.trouble == "its pin cannot be read"
     assert value(sensor, 1) == 0
     assert sensor.trouble == ""

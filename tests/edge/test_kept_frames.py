@@ -165,7 +165,7 @@ def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tm
     again = fill(outbox, end + 60)
     assert again >= end + 60 + 300, "the time of grace is over when the room is needed"
     assert symbol_frames(outbox)[0].first == 400
-    outbox.settle()
+    outbox.finish()
     kept = ticks(symbol_frames(outbox))
     assert kept == [*range(400, end), *range(end + 60, again)]
     outbox.close()

@@ -57,7 +57,7 @@ class Live:
 
     def __init__(self, values: Sequence[Any]) -> None:
         self._replay = ReplaySensor(values, loop=True)
-        self.read, self.news = self._replay.read, self._replay.news
+        self.read, self.poll = self._replay.read, self._replay.poll
 
     def finished(self, tick: int) -> bool:
         return False

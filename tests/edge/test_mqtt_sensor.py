@@ -14,7 +14,7 @@ from edge_agent import local_broker
 from edge_agent.config_file import ConfigError
 from edge_agent.local_broker import LocalBrokerError, dial, is_local
 from edge_agent.sensors import ChangeSensor, Sensor, open_sensor
-from edge_agent.sensors.source import News
+from edge_agent.sensors.source import SensorUpdate
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.wiretap import Wiretap
@@ -95,15 +95,15 @@ def test_of_samples_each_message_is_one_and_a_retained_one_is_none(broker: Mosqu
         assert read() is None, "it was read once"
     read.sensor.close()
     sensor = open_sensor(config(broker.port, availability=AVAILABILITY))
-    news: list[News] = []
+    updates: list[SensorUpdate] = []
 
     def heard_of_the_device() -> bool:
         device.say("online", AVAILABILITY)
-        news.append(sensor.news(0))
-        return bool(news[-1].works)
+        updates.append(sensor.poll(0))
+        return bool(updates[-1].works)
 
     wait_until(heard_of_the_device)
-    assert [one.reading for one in news] == [None] * len(news), "what was retained came first, and was no sample"
+    assert [one.reading for one in updates] == [None] * len(updates), "what was retained came first, and was no sample"
     sensor.close()
 
 

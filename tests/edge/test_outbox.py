@@ -139,7 +139,7 @@ def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     for tick in range(10):
         outbox.append(PLAN, tick, b"\0")
     outbox.forget_committed("hr", 9, (), sent_through=100, grace=0.0)
-    outbox.settle()
+    outbox.finish()
     outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert outbox.register(PLAN) == 9

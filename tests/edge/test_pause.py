@@ -35,7 +35,7 @@ def go_on(agent: Agent, clock: JumpingClock, seconds: int) -> None:
 
 
 def end(agent: Agent) -> list[int]:
-    agent._ticks.settle()
+    agent._ticks.finish()
     agent._outbox.close()
     return ticks(frames_left(agent._plan))
 

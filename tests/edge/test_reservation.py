@@ -59,12 +59,12 @@ def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -
     outbox, _ = opened(tmp_path)
     for tick in range(10, 16):
         outbox.append(PLAN, tick, b"\1")
-    outbox.settle()
+    outbox.finish()
     outbox.close()
     again, last = opened(tmp_path)
     assert last == 15
     assert [(frame.first, frame.last, frame.padding) for frame in symbol_frames(again)] == [(10, 13, 0), (14, 15, 2)]
-    again.settle()
+    again.finish()
     again.close()
     assert opened(tmp_path)[1] == 15, "who stops without a tick gives back nothing"
 
@@ -93,7 +93,7 @@ def test_whatever_crashes_frames_come_out_once_and_in_order(
             under_way.clear()
         elif then:
             if then == "stop":
-                outbox.settle()
+                outbox.finish()
                 under_way.clear()
             outbox.close()
             outbox, last = opened(folder)
@@ -102,7 +102,7 @@ def test_whatever_crashes_frames_come_out_once_and_in_order(
                 del drawn[lost]
             under_way.clear()
             tick = last
-    outbox.settle()
+    outbox.finish()
     frames = symbol_frames(outbox)
     assert {f.first + i: symbol for f in frames for i, symbol in enumerate(f.symbols)} == drawn
     assert sum(len(f.symbols) for f in frames) == len(drawn)
@@ -122,7 +122,7 @@ def test_what_was_drawn_waits_while_the_disk_takes_nothing_and_no_more_is_drawn(
                 outbox.reserve(PLAN, tick)
         assert symbol_frames(outbox) == []
     outbox.append(PLAN, 30, b"\1")
-    outbox.settle()
+    outbox.finish()
     frames = symbol_frames(outbox)
     assert [(f.first, f.symbols) for f in frames] == [(10, b"\1\1\1\0"), (30, b"\1")]
     outbox.close()
@@ -212,7 +212,7 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
                 outbox.forget_committed("hr", last, (), sent_through=sent, grace=0.0)
             else:
                 outbox.forget_frame(sent)
-    outbox.settle()
+    outbox.finish()
     outbox.close()
     os._exit(0)
 
@@ -321,6 +321,6 @@ def test_what_was_drawn_for_the_ticks_of_a_window_is_forced_to_disk_with_its_cou
     again, last = opened(tmp_path)
     assert last == 13
     again.append(PLAN, 14, b"\0")
-    again.settle()
+    again.finish()
     assert [(f.first, f.symbols, f.padding) for f in symbol_frames(again)] == [(10, b"\1\1", 2), (14, b"\0", 3)]
     again.close()

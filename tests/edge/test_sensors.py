@@ -23,8 +23,8 @@ from edge_agent.sensors import (
     CallSensor,
     ChangeSensor,
     LineSensor,
-    News,
     ReplaySensor,
+    SensorUpdate,
     UnavailableError,
     open_sensor,
     silence_warning,
@@ -164,7 +164,7 @@ class Asked:
     def holds(self, tick: int, order: object) -> float | str | None:
         """What holds at a tick before which a call returned a value, or raised an exception."""
         self._orders.put(order)
-        wait_until(lambda: self.source._mailbox._news.works is not None)
+        wait_until(lambda: self.source._mailbox._update.works is not None)
         return value(self.sensor.read(tick))
 
 
@@ -234,14 +234,14 @@ class Told:
 
     recorded, trouble = False, ""
 
-    def __init__(self, *news: News) -> None:
-        self._news = news
+    def __init__(self, *update: SensorUpdate) -> None:
+        self._update = update
 
-    def news(self, tick: int) -> News:
-        return self._news[tick] if tick < len(self._news) else News(None, None)
+    def poll(self, tick: int) -> SensorUpdate:
+        return self._update[tick] if tick < len(self._update) else SensorUpdate(None, None)
 
     def read(self, tick: int) -> Reading | None:
-        return self.news(tick).reading
+        return self.poll(tick).reading
 
     def finished(self, tick: int) -> bool:
         return False
@@ -251,7 +251,12 @@ def test_only_signs_of_life_keep_a_reading_alive_and_readings_are_none() -> None
     """Whether a tick is missing must not depend on when there were readings."""
     busy, still = Reading("71"), None
     for reading in (busy, still):
-        source = Told(News(Reading("70"), True), *[News(reading, None)] * 8, News(reading, True), News(None, None))
+        source = Told(
+            SensorUpdate(Reading("70"), True),
+            *[SensorUpdate(reading, None)] * 8,
+            SensorUpdate(reading, True),
+            SensorUpdate(None, None),
+        )
         sensor = ChangeSensor(source, 3)
         usable = [sensor.read(tick) is not None for tick in range(14)]
         assert usable == [True] * 4 + [False] * 5 + [True] * 4 + [False]

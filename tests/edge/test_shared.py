@@ -16,7 +16,7 @@ from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reading import Reading
-from edge_agent.sensors import LineSensor, News, Sensor
+from edge_agent.sensors import LineSensor, Sensor, SensorUpdate
 from edge_agent.stream import SharedSensor, open_sensors
 from mqtt_link import Broker
 from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan
@@ -42,8 +42,8 @@ class Counted:
         self.reads = 0
         self._value = value
 
-    def news(self, tick: int) -> News:
-        return News(self.read(tick), None)
+    def poll(self, tick: int) -> SensorUpdate:
+        return SensorUpdate(self.read(tick), None)
 
     def read(self, tick: int) -> Reading:
         self.reads += 1
@@ -85,7 +85,7 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
     assert isinstance(shared, LineSensor)
     for tick in range(40):
         os.write(writer, b"1\n" if tick % 5 == 2 else b"0\n")
-        wait_until(lambda: shared._mailbox._news.reading is not None)
+        wait_until(lambda: shared._mailbox._update.reading is not None)
         clock.now += SECOND
         device._ticks.catch_up()
     os.close(writer)
@@ -134,7 +134,7 @@ def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> No
     device._ticks.catch_up()
     clock.now += SECOND
     device._ticks._tick(device._ticks.streams[0])
-    device._ticks.settle()
+    device._ticks.finish()
     device._outbox.close()
     again = agent(tmp_path, JumpingClock(1001 * SECOND), Counted(float), ONE, TWO)
     assert [stream.next_tick for stream in again._ticks.streams] == [1003, 1003]

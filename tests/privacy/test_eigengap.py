@@ -183,9 +183,9 @@ def test_the_exact_mechanism_never_needs_more(seed: int) -> None:
             exact = mqm_exact((chain,), length, epsilon).scale
             assert exact <= mqm_approx((chain,), length, epsilon).scale * (1 + 1e-9)
             assert exact <= mqm_approx((chain,), length, epsilon, False).scale * (1 + 1e-9)
-        settled = MarkovChain.stationary(chain.transition)
-        best = mqm_approx((settled,), 60, 1.0, stationary=True).scale
-        assert mqm_exact((settled,), 60, 1.0).scale <= best * (1 + 1e-9)
+        stationary = MarkovChain.stationary(chain.transition)
+        best = mqm_approx((stationary,), 60, 1.0, stationary=True).scale
+        assert mqm_exact((stationary,), 60, 1.0).scale <= best * (1 + 1e-9)
 
 
 def test_general_reversible_and_sharp_gaps_are_in_order() -> None:

@@ -156,9 +156,9 @@ def test_streams_without_a_joint_bound_are_refused_by_a_device_with_a_total_ceil
     document = KEYS.signed(policy_document(HEART, other, version=5))
     device = Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=1000.0), sensors=sensors)
     with pytest.raises(JointBoundError, match=f"different {why}") as caught:
-        device.consider(document, "policy", NOW)
+        device.judge(document, "policy", NOW)
     assert caught.value.reason == "no_joint_bound"
-    assert Trust(KEYS.enrolment(ceiling=10.0), sensors=sensors).consider(document, "policy", NOW).news
+    assert Trust(KEYS.enrolment(ceiling=10.0), sensors=sensors).judge(document, "policy", NOW).changes
 
 
 def test_the_joint_loss_is_held_against_the_total_ceiling_from_both_sides() -> None:
@@ -168,11 +168,11 @@ def test_the_joint_loss_is_held_against_the_total_ceiling_from_both_sides() -> N
     assert joint > 2 * HEART.guarantee.epsilon
     for ceiling in (2 * HEART.guarantee.epsilon, math.nextafter(joint, 0)):
         with pytest.raises(CeilingError, match="all streams together"):
-            Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=ceiling), sensors={"hr": 1, "other": 1}).consider(
+            Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=ceiling), sensors={"hr": 1, "other": 1}).judge(
                 document, "policy", NOW
             )
     device = Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=joint), sensors={"hr": 1, "other": 1})
-    assert device.consider(document, "policy", NOW).news
+    assert device.judge(document, "policy", NOW).changes
 
 
 def test_one_stream_has_its_own_epsilon_and_none_has_none() -> None:
@@ -194,7 +194,7 @@ def test_an_infinite_joint_loss_is_above_every_ceiling() -> None:
         joint_epsilon([first, second], None)
     device = Trust(KEYS.enrolment(ceiling=1e6, total_ceiling=1e6))
     with pytest.raises(CeilingError):
-        device.consider(KEYS.signed(policy_document(first, second, version=5)), "policy", NOW)
+        device.judge(KEYS.signed(policy_document(first, second, version=5)), "policy", NOW)
 
 
 def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios() -> None:
@@ -232,9 +232,7 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     with pytest.raises(NoJointBoundError, match="that the class of others allows it"):
         check_named([light, motion])
     with pytest.raises(FalseGuaranteeError, match="class of others"):
-        Trust(KEYS.enrolment(ceiling=10.0)).consider(
-            KEYS.signed(policy_document(light, motion, version=5)), "policy", NOW
-        )
+        Trust(KEYS.enrolment(ceiling=10.0)).judge(KEYS.signed(policy_document(light, motion, version=5)), "policy", NOW)
     soft = stream("motion", flips(0.49, 0.49), shared(1.1, 0.1), "ignorant", discretiser=two)
     check_named([light, soft])
     with pytest.raises(NoJointBoundError, match="two clocks"):

@@ -61,12 +61,12 @@ def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, type[TrustErro
     device = Trust(KEYS.enrolment())
     if refusal is None:
         verified(envelope, root.policy, root.public_keys)
-        assert device.consider(encode_envelope(envelope), "policy", NOW).news
+        assert device.judge(encode_envelope(envelope), "policy", NOW).changes
     else:
         with pytest.raises(refusal):
             verified(envelope, root.policy, root.public_keys)
         with pytest.raises(refusal):
-            device.consider(encode_envelope(envelope), "policy", NOW)
+            device.judge(encode_envelope(envelope), "policy", NOW)
     assert taken(envelope, [root], tmp_path / "registry.sqlite") == (refusal is None)
 
 

@@ -47,22 +47,22 @@ class Two:
         self.refused = board_module("trust").RefusedError
 
     def judge(self, kind: str, payload: bytes, now: int = NOW) -> str:
-        """Why both refuse it; empty if it is accepted, or no news."""
-        agent, board, news, policies = "", "", None, None
+        """Why both refuse it; empty if it is accepted, or changes nothing."""
+        agent, board, updated, policies = "", "", None, None
         try:
             if kind == "root":
                 self.agent.follow_roots(payload)
             else:
-                self.agent.consider(payload, kind, now)  # type: ignore[arg-type]
+                self.agent.judge(payload, kind, now)  # type: ignore[arg-type]
         except TrustError as error:
             agent = error.reason
         try:
-            news, policies = self.module.judge(kind, payload, self.image, self.kept, now, lambda: None)
+            updated, policies = self.module.judge(kind, payload, self.image, self.kept, now, lambda: None)
         except self.refused as error:
             board = error.reason
         assert board == agent
-        if news is not None:
-            self.kept = news
+        if updated is not None:
+            self.kept = updated
         state, kept = self.agent.state, self.kept
         assert (kept.version, kept.time, kept.stopped) == (state.version, state.time, state.stopped)
         assert kept.root == decode_envelope(state.root).payload

@@ -11,7 +11,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.reading import Reading
-from edge_agent.sensors import News, Sensor
+from edge_agent.sensors import Sensor, SensorUpdate
 from edge_agent.ticker import MADE_UP, Ticker
 from tests.support.agents import stream_plan
 from tests.support.clocks import SECOND, TwoClocks
@@ -24,8 +24,8 @@ class Live:
 
     recorded, trouble = False, ""
 
-    def news(self, tick: int) -> News:
-        return News(self.read(tick), None)
+    def poll(self, tick: int) -> SensorUpdate:
+        return SensorUpdate(self.read(tick), None)
 
     def read(self, _tick: int) -> Reading | None:
         return Reading(1.0)
@@ -63,7 +63,7 @@ class Device:
         self.outbox._db.close()
 
     def stop(self) -> None:
-        self.ticks.settle()
+        self.ticks.finish()
         self.outbox.close()
 
     def run(self, seconds: float, step: float = 0.25) -> None:

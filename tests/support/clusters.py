@@ -153,7 +153,7 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
         _parts(cluster, shards)  # the node is one of them again, or has ended, if Ray has missed it
 
         crowd.finish()
-        wait_until(lambda: crowd.settled, "every frame")
+        wait_until(lambda: crowd.all_stored, "every frame")
         sent = crowd.sent
         complete = min(frames[-1].last + 1 for frames in sent.values()) // _WINDOW
         wait_until(lambda: len(set(public.payloads)) >= complete, "a release of every window")

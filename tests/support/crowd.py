@@ -70,7 +70,7 @@ class Crowd:
             return {name: list(one.sent) for name, one in self._ones.items()}
 
     @property
-    def settled(self) -> bool:
+    def all_stored(self) -> bool:
         """Whether all that was sent is durable."""
         with self._lock:
             return not any(one.waiting for one in self._ones.values())

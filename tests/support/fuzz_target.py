@@ -74,7 +74,7 @@ def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
     before = TRUST.state
     for kind in ("policy", "table", "time"):
         try:
-            TRUST.consider(data, kind, NOW)  # type: ignore[arg-type]
+            TRUST.judge(data, kind, NOW)  # type: ignore[arg-type]
         except TrustError:
             continue
         raise AssertionError(f"a {kind} document was accepted that nobody has signed")

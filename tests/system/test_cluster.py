@@ -50,7 +50,7 @@ def test_what_ends_is_started_again_and_goes_on_without_the_command_that_made_it
             wait_for_others(cluster, after, {*after})
             fleet.start()
             crowd.finish()
-            wait_until(lambda: crowd.settled, "every frame")
+            wait_until(lambda: crowd.all_stored, "every frame")
             assert fleet.stop() == 0
             assert cluster.states() == {}
         assert check_store(fleet, crowd.sent) > 0

@@ -62,7 +62,7 @@ class Crowd:
         reason = detail = ""
         trust = self.trusts[name]
         try:
-            trust.consider(payload, "policy", int(time.time()))
+            trust.judge(payload, "policy", int(time.time()))
         except TrustError as error:
             reason, detail = error.reason, str(error)[:200]
         judged = hashlib.sha256(payload).digest()[:JUDGED_BYTES]

@@ -59,7 +59,7 @@ class Site:
             mine[:] = every
 
     @property
-    def settled(self) -> bool:
+    def all_stored(self) -> bool:
         """Whether all that was sent is durable."""
         return not any(device.outbox for device in self.devices)
 
@@ -98,7 +98,7 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
     site = Site(broker, tmp_path, tmp_path / "s.sqlite", releases=write_config(tmp_path, scheduled()), ledger=ledger)
     gateway = site.run(2)
     site.send([10, 5])
-    wait_until(lambda: site.settled, "two frames of each")
+    wait_until(lambda: site.all_stored, "two frames of each")
     wait_until(lambda: not asked(site.store)["shards"]["missing"], "word of each shard")
     dead = owner("sensor-0", 2)
     os.kill(process_of(dead), signal.SIGKILL)
@@ -107,7 +107,7 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
     wait_until(lambda: not any(device.outbox for device in others), "the frames of the shard that lives")
     with closing(Ledger(ledger)) as opened:  # the other shard's devices have gone on without it
         assert opened.entries() == []
-    wait_until(lambda: site.settled, "the frames of the shard that was killed")
+    wait_until(lambda: site.all_stored, "the frames of the shard that was killed")
     wait_until(lambda: len(site.public.payloads) == 1, "a release about all devices")
     wait_until(lambda: all(device.estimates for device in site.devices), "estimates of each device")
     wait_until(lambda: not asked(site.store)["shards"]["missing"])
@@ -121,7 +121,7 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
     for shards in (3, 1):
         gateway = site.run(shards)
         site.send([4, 4])
-        wait_until(lambda: site.settled, f"two more frames of each, with {shards} shards")
+        wait_until(lambda: site.all_stored, f"two more frames of each, with {shards} shards")
         wait_until(lambda: len(set(site.public.payloads)) == 2, "the next release")
         if shards == 1:
             wait_until(lambda: not stores(site.store), "the end of the shards' sessions")
@@ -145,7 +145,7 @@ def test_shards_of_one_machine_may_have_their_stores_on_a_server(
     for shards in (2, 1):
         gateway = site.run(shards)
         site.send([4, 4])
-        wait_until(lambda: site.settled, f"two more frames of each, with {shards} shards")
+        wait_until(lambda: site.all_stored, f"two more frames of each, with {shards} shards")
         said = asked(server)
         assert sorted(said["devices"]) == sorted(NAMES)
         assert ("shards" in said) == (shards > 1)

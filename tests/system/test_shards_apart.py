@@ -93,12 +93,12 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
             wait_until(device.answered_after(before), "a watermark")
             device.send_again()
 
-    def settled() -> bool:
+    def all_stored() -> bool:
         return not any(device.outbox for device in devices.values())
 
     again()
     send(10, 5, 7)
-    wait_until(settled, "the first frames")
+    wait_until(all_stored, "the first frames")
     wait_until(lambda: len(set(public.payloads)) == 1, "a release")
     wait_until(lambda: not asked(server)["shards"]["missing"], "word of each shard")
     assert sorted(asked(server)["devices"]) == sorted(NAMES)
@@ -111,7 +111,7 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     shards[frozen] = Process(tmp_path, broker, server, f"{frozen}/2", "again")
     wait_until(lambda: "has started" in shards[frozen].log, "the one that takes its place")
     again()
-    wait_until(settled, "frames that the frozen one never acknowledged")
+    wait_until(all_stored, "frames that the frozen one never acknowledged")
     taken = epochs(server, frozen)
     assert [(name, epoch + 1) for name, epoch in before] == taken
     old.send(signal.SIGCONT)
@@ -132,7 +132,7 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
     wait_until(killed.is_set, "the next release")
     fleet.ended()
     send(4)
-    wait_until(settled, "frames that come while there is no process of the whole fleet")
+    wait_until(all_stored, "frames that come while there is no process of the whole fleet")
     said = asked(server)  # by the shards of this machine
     assert (said["shard"], sorted(said["devices"])) == ("0/2, 1/2", sorted(NAMES))
     again_fleet = Process(tmp_path, broker, server, "fleet/2", "again")

@@ -165,9 +165,9 @@ class Board:
                     line.begin_again(RESEND_MS)
             now = time.ticks_ms()
             codes = self._codes()
-            news = codes, [line.version for line in self.lines if line.ticker.runs]
-            if (said != news or time.ticks_diff(now, due) >= 0) and await self._say(codes):
-                said, due = news, time.ticks_add(now, STATUS_MS)
+            current = codes, [line.version for line in self.lines if line.ticker.runs]
+            if (said != current or time.ticks_diff(now, due) >= 0) and await self._say(codes):
+                said, due = current, time.ticks_add(now, STATUS_MS)
             if self.following.topics:
                 status = self.following.said(self._seconds())
                 if status != answer and await self.link.publish(self._name + "policy/status", status, True):

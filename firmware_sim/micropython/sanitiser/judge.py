@@ -32,7 +32,7 @@ def judge(kind: str, payload: bytes, image, kept, now: int, idle):
         idle: is called often, as this takes long.
 
     Returns:
-        What is to be kept, none if this is no news; and the policies of a policy document, else none.
+        What is to be kept, none if this changes nothing; and the policies of a policy document, else none.
 
     Raises:
         RefusedError: and why.
@@ -249,21 +249,21 @@ def _follow(payload: bytes, image, kept, idle):
     except MessageError as error:
         raise RefusedError("malformed", "no root documents: %s" % error) from None
     read.at = begin
-    refusal = news = last = None
+    refusal = updated = last = None
     for _ in range(left):
         envelope = Envelope(read.binary(len(payload)))
         if envelope.kind != "root":
             raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
         last = envelope.payload
         try:
-            followed = _next_root(envelope, image, news or kept, idle)
+            followed = _next_root(envelope, image, updated or kept, idle)
         except RefusedError as error:  # one from before ours, unless none after it follows either
             refusal = error
         else:
-            news = followed
-    if refusal is not None and last != (news or kept).root:
+            updated = followed
+    if refusal is not None and last != (updated or kept).root:
         raise refusal
-    return news
+    return updated
 
 
 def _next_root(envelope: Envelope, image, kept, idle):

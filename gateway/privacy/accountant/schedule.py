@@ -109,12 +109,12 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(1, len(rates)):
         rows, columns = np.flatnonzero(supports[tick]), np.flatnonzero(supports[tick - 1])
-        settled = (
+        converged = (
             tick >= 2
             and np.array_equal(distributions[tick], distributions[tick - 1])
             and np.array_equal(distributions[tick - 1], distributions[tick - 2])
         )
-        if settled and _same(rates[tick - 2 : tick]) and _same(sides[tick - 2 : tick]):
+        if converged and _same(rates[tick - 2 : tick]) and _same(sides[tick - 2 : tick]):
             sides[tick] = sides[tick - 1]
             continue
         bounds = (rates[tick - 1] + sides[tick - 1])[np.ix_(columns, columns)]

@@ -90,7 +90,7 @@ class Symbols(Kind[SymbolFrame]):
         """Whether two frames say the same; neither how one was filled up nor what is before it matters."""
         return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
 
-    # A round: `begin`, then those of its frames that are left, one by one, then `write`; `settle` once it is durable
+    # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable
 
     def begin(self, arrivals: Arrivals, counted: Counter[str]) -> dict[int, list[SymbolFrame]]:
         """Take the frames that go on where their stream ends.
@@ -178,7 +178,7 @@ class Symbols(Kind[SymbolFrame]):
         if batch.rows or now.anew:
             self._follow(batch, slots, models)
 
-    def settle(self) -> None:
+    def confirm(self) -> None:
         """What was written is durable."""
         for some in self._round.newest:
             self.reports.put(*some)

@@ -125,7 +125,7 @@ class Reports:
         return found
 
     def take(self, room: int) -> list[Report]:
-        """Remove so many, in the order in which their streams had news first."""
+        """Remove so many, in the order in which their streams changed first."""
         while self._unread and len(self._waiting) < room:
             number = next(iter(self._unread))
             if (found := self._look_up(number)) is not None:
