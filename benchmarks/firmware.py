@@ -168,8 +168,8 @@ def _later(policy: Policy, key: Ed25519PrivateKey) -> bytes:
 def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]:
     script = folder / "script.py"
     script.write_text(code)
-    for kept in folder.glob("*/trust"):
-        kept.unlink()
+    for file in folder.glob("*/trust"):
+        file.unlink()
     command = [*_MICROPYTHON, "-X", f"heapsize={heap}k", str(script)]
     return subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "MICROPYPATH": f"{BOARD}:.frozen"}

@@ -51,7 +51,7 @@ CREATE TABLE frames (
 """
 KIND = Kind(STORE, _SCHEMA, StoreError)
 DAYS = 400
-KEPT_STREAMS = 400
+STORED_STREAMS = 400
 LOOKS = 60
 
 
@@ -75,7 +75,7 @@ def main() -> int:
                     figures[f"{name}: frames/s, {way}, batches of {size}"] = round(rate, -2)
                 ratio = rates["PostgreSQL"] / rates["SQLite"]
                 figures[f"PostgreSQL over SQLite, {way}, batches of {size}"] = round(ratio, 2)
-        by_days = {days: kept(server.fresh(), days) for days in (0, 28, 7, 1)}
+        by_days = {days: partitioned(server.fresh(), days) for days in (0, 28, 7, 1)}
         for days, found in by_days.items():
             for what, milliseconds in found.items():
                 name = f"partitions of {days} days" if days else "one table"
@@ -125,7 +125,7 @@ def put_rows(database: Database, number: int, size: int) -> None:
     database.copy("frames", rows)
 
 
-def kept(place: Location, days: int) -> dict[str, float]:
+def partitioned(place: Location, days: int) -> dict[str, float]:
     """Milliseconds that things take with the history of 400 days in partitions of so many days, or in one table."""
     schema = SymbolStore.schema
     if days:
@@ -142,7 +142,7 @@ def kept(place: Location, days: int) -> dict[str, float]:
             return (day - 1, day + 1) if days else ()
 
         def look() -> None:
-            stream, day = chosen.randrange(KEPT_STREAMS), chosen.randrange(DAYS)
+            stream, day = chosen.randrange(STORED_STREAMS), chosen.randrange(DAYS)
             query = f"SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?{inside}"
             (first,) = database.execute(query, (stream, day * CHUNK_TICKS + 7, *near(day))).fetchone()
             query = f"SELECT * FROM chunks WHERE stream=? AND first>=?{inside} ORDER BY first LIMIT 1"
@@ -150,11 +150,11 @@ def kept(place: Location, days: int) -> dict[str, float]:
 
         def oldest() -> None:
             query = "SELECT first, last, policy_version FROM chunks WHERE stream=? ORDER BY first LIMIT 1"
-            database.execute(query, (chosen.randrange(KEPT_STREAMS),)).fetchall()
+            database.execute(query, (chosen.randrange(STORED_STREAMS),)).fetchall()
 
         def seal() -> None:
             query = f"DELETE FROM chunks WHERE stream=? AND first>=?{inside}"
-            rows = [(stream, DAYS * CHUNK_TICKS, *near(DAYS)) for stream in range(KEPT_STREAMS)]
+            rows = [(stream, DAYS * CHUNK_TICKS, *near(DAYS)) for stream in range(STORED_STREAMS)]
             with database.transaction():
                 database.executemany(query, rows)
                 database.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * 8)})", _day(DAYS))
@@ -164,7 +164,7 @@ def kept(place: Location, days: int) -> dict[str, float]:
                 if days:
                     database.execute("DROP TABLE chunks_0")
                 else:
-                    rows = [(stream, 0) for stream in range(KEPT_STREAMS)]
+                    rows = [(stream, 0) for stream in range(STORED_STREAMS)]
                     database.executemany("DELETE FROM chunks WHERE stream=? AND first<=?", rows)
 
         for day in range(DAYS):
@@ -184,7 +184,7 @@ def _day(day: int) -> list[tuple[object, ...]]:
     """A chunk of each stream."""
     first, last = day * CHUNK_TICKS, day * CHUNK_TICKS + CHUNK_TICKS - 1
     symbols = os.urandom(CHUNK_TICKS // 8)
-    return [(stream, first, last, day, 1, bytes(16), bytes(12), symbols) for stream in range(KEPT_STREAMS)]
+    return [(stream, first, last, day, 1, bytes(16), bytes(12), symbols) for stream in range(STORED_STREAMS)]
 
 
 def _median(run: Callable[[], None], times: int) -> float:

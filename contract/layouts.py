@@ -226,7 +226,12 @@ _TABLE = _payload(
             ),
             _row(
                 "StaircaseNoise",
-                _octets("kept", 1, _SET, "States that stand for themselves, as `possible`."),
+                _octets(
+                    "likely",
+                    1,
+                    _SET,
+                    "The likely states, as `possible`; the others have surrogates.",
+                ),
                 _many("corners", _point("corner"), 2, MOST_VERTICES, "Of the hull."),
                 _whole("p", 1, MOST_RATIO - 1, "Numerator of the ratio."),
                 _whole("q", 2, MOST_RATIO, "Its denominator."),

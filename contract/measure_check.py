@@ -148,12 +148,12 @@ def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> 
 
 def _staircase(measurement: Measurement, noise: StaircaseNoise, states: list[int], bound: int) -> tuple[bool, Within]:
     """Whether a staircase protects every pair of the states; and the test of one pair."""
-    if noise.kept >> measurement.states:
+    if noise.likely >> measurement.states:
         raise GuaranteeError("the table keeps states that the policy does not have")
     hull = noise.noise
     if hull.ratio.denominator << RATIO_BITS > bound * hull.ratio.numerator:
         raise GuaranteeError("the steps of the staircase are higher than e^epsilon")
-    centres = measurement.centres(noise.kept)
+    centres = measurement.centres(noise.likely)
     if len(hull.vertices[0]) != len(measurement.coordinates[0]):
         raise GuaranteeError("the table's points have other dimensions than the policy's measurements")
     if not all(hull.spans(_minus(point, centres[0])) for point in centres):

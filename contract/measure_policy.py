@@ -20,7 +20,7 @@ from contract.guarantee import Adversary
 from contract.measure_check import MOST_EPSILON, check_noise
 from contract.measure_frames import MAX_MEASURE_TICKS
 from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable, decoded_table
-from contract.measurement import Measurement, Reach
+from contract.measurement import Measurement, PossibleSets
 from contract.policy_header import PolicyHeader
 
 __all__ = [
@@ -125,7 +125,7 @@ class MeasurePolicy(PolicyHeader):
         factor: epsilon times this bounds the same for any two possible states.
         degree: every possible state is hidden among at least so many possible ones, itself included, or among all.
         delta: above 0, the gateway sends tables in which the least likely states, together at most of this probability,
-            are stood in for by others; the promise holds for them all the same.
+            have surrogates; the promise holds for them all the same.
         objective: by what the gateway chooses partners for exposed states.
         stream_loss: what the stream as a whole loses.
         fallback: the table for ticks that have no other, as base64 of its message; it protects every pair.
@@ -241,7 +241,7 @@ def verify_tables(measurement: Measurement, tables: tuple[TimedTable, ...]) -> N
     if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
         raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
     check_noise(measurement, fallback.noise, 0)
-    reach = Reach(measurement)
+    reach = PossibleSets(measurement)
     reach.all()
     for table in others:
         if not reach.has(table.constraint):

@@ -71,20 +71,20 @@ class StaircaseNoise:
     """Staircase noise around a state's centre, then clamped to a box; for more states than a table can hold.
 
     Attributes:
-        kept: the states that stand for themselves; any other is stood in for by the nearest of them, ties to the lowest
+        likely: the states with points of their own; any other has a surrogate, the nearest of them, ties to the lowest
             index.
         noise: the staircase.
         low, high: corners of the box.
     """
 
-    kept: int
+    likely: int
     noise: Staircase
     low: Point
     high: Point
 
     def __post_init__(self) -> None:
         """Refuse an empty box, or one of other dimensions."""
-        integer(self.kept, 1, (1 << MAX_MEASURED_STATES) - 1, "kept")
+        integer(self.likely, 1, (1 << MAX_MEASURED_STATES) - 1, "likely")
         check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
         length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
@@ -100,9 +100,9 @@ class StaircaseNoise:
         return tuple(min(max(x, low), high) for x, low, high in zip(noisy, self.low, self.high, strict=True))
 
     @cached_property
-    def kept_states(self) -> list[int]:
-        """The states of `kept`, ascending."""
-        return members(self.kept)
+    def likely_states(self) -> list[int]:
+        """The states of `likely`, ascending."""
+        return members(self.likely)
 
 
 Noise = NoiseTable | StaircaseNoise
@@ -150,7 +150,7 @@ def encode_table(table: TimedTable) -> bytes:
         rows = b"".join(_big_endian(row).tobytes() for row in noise.rows)
         return pack(TABLE, [*head, 0, [noise.points, len(noise.rows), rows]])
     p, r = noise.noise.ratio.as_integer_ratio()
-    return pack(TABLE, [*head, 1, [_set_bytes(noise.kept), noise.noise.vertices, p, r, noise.low, noise.high]])
+    return pack(TABLE, [*head, 1, [_set_bytes(noise.likely), noise.noise.vertices, p, r, noise.low, noise.high]])
 
 
 def decode_table(payload: bytes) -> TimedTable:
@@ -198,12 +198,12 @@ def _weights(body: Any) -> NoiseTable:
 
 
 def _staircase(body: Any) -> StaircaseNoise:
-    kept, vertices, p, r, low, high = fixed(body, 6, "staircase")
+    likely, vertices, p, r, low, high = fixed(body, 6, "staircase")
     corners = each(vertices, _point, "vertices")
     length(corners, 2, MOST_VERTICES, "vertices")
     integer(r, 2, MOST_RATIO, "denominator")
     integer(p, 1, r - 1, "numerator")
-    return StaircaseNoise(_set(kept, "kept"), Staircase(corners, Fraction(p, r)), _point(low), _point(high))
+    return StaircaseNoise(_set(likely, "likely"), Staircase(corners, Fraction(p, r)), _point(low), _point(high))
 
 
 def _point(value: Any) -> Point:

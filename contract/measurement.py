@@ -23,7 +23,7 @@ from contract.errors import PolicyError
 from contract.measure_frames import Point
 from contract.measure_table import members, set_of
 
-__all__ = ["MOST_SETS", "Measurement", "Reach", "neighbours_of", "shown"]
+__all__ = ["MOST_SETS", "Measurement", "PossibleSets", "neighbours_of", "shown"]
 
 MOST_SETS = 4096
 _WIDEST = Fraction(1 << 18)
@@ -95,20 +95,20 @@ class Measurement:
         after = self.changes[place][0] if place < len(self.changes) else self.cycle
         return (self.changes[place - 1][1] if place else self.successors), tick - here + after
 
-    def stand_in(self, state: int, kept: Sequence[int]) -> int:
-        """The state that answers for one that is not kept: the nearest, ties to the lowest index."""
+    def surrogate(self, state: int, likely: Sequence[int]) -> int:
+        """The likely state whose measurement is used for one that is not: the nearest, ties to the lowest index."""
         here = self.coordinates[state]
-        return min(kept, key=lambda other: (_squared(here, self.coordinates[other]), other))
+        return min(likely, key=lambda other: (_squared(here, self.coordinates[other]), other))
 
-    def centres(self, kept: int) -> tuple[Point, ...]:
-        """For each state the measurement that it is answered with if only the states of a set stand for themselves."""
-        inside = members(kept)
-        answers = (state if kept >> state & 1 else self.stand_in(state, inside) for state in range(self.states))
+    def centres(self, likely: int) -> tuple[Point, ...]:
+        """For each state its own measurement if it is likely, else that of its surrogate."""
+        inside = members(likely)
+        answers = (state if likely >> state & 1 else self.surrogate(state, inside) for state in range(self.states))
         return tuple(self.coordinates[answer] for answer in answers)
 
 
 @dataclass(slots=True)
-class Reach:
+class PossibleSets:
     """The sets of states that an adversary can hold possible, tick by tick: a run-in, then a cycle for ever.
 
     They follow from where the chain can start and step, and not from what was released, because no state of a set is

@@ -108,7 +108,7 @@ class DeviceClock:
         self.anchors = int(self.continues)
         if anchor is not None and self.continues:
             self._offset = anchor.offset_us
-        self._kept = self._offset
+        self._stored = self._offset
         self._followed = clock.elapsed_us()
         self._jump: tuple[int, int] | None = None
         self._signed = 0
@@ -176,7 +176,7 @@ class DeviceClock:
         step = min(max(offset - self._offset, -most), most)
         self._offset += step
         self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
-        if abs(self._offset - self._kept) > SMALL_US // 2:
+        if abs(self._offset - self._stored) > SMALL_US // 2:
             self._remember()
 
     def _consider(self, offset: int, elapsed: int, confirmed: bool) -> None:
@@ -202,5 +202,5 @@ class DeviceClock:
         self._remember()
 
     def _remember(self) -> None:
-        self._kept = self._offset
+        self._stored = self._offset
         self._keep(Anchor(self._boot, self._offset))

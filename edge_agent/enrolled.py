@@ -94,7 +94,7 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
     if (enrolment.fleet, enrolment.device) != (config.fleet, config.device):
         raise ConfigError(f"the enrolment is that of {enrolment.fleet}/{enrolment.device}, not of this device")
     sensors = {stream.stream or "": stream.sensor.model_dump_json() for stream in config.streams}
-    return Trust(enrolment, _kept(folder / config.trust), sensors)
+    return Trust(enrolment, _stored_state(folder / config.trust), sensors)
 
 
 def _of_systemd(path: Path) -> bool:
@@ -103,7 +103,7 @@ def _of_systemd(path: Path) -> bool:
     return folder is not None and path.resolve().parent == Path(folder).resolve()
 
 
-def _kept(path: Path) -> TrustState | None:
+def _stored_state(path: Path) -> TrustState | None:
     try:
         text = path.read_text()
     except FileNotFoundError:

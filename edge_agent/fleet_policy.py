@@ -34,7 +34,7 @@ __all__ = ["FleetPolicy"]
 
 JUDGE_SECONDS = 120.0
 RETRY_SECONDS = 60.0
-TIME_KEPT_SECONDS = 3600
+TIME_STORED_SECONDS = 3600
 """A signed time is on the disk only if it is so much newer than the one there: gateways sign one every few minutes."""
 MOST_WAITING = 16
 _PASSING = frozenset({Reason.NOT_YET_VALID, Reason.STORAGE, Reason.JUDGE, Reason.CONFIG})
@@ -67,7 +67,7 @@ class FleetPolicy:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.managed = managed
-        self._kept_time = managed.time
+        self._stored_time = managed.time
         self._later = later
         self._switch = switch
         self._offer_table = offer_table
@@ -242,11 +242,11 @@ class FleetPolicy:
                 managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
                 self._switch(plans, lambda: _store(Path(self.managed.trust), state))
-            elif answer["kind"] != "time" or found["time"] >= self._kept_time + TIME_KEPT_SECONDS:
+            elif answer["kind"] != "time" or found["time"] >= self._stored_time + TIME_STORED_SECONDS:
                 _store(Path(self.managed.trust), state)
             else:
-                found = {**found, "time": self._kept_time}
-            self.managed, self._kept_time = managed, found["time"]
+                found = {**found, "time": self._stored_time}
+            self.managed, self._stored_time = managed, found["time"]
             if answer["kind"] == "root":
                 self._settled.clear()
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet

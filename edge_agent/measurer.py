@@ -15,7 +15,7 @@ from contract.errors import FuguError
 from contract.measure_check import check_noise
 from contract.measure_frames import Point, Released, pack_released
 from contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
-from contract.measurement import Measurement, Reach
+from contract.measurement import Measurement, PossibleSets
 from contract.noise_table import NoiseTable, public_row
 from edge_agent.randomiser import Mechanism
 
@@ -65,8 +65,8 @@ class PointSource:
 class _Held(NamedTuple):
     """A table that may be drawn from; for a staircase with the centre of each state.
 
-    Centres are looked up when a table comes, not when a point is drawn: to search for the stand-in of a state that is
-    not kept takes longer than to find that it is, and the time of a draw must not tell.
+    Centres are looked up when a table comes, not when a point is drawn: to search for the surrogate of a state that is
+    not likely takes longer than to find that it is, and the time of a draw must not tell.
     """
 
     table: TimedTable
@@ -79,7 +79,7 @@ class Measurer:
     def __init__(self, plan: PointSource, entropy: Callable[[memoryview], None]) -> None:
         self._plan = plan
         self._below = uniform_below(entropy)
-        self._reach = Reach(plan.measurement)
+        self._reach = PossibleSets(plan.measurement)
         self._tables = tuple(self._held(table) for table in plan.tables)
         self._fallback = self._tables[0]
         self._sent: dict[int, _Held] = {}
@@ -100,7 +100,7 @@ class Measurer:
 
     def _held(self, table: TimedTable) -> _Held:
         noise = table.noise
-        return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.kept))
+        return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.likely))
 
     def _in_force(self, tick: int, shift: int) -> _Held:
         """The table for a tick that came last; the fallback if there is none, or if only one state is possible.

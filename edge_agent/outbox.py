@@ -26,10 +26,10 @@ from contract.frames import Gap
 from contract.window_frames import WindowFrame, encode_window, sequence_name
 from edge_agent.binding import BindingError, bind
 from edge_agent.device_clock import Anchor
-from edge_agent.kept_frames import Keeping, KeptFrame, KeptFrames
 from edge_agent.open_frame import OpenFrame
 from edge_agent.outbox_file import OutboxError, forgetting_what_is_new, known_stream, known_window, open_outbox
 from edge_agent.plan import StreamPlan, WindowPlan
+from edge_agent.stored_frames import Keeping, StoredFrame, StoredFrames
 from edge_agent.window import ClosedWindow
 from host.database import transaction
 
@@ -60,7 +60,7 @@ class Outbox:
         self._db, self.counter = open_outbox(self.path, fleet, device)
         self._stored_counter = self.counter
         try:
-            self.frames = KeptFrames(self._db, keeping or Keeping())
+            self.frames = StoredFrames(self._db, keeping or Keeping())
         except sqlite3.Error as error:
             self._db.close()
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
@@ -280,7 +280,7 @@ class Outbox:
         frame.reserved = reserved
         frame.stored = len(frame.outputs)
 
-    def next_frame(self, after: int) -> KeptFrame | None:
+    def next_frame(self, after: int) -> StoredFrame | None:
         """The oldest frame with an id above `after`."""
         return self.frames.next(after)
 
@@ -291,7 +291,7 @@ class Outbox:
     def forget_committed(
         self, stream: str, through: int, gaps: Sequence[Gap], *, sent_through: int, grace: float
     ) -> tuple[int, list[int]]:
-        """See `KeptFrames.forget_committed`."""
+        """See `StoredFrames.forget_committed`."""
         return self.frames.forget_committed(stream, through, gaps, sent_through=sent_through, grace=grace)
 
     def depth(self) -> int:

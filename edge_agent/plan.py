@@ -7,8 +7,8 @@ from math import lcm
 from typing import TYPE_CHECKING, Any, Literal
 
 from contract.noise_table import NoiseTable
-from edge_agent.kept_frames import Keeping
 from edge_agent.randomiser import Noise, SymbolNoise
+from edge_agent.stored_frames import Keeping
 from edge_agent.watch import watched_class
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ class Life:
     Attributes:
         drawn: stream and tick of every draw, in their order.
         sealed: frames whose segment has been written.
-        kept: sequence and last tick of those that are still in its flash memory, once that was read.
+        unsent: sequence and last tick of those that are still in its flash memory, once that was read.
         starts: how often it has begun.
         cuts: how often the power went in the middle of a write.
         failures: how often a segment could not be written.
@@ -58,7 +58,7 @@ class Life:
 
     drawn: list[tuple[str, int]] = field(default_factory=list)
     sealed: list[Sealed] = field(default_factory=list)
-    kept: set[tuple[str, int]] = field(default_factory=set)
+    unsent: set[tuple[str, int]] = field(default_factory=set)
     starts: int = 0
     cuts: int = 0
     failures: int = 0
@@ -108,11 +108,11 @@ class BoardProcess:
     def start(self) -> None:
         """Switch it on."""
         self._stop.unlink(missing_ok=True)
-        self._process = self._begin(kept=False)
+        self._process = self._begin(unsent=False)
 
-    def _begin(self, *, kept: bool) -> subprocess.Popen[bytes]:
+    def _begin(self, *, unsent: bool) -> subprocess.Popen[bytes]:
         settings = self._folder / "settings.json"
-        settings.write_text(json.dumps({**self._settings, "jump": self.jump_us, "kept": kept}))
+        settings.write_text(json.dumps({**self._settings, "jump": self.jump_us, "unsent": unsent}))
         command = [*_COMMAND, "-X", f"heapsize={self._heap_kb}k", str(_RUN), str(settings)]
         path = f"{self._image.resolve()}:{BOARD}:.frozen"
         with (self._folder / "printed").open("ab") as printed:
@@ -162,7 +162,7 @@ class BoardProcess:
             elif what == "s":
                 life.sealed.append(Sealed(int(words[0]), words[1], int(words[2]), bytes.fromhex(words[3])))
             elif what == "k":
-                life.kept.add((words[0], int(words[1])))
+                life.unsent.add((words[0], int(words[1])))
             life.starts += what == "b"
             life.cuts += what == "c"
             life.failures += what == "f"
@@ -174,7 +174,7 @@ class BoardProcess:
         Raises:
             FirmwareError: it cannot.
         """
-        process = self._begin(kept=True)
+        process = self._begin(unsent=True)
         if process.wait(_STOP_SECONDS):
             raise FirmwareError(f"what is in a flash memory cannot be read: {self.printed.strip().splitlines()[-1]}")
 

@@ -137,7 +137,7 @@ class Outcome(NamedTuple):
         ticks: that it has sealed, or of an agent: published or kept.
         received: of these the gateway has, as they were sealed.
         windows, windows_received: the same of counts.
-        kept: ticks and windows that are still on the device only.
+        unsent: ticks and windows that are still on the device only.
         rotten: in whose segment a bit was turned in the flash memory.
         lost: that nobody has.
         twice: ticks that were drawn for twice, or that have two symbols, and windows with two counts.
@@ -150,7 +150,7 @@ class Outcome(NamedTuple):
     version: str
     ticks: int
     received: int
-    kept: int
+    unsent: int
     rotten: int
     lost: int
     windows: int
@@ -294,7 +294,7 @@ def outcome(device: Device, heard: Heard, stored: Stored, first: int | None = No
     if isinstance(device, BoardDevice):
         life = device.process.life()
         sealed = [(one.sequence, one.last, one.payload) for one in life.sealed[:first]]
-        kept = life.kept
+        unsent = life.unsent
         rotten = {(one.sequence, one.last) for one in device.rotten}
         drawn = len(life.drawn) - len(set(life.drawn))
         starts, refused = life.starts, life.failures
@@ -306,17 +306,17 @@ def outcome(device: Device, heard: Heard, stored: Stored, first: int | None = No
             if name == device.name
         ]
         sealed = [*published, *outbox]
-        kept = {(sequence, last) for sequence, last, _ in outbox}
+        unsent = {(sequence, last) for sequence, last, _ in outbox}
         rotten, drawn, starts, refused = set(), 0, device.starts, 0
     count = _Count()
     for sequence, last, payload in dict.fromkeys(sealed):
-        count.add(sequence, last, payload, stored, kept, rotten)
+        count.add(sequence, last, payload, stored, unsent, rotten)
     for name, kind, stream, payload in heard.frames:
         if name == device.name:
             count.compare(kind, stream, payload)
     return Outcome(
         device.name, "board" if isinstance(device, BoardDevice) else "agent", heard.versions.get(device.name, ""),
-        count.ticks, count.received, count.kept, count.rotten, count.lost, count.windows, count.windows_received,
+        count.ticks, count.received, count.unsent, count.rotten, count.lost, count.windows, count.windows_received,
         drawn + count.twice, starts, refused,
     )  # fmt: skip
 
@@ -341,7 +341,7 @@ class _Count:
     """Counts for a outcome."""
 
     def __init__(self) -> None:
-        self.ticks = self.received = self.kept = self.rotten = self.lost = self.windows = self.windows_received = 0
+        self.ticks = self.received = self.unsent = self.rotten = self.lost = self.windows = self.windows_received = 0
         self.twice = 0
         self._symbols: dict[tuple[str, int], int] = {}
         self._counts: dict[tuple[str, str, int], tuple[int, ...]] = {}
@@ -353,7 +353,7 @@ class _Count:
         last: int,
         payload: bytes,
         stored: Stored,
-        kept: set[tuple[str, int]],
+        unsent: set[tuple[str, int]],
         rotten: set[tuple[str, int]],
     ) -> None:
         """A frame that was sealed."""
@@ -374,8 +374,8 @@ class _Count:
         missing = size - there
         if (sequence, last) in rotten:
             self.rotten += missing
-        elif (sequence, last) in kept:
-            self.kept += missing
+        elif (sequence, last) in unsent:
+            self.unsent += missing
         else:
             self.lost += missing
 

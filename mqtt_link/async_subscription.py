@@ -84,11 +84,11 @@ class AsyncSubscription(Subscriber):
             await asyncio.to_thread(self._fall_back)  # joins a thread
 
     def _delivered(self, topic: str, payload: bytes) -> bool:
-        kept = super()._delivered(topic, payload)
-        if kept:
+        delivered = super()._delivered(topic, payload)
+        if delivered:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake.set)
-        return kept
+        return delivered
 
     def _fall_back(self) -> None:
         with self._linking:

@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 24
 """Of all messages together; what they decode to takes several times as much."""
 
 
-class _Kept(NamedTuple):
+class _Entry(NamedTuple):
     description: Description
     payload: bytes
 
@@ -26,7 +26,7 @@ class Descriptions:
     """The newest versions of each stream's description; a description that is withdrawn takes all of them with it."""
 
     def __init__(self) -> None:
-        self._streams: dict[tuple[str, str], dict[int, _Kept]] = {}
+        self._streams: dict[tuple[str, str], dict[int, _Entry]] = {}
         self._bytes = 0
 
     def __iter__(self) -> Iterator[Description]:
@@ -35,8 +35,8 @@ class Descriptions:
 
     def of(self, device: str, stream: str, version: int) -> Description | None:
         """The description of a stream under a version of its policy, if it is known."""
-        kept = self._streams.get((device, stream), {}).get(version)
-        return kept.description if kept else None
+        entry = self._streams.get((device, stream), {}).get(version)
+        return entry.description if entry else None
 
     def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
         """Remember a message on a stream's topic.
@@ -50,21 +50,21 @@ class Descriptions:
         """
         versions = self._streams.get((device, stream), {})
         if not payload:
-            self._bytes -= sum(len(kept.payload) for kept in versions.values())
+            self._bytes -= sum(len(entry.payload) for entry in versions.values())
             self._streams.pop((device, stream), None)
             return None
-        if any(kept.payload == payload for kept in versions.values()):
+        if any(entry.payload == payload for entry in versions.values()):
             return None
         described = decode_description(payload)
         if (described.fleet, described.device, described.stream) != (fleet, device, stream):
             raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
         if len(versions) >= VERSIONS and described.version < min(versions):
             return None
-        following = {**versions, described.version: _Kept(described, payload)}
+        following = {**versions, described.version: _Entry(described, payload)}
         if len(following) > VERSIONS:
             del following[min(following)]
-        grown = sum(len(kept.payload) for kept in following.values())
-        grown -= sum(len(kept.payload) for kept in versions.values())
+        grown = sum(len(entry.payload) for entry in following.values())
+        grown -= sum(len(entry.payload) for entry in versions.values())
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:
             raise FrameLengthError("more descriptions than are remembered")
         self._bytes += grown

@@ -81,8 +81,8 @@ def _fit_chain(
         )
         if wanted is not None and model.chains is not None:
             told("attacking its class")
-            kept = decimate(recording.states, recording.segments, given.decimate)
-            model = attack_model(model, *kept, wanted, np.random.default_rng(_SEED))
+            decimated = decimate(recording.states, recording.segments, given.decimate)
+            model = attack_model(model, *decimated, wanted, np.random.default_rng(_SEED))
             told("comparing other states and periods")
             others = alternatives(file, recording, wanted)
     if output is not None:

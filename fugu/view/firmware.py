@@ -15,7 +15,7 @@ _COLUMNS = (
     "",
     "ticks sealed",
     "received",
-    "kept",
+    "unsent",
     "rotten",
     "lost",
     "windows",

@@ -74,7 +74,7 @@ def _set_document(each: SetPlan) -> dict[str, Any]:
         "first_tick": each.first,
         "repeats": each.repeats,
         "possible": np.flatnonzero(each.possible).tolist(),
-        "kept": np.flatnonzero(each.kept).tolist(),
+        "likely": np.flatnonzero(each.likely).tolist(),
         "hull": _vertices(each.hull),
         "area": float(each.area),
         "degree_of_protection": each.degrees.tolist(),
@@ -110,7 +110,7 @@ def measure_notes(plan: MeasurePlan) -> list[str]:
         notes.append(
             "Delta-location sets depend on what was released; an example is that of the distribution before the first "
             f"point: "
-            f"{int(plan.delta.kept.sum())} of {int(plan.delta.possible.sum())} states kept."
+            f"{int(plan.delta.likely.sum())} of {int(plan.delta.possible.sum())} states likely."
         )
     return [*notes, *spec.notes]
 

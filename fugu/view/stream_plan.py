@@ -203,10 +203,10 @@ def _period_row(plan: StreamPlan, option: Option | Refusal) -> list[str]:
 
 
 def _noise_row(plan: StreamPlan, name: str, flips: Sequence[float], real: Loss | None, worth: Utility) -> list[str]:
-    kept = real is not None and real.epsilon <= plan.request.epsilon * (1.0 + _ROUNDING)
+    holds = real is not None and real.epsilon <= plan.request.epsilon * (1.0 + _ROUNDING)
     epsilon = "no bound" if real is None else f"{real.epsilon:.6f}"
     accuracy = f"{worth.accuracy:.2%}"
-    return [name, *(f"{flip:.5f}" for flip in flips), epsilon, accuracy, "kept" if kept else "BROKEN"]
+    return [name, *(f"{flip:.5f}" for flip in flips), epsilon, accuracy, "kept" if holds else "BROKEN"]
 
 
 def _length(plan: StreamPlan, every: int) -> str:

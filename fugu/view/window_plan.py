@@ -145,8 +145,8 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], disc
     if (mechanism := plan.windows[0].mechanism) != "chain":
         say(f"planned by {mechanism}; the chain accountant, and so the device, finds epsilon {plan.loss.epsilon:.6g}")
     if plan.table is not None:
-        kept = [row[x] / 2**32 for x, row in enumerate(plan.table.weights())]
-        say(f"a symbol every tick is the true state with probability {', '.join(f'{p:.4f}' for p in kept)}, by state")
+        unchanged = ", ".join(f"{row[x] / 2**32:.4f}" for x, row in enumerate(plan.table.weights()))
+        say(f"a symbol every tick is the true state with probability {unchanged}, by state")
         if plan.windows_loss is not None:
             say(f"whoever sees the windows alone learns at most epsilon {plan.windows_loss.epsilon:.6g}")
     show_stretches(_stretches(plan, period))

@@ -73,6 +73,6 @@ def _samples(
         assert isinstance(policy, MeasurePolicy)
         if (table := policy.table(number)) is None:
             continue
-        kept = table.noise.kept if isinstance(table.noise, StaircaseNoise) else 1
-        centre = policy.measurement.centres(kept)[state]
+        likely = table.noise.likely if isinstance(table.noise, StaircaseNoise) else 1
+        centre = policy.measurement.centres(likely)[state]
         yield f"points of {names[state]}, table {number}", *point_cells(released, table.noise, state, centre)

@@ -144,8 +144,8 @@ def _candidates(
             statistic: Statistic = _ratio(judged, chain, x, z)
             under, other = (_clipped(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
         else:
-            statistic, kept = _weighted(heard[x], heard[z])
-            under, other = (statistic(Heard({}, heard[state].counts[kept:])) for state in (x, z))
+            statistic, used = _weighted(heard[x], heard[z])
+            under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
         threshold, promise = best_threshold(under, other, counted, level)
         yield _Chosen(promise, threshold, statistic, made, chain, (x, z), counted)
 

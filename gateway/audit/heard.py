@@ -111,9 +111,9 @@ def draws_of(
     loop: bool,
 ) -> tuple[Recorded, Ints]:
     """What was drawn, by what it was drawn of, and symbols (n,) from the first tick on that anything is about."""
-    kept = list(messages)
-    frames, counted = frames_of(policy, kept)
-    releases = _releases(policy, kept)
+    heard = list(messages)
+    frames, counted = frames_of(policy, heard)
+    releases = _releases(policy, heard)
     every: list[SymbolFrame | WindowFrame] = [*frames, *counted]
     spans = [(frame.first - frame.shift, frame.last - frame.shift + 1) for frame in every]
     begin, end = min((low for low, _ in spans), default=0), max((high for _, high in spans), default=0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import Noise, members
-from contract.measurement import Reach
+from contract.measurement import PossibleSets
 from contract.noise_table import SCALE, NoiseTable
 from gateway.audit.access import Audience
 from gateway.audit.audiences import LEVEL, Attacked
@@ -80,7 +80,7 @@ def attack_points(
 
 def _possible(policy: MeasurePolicy) -> tuple[int, int]:
     """The states that are possible at any tick, and those that are at every tick in the long run; 0 if that changes."""
-    found = Reach(policy.measurement)
+    found = PossibleSets(policy.measurement)
     every = found.all()
     last = every[found.start :]
     united = 0
@@ -112,7 +112,7 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
     shows = list(policy.shows or range(len(policy.coordinates)))
     if isinstance(noise, NoiseTable):
         return np.array(noise.weights(), dtype=np.float64)[shows] / SCALE
-    distributions = [inside_distribution(noise, centre) for centre in policy.measurement.centres(noise.kept)]
+    distributions = [inside_distribution(noise, centre) for centre in policy.measurement.centres(noise.likely)]
     points = {
         point: n for n, point in enumerate(dict.fromkeys(point for numbers, _ in distributions for point in numbers))
     }

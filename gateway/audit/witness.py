@@ -32,7 +32,7 @@ _MOST_PAIRS = 24
 _MOST_OPTIONS = 100
 _MOST_KNOWN = 6
 _MOST_ALIKE = 4
-_MOST_KEPT = 100
+_MOST_OUTPUTS = 100
 
 
 class Witness(NamedTuple):
@@ -229,8 +229,8 @@ def _extreme(columns: Floats) -> Ints:
         return np.arange(columns.shape[1])
     logs = np.log(np.maximum(columns, 1e-300))
     told = [logs[x] - logs[z] for x, z in permutations(range(len(columns)), 2)]
-    kept = {int(own.argmax()) for own in sorted(told, key=lambda one: -float(one.max()))[:_MOST_OPTIONS]}
-    return np.array(sorted(kept))
+    chosen = {int(own.argmax()) for own in sorted(told, key=lambda one: -float(one.max()))[:_MOST_OPTIONS]}
+    return np.array(sorted(chosen))
 
 
 def _distances(far: int) -> Iterator[int]:
@@ -260,7 +260,7 @@ def _side(
         matrix = move * (step.T if past else step)
         each = seen[:, :, None, :] * option.T[None, None]
         each = each.reshape(len(seen), -1, size) @ matrix.T
-        seen = _kept(each, known @ move.T, wide, pairs)
+        seen = _selected(each, known @ move.T, wide, pairs)
         known = known @ move.T
         if len(options) - place in wanted:
             fresh = move[:, list(told)].T
@@ -270,7 +270,7 @@ def _side(
     return _Sides(seen, known)
 
 
-def _kept(each: Floats, known: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
+def _selected(each: Floats, known: Floats, wide: _Expanded, pairs: Sequence[tuple[int, int]]) -> Floats:
     """For every two states the output whose likelihoods differ most."""
     each = each / np.maximum(each.max(axis=2, keepdims=True), 1e-300)
     if each.shape[1] <= 1:
@@ -313,7 +313,7 @@ def _best(wide: _Expanded, side: _Sides, one: Ints, other: Ints) -> tuple[Floats
     known = np.repeat(side.known, side.seen.shape[1], axis=0)
     told = [np.log(each[:, own] @ wide.weight[own]) for own in (one, other) for each in (seen, known)]
     score = _clean(told[0] - told[1] - told[2] + told[3])
-    best = np.argsort(-score)[:_MOST_KEPT]
+    best = np.argsort(-score)[:_MOST_OUTPUTS]
     return seen[best], known[best]
 
 

@@ -51,7 +51,7 @@ def kernel(function: AnyFunction) -> AnyFunction:
     # error_model "numpy": a division does not test its divisor (kernels test likelihoods themselves), so
     # that loops vectorise. No fast-math: sums keep the order in which they are written.
     try:
-        with _kept_under(digest, Path(inspect.getfile(function))):
+        with _cached_under(digest, Path(inspect.getfile(function))):
             compiled = numba.njit(nogil=True, error_model="numpy", cache=True)(function)
             _name_apart(compiled)
     except RuntimeError:  # numba found no directory to write its cache to: a read-only installation
@@ -109,7 +109,7 @@ def _name_apart(compiled: Any) -> None:
 
 
 @contextmanager
-def _kept_under(digest: str, source: Path) -> Iterator[None]:
+def _cached_under(digest: str, source: Path) -> Iterator[None]:
     """Let numba keep what is compiled in here in a folder of this digest."""
     settings: Any = numba.config
     before = settings.CACHE_DIR

@@ -59,7 +59,7 @@ def noise_table(table: TableWeights) -> NoiseTable:
     return NoiseTable(rows, tuple(tuple(point) for point in table.outputs.tolist()))
 
 
-def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, kept: Bools | None = None) -> Noise:
+def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, likely: Bools | None = None) -> Noise:
     """Compile a hull into what a device draws from.
 
     Args:
@@ -67,7 +67,7 @@ def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, k
         values: f, N x d.
         constraint: C, N booleans, at least two true.
         epsilon: above 0, at most 20.
-        kept: the states that stand for themselves, at least two; all others use the row of the nearest of them. By
+        likely: the states with rows of their own, at least two; all others use the row of the nearest of them. By
             default those of the constraint set.
 
     Returns:
@@ -79,13 +79,13 @@ def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, k
         GraphError: there are too many states, and their differences are no polygon in the plane or segment, or one
             with more corners, or noise with more steps, than a device takes.
     """
-    kept = constraint if kept is None else kept
+    likely = constraint if likely is None else likely
     if len(values) <= MAX_TABLE_STATES:
-        return noise_table(build_table(hull, values, kept, epsilon))
-    spread = values[kept] - values[kept][0]
+        return noise_table(build_table(hull, values, likely, epsilon))
+    spread = values[likely] - values[likely][0]
     if hull.scale != 1 or hull.rank < hull.dimensions or np.any(spread @ hull.equations.T):
-        hull = complete_hull(values[kept])
-    return _staircase_noise(hull, values, kept, epsilon)
+        hull = complete_hull(values[likely])
+    return _staircase_noise(hull, values, likely, epsilon)
 
 
 def fallback_noise(values: Ints, epsilon: float) -> Noise:
@@ -138,21 +138,21 @@ def noise_pairs(noise: Noise, values: Ints, constraint: Bools, epsilon: float) -
     return result
 
 
-def _staircase_noise(hull: Hull, values: Ints, kept: Bools, epsilon: float) -> StaircaseNoise:
+def _staircase_noise(hull: Hull, values: Ints, likely: Bools, epsilon: float) -> StaircaseNoise:
     if hull.rank < hull.dimensions:
         raise GraphError("the states lie in a line or a plane of a larger space: measure fewer dimensions")
-    inside = values[kept]
+    inside = values[likely]
     low, high = (tuple(corner.tolist()) for corner in (inside.min(axis=0), inside.max(axis=0)))
     try:
-        return StaircaseNoise(set_of(np.flatnonzero(kept).tolist()), staircase(hull, epsilon), low, high)
+        return StaircaseNoise(set_of(np.flatnonzero(likely).tolist()), staircase(hull, epsilon), low, high)
     except FrameError as error:
         raise GraphError(f"no device draws from this staircase: {error}") from None
 
 
 def _centres(noise: StaircaseNoise, values: Ints) -> Ints:
-    kept = np.zeros(len(values), dtype=np.bool_)
-    kept[noise.kept_states] = True
-    return values[surrogates(values, kept)]
+    likely = np.zeros(len(values), dtype=np.bool_)
+    likely[noise.likely_states] = True
+    return values[surrogates(values, likely)]
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,4 @@
-"""Which states an adversary holds possible: reachable sets, their schedule, and delta-location sets.
+"""Which states an adversary holds possible: possible sets, their schedule, and delta-location sets.
 
 Reachability is boolean. Whether a probability is above 0 in floating point is another question: products of small
 numbers underflow, and a state that is possible would seem not to be.
@@ -116,9 +116,9 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
     # never fall as terms are added
     low, high = np.searchsorted(np.cumsum(rising[:-1]), (delta - 1e-9, delta + 1e-9), side="right").tolist()
     dropped = bisect_right(range(1, len(distribution)), delta, low, high, key=lambda count: math.fsum(rising[:count]))
-    kept = np.ones(len(distribution), dtype=np.bool_)
-    kept[order[:dropped]] = False
-    return kept
+    likely = np.ones(len(distribution), dtype=np.bool_)
+    likely[order[:dropped]] = False
+    return likely
 
 
 def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
@@ -138,12 +138,12 @@ def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
     inside = np.flatnonzero(constraint)
     if not len(inside):
         raise GraphError("no state is possible, so none can stand in for another")
-    stand_in = np.arange(len(points))
+    surrogate = np.arange(len(points))
     outside = np.flatnonzero(~constraint)
     if not len(outside):
-        return stand_in
+        return surrogate
     # |a - b|^2 less the |a|^2 that all share, in floating point, where these whole numbers are exact
     seen, near = points[outside].astype(np.float64), points[inside].astype(np.float64)
     away = np.sum(near * near, axis=1) - 2.0 * seen @ near.T
-    stand_in[outside] = inside[np.argmin(away, axis=1)]  # argmin takes the first of equals
-    return stand_in.astype(np.int64)
+    surrogate[outside] = inside[np.argmin(away, axis=1)]  # argmin takes the first of equals
+    return surrogate.astype(np.int64)

@@ -4,12 +4,12 @@ Definition 4.4 in its strict form: state i is protected if there is one other st
 output, whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K.
 As printed the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
 
-A delta-location set C' leaves out unlikely states of the reachable set C, yet the device may be in one of them, and
+A delta-location set C' leaves out unlikely states of the possible set C, yet the device may be in one of them, and
 then draws from the row of its surrogate. So the promise is made on all of C: an edge (i, j) of the user's graph holds
 between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)).
 States that share a row protect one another. With C' = C nothing changes.
 
-Every cell of a table is above 0, so no output rules a state out, and the reachable sets are known in advance.
+Every cell of a table is above 0, so no output rules a state out, and the possible sets are known in advance.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
     "exposed",
     "factor",
     "protect",
-    "protect_kept",
+    "protect_likely",
     "protected_pairs",
     "unbounded_factors",
 ]
@@ -172,55 +172,55 @@ def protect(
     return Protection(final, tuple(added), hull, within, needs_cap, (int(states[0]),) if len(states) == 1 else ())
 
 
-def protect_kept(
+def protect_likely(
     values: Ints,
     graph: Bools,
-    reachable: Bools,
-    kept: Bools,
+    possible: Bools,
+    likely: Bools,
     *,
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
 ) -> Protection:
-    """Protect every state of a reachable set when only the kept ones have rows of their own.
+    """Protect every state of a possible set when only the likely ones have rows of their own.
 
     Args:
         values: f, N x d integers, from `lattice`.
         graph: the user's policy graph, N x N.
-        reachable: C, N booleans.
-        kept: C', N booleans, at least one true, within C.
+        possible: C, N booleans.
+        likely: C', N booleans, at least one true, within C.
         objective: as for `protect`.
         cap: as for `protect`.
 
     Returns:
-        The surrogate graph with the edges added, all among kept states, and its hull: a table made from that hull and
+        The surrogate graph with the edges added, all among likely states, and its hull: a table made from that hull and
         C' protects every edge of the user's graph inside C. The factor bounds what is revealed within all of C.
 
     Raises:
-        GraphError: No state is kept, or one that is not reachable; or as for `protect`.
+        GraphError: No state is likely, or one that is not possible; or as for `protect`.
     """
-    if not kept.any() or np.any(kept & ~reachable):
+    if not likely.any() or np.any(likely & ~possible):
         raise GraphError("a delta-location set keeps at least one state, and only states that are possible")
-    if np.array_equal(reachable, kept):
-        return protect(values, graph, reachable, objective=objective, cap=cap)
-    stand_in = surrogates(values, kept)
+    if np.array_equal(possible, likely):
+        return protect(values, graph, possible, objective=objective, cap=cap)
+    surrogate = surrogates(values, likely)
     # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
-    found = protect(values[stand_in], graph, reachable, objective=objective, cap=cap)
-    final = _joined(graph, reachable, kept, stand_in)
-    added = tuple((state, int(stand_in[partner])) for state, partner in found.added)
+    found = protect(values[surrogate], graph, possible, objective=objective, cap=cap)
+    final = _joined(graph, possible, likely, surrogate)
+    added = tuple((state, int(surrogate[partner])) for state, partner in found.added)
     for state, partner in added:
         final[state, partner] = final[partner, state] = True
     return found._replace(graph=final, added=added)
 
 
-def _joined(graph: Bools, reachable: Bools, kept: Bools, stand_in: Ints) -> Bools:
-    """The graph inside C with all states that share a row made one; every kept state is among those of its row."""
-    states = np.flatnonzero(reachable)
-    states = states[np.argsort(stand_in[states], kind="stable")]
-    starts = np.searchsorted(stand_in[states], np.flatnonzero(kept))
+def _joined(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bools:
+    """The graph inside C with all states that share a row made one; every likely state is among those of its row."""
+    states = np.flatnonzero(possible)
+    states = states[np.argsort(surrogate[states], kind="stable")]
+    starts = np.searchsorted(surrogate[states], np.flatnonzero(likely))
     # twice the rows, since columns are slower: the graph is symmetric
     half = np.logical_or.reduceat(graph[np.ix_(states, states)], starts, axis=0)
     result = np.zeros_like(graph)
-    result[np.ix_(kept, kept)] = np.logical_or.reduceat(half.T, starts, axis=0)
+    result[np.ix_(likely, likely)] = np.logical_or.reduceat(half.T, starts, axis=0)
     np.fill_diagonal(result, False)
     return result
 

@@ -189,15 +189,15 @@ def _facet(points: Ints, corner: int, normal: Ints) -> tuple[int, ...]:
 def _turning_left(points: Ints, chain: list[int]) -> list[int]:
     """What is left of a chain of points in the plane without those where it does not turn left."""
     x, y = points[:, 0].tolist(), points[:, 1].tolist()
-    kept: list[int] = []
+    corners: list[int] = []
     for index in chain:
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
+        while len(corners) > 1:
+            a, b = corners[-2], corners[-1]
             if (x[b] - x[a]) * (y[index] - y[a]) > (y[b] - y[a]) * (x[index] - x[a]):
                 break
-            kept.pop()
-        kept.append(index)
-    return kept
+            corners.pop()
+        corners.append(index)
+    return corners
 
 
 def _columns(points: Ints) -> tuple[list[int], list[int]]:

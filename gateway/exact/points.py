@@ -60,9 +60,10 @@ def _weights(_coordinates: list[Any], body: list[Any]) -> Ratio:
 
 
 def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
-    """q^-ceil(gauge(difference of centres)); a state that is not kept has the centre of the nearest kept one."""
-    kept, corners, p, r, *_ = body
-    nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in _members(kept))[1] for x in coordinates]
+    """q^-ceil(gauge(difference of centres)); a state that is not likely has the centre of the nearest likely one."""
+    likely, corners, p, r, *_ = body
+    inside = _members(likely)
+    nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in inside)[1] for x in coordinates]
 
     at = [coordinates[k] for k in nearest]
     power = cache(lambda v: Fraction(r, p) ** max(-(-top // low) for top, low in _gauges(corners, v)))

@@ -184,8 +184,8 @@ def put_report(db: sqlite3.Connection, one: PolicyReport) -> None:
     )
     if one.outcome == "accepted" or known == one[1:4]:
         return
-    (kept,) = db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (one.device,)).fetchone()
-    if kept < MOST_REFUSALS:
+    (stored,) = db.execute("SELECT COUNT(*) FROM refusals WHERE device=?", (one.device,)).fetchone()
+    if stored < MOST_REFUSALS:
         db.execute(
             "INSERT INTO refusals (time_us, device, version, outcome, reason) VALUES (?, ?, ?, ?, ?)",
             (one.time_us, *one[:4]),

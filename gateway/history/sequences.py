@@ -71,10 +71,10 @@ def read_sequences(group: Group) -> Sequences:
     with group.open() as (history, some):
         span, pieces = group.source.span, list[list[Piece]]([] for _ in some)
         for day in sorted({day for stream in some for day in history.days(stream, span)}):
-            for stream, kept in zip(some, pieces, strict=True):
-                kept.extend(history.pieces(stream, span.day(day)))
-        for number, (stream, kept) in enumerate(zip(some, pieces, strict=True), group.first):
-            for block in blocks(kept, SEQUENCE_TICKS):
+            for stream, collected in zip(some, pieces, strict=True):
+                collected.extend(history.pieces(stream, span.day(day)))
+        for number, (stream, collected) in enumerate(zip(some, pieces, strict=True), group.first):
+            for block in blocks(collected, SEQUENCE_TICKS):
                 policy = stream.policy(block.version)
                 if policy.table is None:
                     raise HistoryError(
@@ -85,7 +85,7 @@ def read_sequences(group: Group) -> Sequences:
                 tables.append(found.setdefault(tuple(map(tuple, policy.table.weights())), len(found)))
                 time = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
                 since, until = min(since, time), max(until, time + len(block.symbols) * policy.clock.period_us)
-            kept.clear()
+            collected.clear()
     return Sequences(
         np.concatenate([np.empty(0, dtype=np.int8), *symbols]),
         np.concatenate([[0], np.cumsum([len(one) for one in symbols])]).astype(np.int64),

@@ -52,7 +52,7 @@ class MeasuredStream(NamedTuple):
     policies: dict[int, MeasurePolicy]
 
 
-class _Kept(NamedTuple):
+class _Stored(NamedTuple):
     """Where a sequence is: a store, and its number there."""
 
     store: Store
@@ -83,7 +83,7 @@ class StoredHistory:
     def __init__(self, some: Sequence[Store]) -> None:
         self._policies: dict[tuple[str, str], dict[int, AnyPolicy]] = defaultdict(dict)
         self._catalogue = Catalogue("")
-        self._kept: dict[tuple[str, str, str], _Kept] = {}
+        self._stored: dict[tuple[str, str, str], _Stored] = {}
         self._pasts: dict[tuple[Store, int], Past] = {}
         self._points: dict[tuple[Store, int], Points] = {}
         for store in some:
@@ -95,7 +95,7 @@ class StoredHistory:
             while sequences := store.aged.sequences(after, _SEQUENCES):
                 after = sequences[-1].number
                 for one in sequences:
-                    self._kept[one.device, one.stream, one.window] = _Kept(store, one.number)
+                    self._stored[one.device, one.stream, one.window] = _Stored(store, one.number)
 
     def policies(self) -> list[AnyPolicy]:
         """The policies that what is stored was made under, by device, stream and version."""
@@ -106,7 +106,7 @@ class StoredHistory:
         return [
             SymbolStream(device, stream, policies)
             for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, Policy)) and (device, stream, "") in self._kept
+            if (policies := _of(known, Policy)) and (device, stream, "") in self._stored
         ]
 
     def measured(self) -> list[MeasuredStream]:
@@ -114,24 +114,24 @@ class StoredHistory:
         return [
             MeasuredStream(device, stream, policies)
             for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._kept
+            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._stored
         ]
 
     def windows(self) -> list[WindowSequence]:
         """Every sequence of windows, by device, stream and name."""
         return [
             WindowSequence(device, stream, window, _of(self._policies.get((device, stream), {}), Policy))
-            for device, stream, window in sorted(self._kept)
+            for device, stream, window in sorted(self._stored)
             if window
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
-        kept = self._kept[stream.device, stream.stream, ""]
-        holding = partial(kept.store.symbols.holding, kept.number)
-        for clock, first, last in self._ranges(stream.policies, kept, span):
+        stored = self._stored[stream.device, stream.stream, ""]
+        holding = partial(stored.store.symbols.holding, stored.number)
+        for clock, first, last in self._ranges(stream.policies, stored, span):
             low, high = span.walls(clock)
-            for frame in _paged(holding, _symbols_from(kept), first, last):
+            for frame in _paged(holding, _symbols_from(stored), first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     piece = _piece(frame).cut(max(first, low + frame.shift), min(last, high + frame.shift))
                     if len(piece.symbols):
@@ -139,12 +139,12 @@ class StoredHistory:
 
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
-        kept = self._kept[stream.device, stream.stream, ""]
-        if (past := self._pasts.get((kept.store, lag))) is None:
-            past = self._pasts[kept.store, lag] = Past(kept.store, self._catalogue, lag)
-        for clock, first, last in self._ranges(stream.policies, kept, span):
+        stored = self._stored[stream.device, stream.stream, ""]
+        if (past := self._pasts.get((stored.store, lag))) is None:
+            past = self._pasts[stored.store, lag] = Past(stored.store, self._catalogue, lag)
+        for clock, first, last in self._ranges(stream.policies, stored, span):
             low, high = span.walls(clock)
-            for run in past.estimates(Place(kept.number, stream.device, stream.stream), first, last, newest=True):
+            for run in past.estimates(Place(stored.number, stream.device, stream.stream), first, last, newest=True):
                 inside = run.cut(low + run.shift, high + run.shift)
                 if stream.policy(run.version).clock == clock and len(inside.probabilities):
                     yield inside
@@ -161,11 +161,11 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
-        kept = self._kept[stream.device, stream.stream, ""]
-        holding = partial(kept.store.points.holding, kept.number)
-        for clock, first, last in self._ranges(stream.policies, kept, span):
+        stored = self._stored[stream.device, stream.stream, ""]
+        holding = partial(stored.store.points.holding, stored.number)
+        for clock, first, last in self._ranges(stream.policies, stored, span):
             low, high = span.walls(clock)
-            for frame in _paged(holding, _points_from(kept), first, last):
+            for frame in _paged(holding, _points_from(stored), first, last):
                 policy = stream.policies.get(frame.policy_version)
                 inside = first <= frame.first and low <= frame.first - frame.shift <= high
                 if inside and policy is not None and policy.clock == clock:
@@ -173,16 +173,16 @@ class StoredHistory:
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
         """What a frame of points determines: of its ticks, and of those that see so many ticks more with it."""
-        kept = self._kept[stream.device, stream.stream, ""]
-        place = Place(kept.number, stream.device, stream.stream)
-        points = self._points.setdefault((kept.store, lag), Points(kept.store, self._catalogue, lag))
+        stored = self._stored[stream.device, stream.stream, ""]
+        place = Place(stored.number, stream.device, stream.stream)
+        points = self._points.setdefault((stored.store, lag), Points(stored.store, self._catalogue, lag))
         if (now := points.estimate(place, frame.first)) is not None:
             yield now
         yield from points.lagged(place, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """The windows that begin in a span of time, in the order of their indices."""
-        store, number = self._kept[sequence.device, sequence.stream, sequence.window]
+        store, number = self._stored[sequence.device, sequence.stream, sequence.window]
         ahead = store.shifts(number).newest
         known = [policy.window(sequence.window) for policy in sequence.policies.values()]
         longest = max((window.length for window in known if window is not None), default=0)
@@ -201,7 +201,7 @@ class StoredHistory:
         """
         span, found = Span(after, LAST_US), list[int]()
         for sequence in self.windows():
-            store, number = self._kept[sequence.device, sequence.stream, sequence.window]
+            store, number = self._stored[sequence.device, sequence.stream, sequence.window]
             ahead = store.shifts(number).newest
             for clock in _clocks(sequence.policies):
                 if (tick := store.windows.next_first(number, span.walls(clock)[0])) is not None:
@@ -213,14 +213,16 @@ class StoredHistory:
         return max(min(found), after) if found else None
 
     def _next_times(self, stream: SymbolStream | MeasuredStream, following: _Following, span: Span) -> Iterator[int]:
-        kept = self._kept[stream.device, stream.stream, ""]
-        for clock, first, _ in self._ranges(stream.policies, kept, span):
-            if (frame := following(kept)(first)) is not None:
+        stored = self._stored[stream.device, stream.stream, ""]
+        for clock, first, _ in self._ranges(stream.policies, stored, span):
+            if (frame := following(stored)(first)) is not None:
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
-    def _ranges(self, policies: Mapping[int, AnyPolicy], kept: _Kept, span: Span) -> Iterator[tuple[Clock, int, int]]:
+    def _ranges(
+        self, policies: Mapping[int, AnyPolicy], stored: _Stored, span: Span
+    ) -> Iterator[tuple[Clock, int, int]]:
         """Where the numbers of a span's ticks are: a range for each clock, and for each time that it was set."""
-        spans = kept.store.shifts(kept.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
+        spans = stored.store.shifts(stored.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(policies):
             low, high = span.walls(clock)
             for i, (shift, begun, _) in enumerate(spans):
@@ -232,18 +234,18 @@ class StoredHistory:
 
 _Frame = TypeVar("_Frame", SymbolFrame, MeasureFrame)
 _Following = (
-    Callable[[_Kept], Callable[[int], SymbolFrame | None]] | Callable[[_Kept], Callable[[int], MeasureFrame | None]]
+    Callable[[_Stored], Callable[[int], SymbolFrame | None]] | Callable[[_Stored], Callable[[int], MeasureFrame | None]]
 )
 
 
-def _symbols_from(kept: _Kept) -> Callable[[int], SymbolFrame | None]:
+def _symbols_from(stored: _Stored) -> Callable[[int], SymbolFrame | None]:
     """The first frame that holds a tick or a later one, from there on."""
-    return lambda first: next(kept.store.symbols.following(kept.number, first), None)
+    return lambda first: next(stored.store.symbols.following(stored.number, first), None)
 
 
-def _points_from(kept: _Kept) -> Callable[[int], MeasureFrame | None]:
+def _points_from(stored: _Stored) -> Callable[[int], MeasureFrame | None]:
     """The same of points."""
-    return lambda first: next((one.frame for one in kept.store.points.following(kept.number, first)), None)
+    return lambda first: next((one.frame for one in stored.store.points.following(stored.number, first)), None)
 
 
 def _paged(

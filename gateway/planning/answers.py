@@ -80,8 +80,8 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
 
     stated = inside(states >= 0)
     counts = np.stack([inside(np.isin(states, some)) for some in bins], axis=1)
-    kept = stated >= _LEAST_STATED * length
-    return Shares(counts[kept], counts[kept] / np.maximum(stated[kept], 1)[:, None], first[kept], length)
+    enough = stated >= _LEAST_STATED * length
+    return Shares(counts[enough], counts[enough] / np.maximum(stated[enough], 1)[:, None], first[enough], length)
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:

@@ -85,8 +85,8 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     present = ~np.isnan(traces.places[:, 0])
     lattice, places = np.unique(np.floor(traces.places[present] / step).astype(np.int64), axis=0, return_inverse=True)
     visits = np.bincount(places.ravel(), minlength=len(lattice))
-    stand_in = int(visits.argmax())
-    codes = np.full(len(present), stand_in, dtype=np.int64)
+    missing_state = int(visits.argmax())
+    codes = np.full(len(present), missing_state, dtype=np.int64)
     codes[present] = places.ravel()
     follows = traces.trace[1:] == traces.trace[:-1]
     before, after = codes[:-1][follows], codes[1:][follows]
@@ -94,33 +94,33 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     labels = connected_components(steps, directed=True, connection="strong")[1]
     # the most cells; of equals the most visited
     sizes, weights = np.bincount(labels), np.bincount(labels, weights=visits)
-    kept = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
+    selected = np.flatnonzero(labels == max(range(len(sizes)), key=lambda label: (sizes[label], weights[label])))
     if len(lattice) < 2:
         raise PlanningError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
-    if len(kept) < 2:
+    if len(selected) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to a cell of {metres:g} m: take larger cells")
-    if not present.all() and stand_in not in kept:
+    if not present.all() and missing_state not in selected:
         raise PlanningError(
             f"{traces.source}: {traces.missing} rows have no place, and the most visited cell of {metres:g} m, which "
             "would stand in for them, is not among those that can all be reached from one another: take larger cells"
         )
-    if len(kept) > _MOST_CELLS:
+    if len(selected) > _MOST_CELLS:
         raise PlanningError(
-            f"{traces.source}: {len(kept)} cells of {metres:g} m; at most {_MOST_CELLS} are allowed: take larger cells"
+            f"{traces.source}: {len(selected)} cells of {metres:g} m; at most {_MOST_CELLS}: take larger cells"
         )
-    low = lattice[kept].min(axis=0)
+    low = lattice[selected].min(axis=0)
     corner = low * step
     return GridModel(
-        cells=(lattice[kept] - low)[:, ::-1],
-        counts=steps[kept][:, kept].toarray().astype(np.int64),
-        visits=visits[kept],
+        cells=(lattice[selected] - low)[:, ::-1],
+        counts=steps[selected][:, selected].toarray().astype(np.int64),
+        visits=visits[selected],
         metres=metres,
         origin=(float(corner[0]), float(corner[1])),
         step=(float(step[0]), float(step[1])),
         visited=len(lattice),
-        outside=int(visits.sum() - visits[kept].sum()),
+        outside=int(visits.sum() - visits[selected].sum()),
         period_seconds=traces.median_step if period_seconds is None else period_seconds,
-        missing=int(np.searchsorted(kept, stand_in)) if not present.all() else None,
+        missing=int(np.searchsorted(selected, missing_state)) if not present.all() else None,
     )
 
 

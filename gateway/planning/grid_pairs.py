@@ -47,14 +47,16 @@ def pairs_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     seen = np.ones(int(follows.sum()), dtype=np.int64)
     steps = csr_array((seen, (place[:-1][follows], place[1:][follows])), shape=(len(known),) * 2)
     labels = connected_components(steps, directed=True, connection="strong")[1]
-    kept = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(known) else known
-    if len(kept) < 2:
+    selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(known) else known
+    if len(selected) < 2:
         raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
-    if len(kept) > _MOST_PAIRS:
-        raise PlanningError(f"{traces.source}: {len(kept)} pairs of cells, at most {_MOST_PAIRS}: take larger cells")
-    counts = steps[kept][:, kept].toarray()
+    if len(selected) > _MOST_PAIRS:
+        raise PlanningError(
+            f"{traces.source}: {len(selected)} pairs of cells; at most {_MOST_PAIRS}: take larger cells"
+        )
+    counts = steps[selected][:, selected].toarray()
     transition = counts / counts.sum(axis=1, keepdims=True)
-    shown, shows = np.unique(known[kept] % count, return_inverse=True)
+    shown, shows = np.unique(known[selected] % count, return_inverse=True)
     if len(shown) < 2:
         raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
     missing = None
@@ -71,7 +73,7 @@ def pairs_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         outside=model.outside + int(model.visits.sum() - model.visits[shown].sum()),
         missing=missing,
     )
-    before = np.searchsorted(shown, known[kept] // count)
+    before = np.searchsorted(shown, known[selected] // count)
     return {
         **grid_document(fewer, traces),
         "transition": transition.tolist(),

@@ -68,12 +68,12 @@ def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
     states = np.stack([one.states[row] for one, row in zip(streams, rows, strict=True)], axis=1)
     for one, row in zip(streams, rows, strict=True):
         breaks = breaks + np.cumsum(np.diff(one.segments[row], prepend=0) != 0)
-    kept = (states >= 0).all(axis=1)
-    segments = (breaks + np.cumsum(~kept))[kept]
+    selected = (states >= 0).all(axis=1)
+    segments = (breaks + np.cumsum(~selected))[selected]
     first = streams[0].times
-    period = median_period(None if first is None else first[rows[0]][kept], segments)
+    period = median_period(None if first is None else first[rows[0]][selected], segments)
     longest = max(one.states.size for one in streams)
-    return JointRecording(states[kept], segments, period, streams, longest - int(kept.sum()))
+    return JointRecording(states[selected], segments, period, streams, longest - int(selected.sum()))
 
 
 def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[StateRows]) -> tuple[str, ...]:

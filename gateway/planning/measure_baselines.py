@@ -66,11 +66,11 @@ def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, end
 
     def release(belief: Floats, state: int) -> tuple[Floats, Hull]:
         """The posterior after a point of a state, and the hull of its noise."""
-        kept = delta_set(belief, spec.delta or 0.0) & worst.possible
-        if not kept.any():
-            kept = worst.possible
-        hull = hulls.setdefault(kept.tobytes(), complete_hull(values[kept]))
-        rows = values[surrogates(values, kept)]
+        likely = delta_set(belief, spec.delta or 0.0) & worst.possible
+        if not likely.any():
+            likely = worst.possible
+        hull = hulls.setdefault(likely.tobytes(), complete_hull(values[likely]))
+        rows = values[surrogates(values, likely)]
         point = rows[state] + draw_knorm(hull, epsilon, 1, generator)[0]
         costs = epsilon * float_gauge(hull, point - rows)
         posterior = belief * np.exp(costs[belief > 0.0].min() - costs)

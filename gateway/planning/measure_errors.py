@@ -93,7 +93,7 @@ def assess(
     if noise is not None:
         if spec.mechanism == "optimal":
             errors["optimal"] = compiled(None, emission(noise, values))
-            noise = compile_noise(hull, values, worst.possible, epsilon, worst.kept)
+            noise = compile_noise(hull, values, worst.possible, epsilon, worst.likely)
         errors["staircase"] = compiled(_staircase_error(hull, epsilon), emission(noise, values))
     if "optimal" not in errors and quick:
         reasons["optimal"] = QUICK

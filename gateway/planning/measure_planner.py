@@ -15,7 +15,7 @@ from contract.guarantee import Adversary
 from contract.measure_check import check_noise
 from contract.measure_policy import MeasurePolicy, sparse_rows
 from contract.measure_table import Noise, set_of
-from contract.measurement import Measurement, Reach
+from contract.measurement import Measurement, PossibleSets
 from contract.stretches import Stretch
 from gateway.chain import stationary_distribution
 from gateway.chain.arrays import Floats
@@ -191,7 +191,7 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
 
 def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
     """The sets of possible states, as a device finds them."""
-    reach = Reach(_measurement(spec, initial, 1))
+    reach = PossibleSets(_measurement(spec, initial, 1))
     sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
     return ConstraintSchedule(tuple(sets), reach.start, reach.first_ticks)
 
@@ -209,7 +209,7 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) 
                 raise TableError("the optimal table always releases the same point: raise epsilon, or use staircases")
             found.append(noise_table(best))
         else:
-            found.append(compile_noise(each.hull, spec.values, each.possible, spec.epsilon, each.kept))
+            found.append(compile_noise(each.hull, spec.values, each.possible, spec.epsilon, each.likely))
     return fallback, tuple(found)
 
 

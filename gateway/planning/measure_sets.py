@@ -14,7 +14,7 @@ from gateway.dphmm.graphs import restrict
 from gateway.dphmm.hull import Hull, complete_hull, graph_hull
 from gateway.dphmm.moments import area
 from gateway.dphmm.optimal import optimal_table
-from gateway.dphmm.protection import Protection, degree_of_protection, exposed, protect_kept
+from gateway.dphmm.protection import Protection, degree_of_protection, exposed, protect_likely
 from gateway.dphmm.tables import TableWeights
 from gateway.planning.measure_spec import MeasureSpec
 
@@ -32,7 +32,7 @@ class SetPlan(NamedTuple):
         first: the first tick with this set.
         until: the first tick from which the set never comes back; none if it does for ever.
         possible: N booleans.
-        kept: N booleans, the states with noise of their own; fewer than the possible ones in a delta-location set.
+        likely: N booleans, the states with noise of their own; fewer than the possible ones in a delta-location set.
         exposed: states that the policy graph alone leaves unprotected.
         protection: the graph with edges added, its hull and its factor.
         hull: of the noise: the protection's, or the fallback's.
@@ -43,7 +43,7 @@ class SetPlan(NamedTuple):
     first: int
     until: int | None
     possible: Bools
-    kept: Bools
+    likely: Bools
     exposed: tuple[int, ...]
     protection: Protection
     hull: Hull
@@ -79,18 +79,18 @@ def set_plans(spec: MeasureSpec, found: ConstraintSchedule) -> tuple[SetPlan, ..
     )
 
 
-def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, kept: Bools) -> SetPlan:
+def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
     """What protects the states that are possible from one tick until another, when only some have rows of their own."""
     values = spec.values
     # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
     cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
-    protection = protect_kept(values, spec.graph, possible, kept, objective=spec.objective, cap=cap)
+    protection = protect_likely(values, spec.graph, possible, likely, objective=spec.objective, cap=cap)
     alone = exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
-    inside = values[kept]
+    inside = values[likely]
     fallback = not np.any(inside != inside[0])
     hull = complete_hull(values) if fallback else protection.hull
     degrees = degree_of_protection(protection.hull, values, possible)
-    return SetPlan(first, until, possible, kept, tuple(alone), protection, hull, degrees, fallback)
+    return SetPlan(first, until, possible, likely, tuple(alone), protection, hull, degrees, fallback)
 
 
 def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Floats, str]:
@@ -103,5 +103,5 @@ def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Float
 
 def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:
     """The table of least expected error for the states of a set."""
-    within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.kept
+    within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.likely
     return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)

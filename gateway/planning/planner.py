@@ -142,14 +142,14 @@ def _option(request: Request, every: int) -> Option:
     found = calibrate(chains, request.epsilon, request.adversary, request.objective)
     table, loss = found.table, found.loss
     distribution = stationary_distribution(transition)
-    kept = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
+    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
     alike = request.adversary == "universal" or not isinstance(chains, FiniteChains | JointChains)
     told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, sides_alike=alike)
     return Option(
-        every, chains, transition, table, loss, float(1.0 - kept), worth, worth.bits_per_reading / hours, told
+        every, chains, transition, table, loss, float(1.0 - unchanged), worth, worth.bits_per_reading / hours, told
     )
 
 

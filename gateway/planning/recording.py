@@ -126,12 +126,12 @@ def read_recording(
 ) -> Recording:
     """Read the states of a recording; arguments and errors as for `read_states`."""
     rows = read_states(path, column, threshold, baseline)
-    kept = rows.states >= 0
+    selected = rows.states >= 0
     # A row that is left out separates: every row after it belongs to a new segment.
-    segments = (rows.segments + np.cumsum(~kept))[kept]
-    period = median_period(None if rows.times is None else rows.times[kept], segments)
+    segments = (rows.segments + np.cumsum(~selected))[selected]
+    period = median_period(None if rows.times is None else rows.times[selected], segments)
     found = rows.discretiser, rows.column, rows.missing, rows.missing_state, rows.missing_share
-    return Recording(rows.states[kept], segments, period, *found)
+    return Recording(rows.states[selected], segments, period, *found)
 
 
 def read_states(

@@ -144,10 +144,10 @@ def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: in
     some = [values[row] for row in taken.tolist()] if isinstance(values, list) else values[taken]
     states = np.full(len(segments), -1, dtype=np.int64)
     states[taken] = states_of(discretiser, some, segments[taken])
-    kept = within % every == 0
+    selected = within % every == 0
 
     def cut(part: Part) -> Cut:
-        inside = kept[part.rows]
+        inside = selected[part.rows]
         return Cut(states[part.rows[inside]], part.segments[inside])
 
     return Sampled(every, discretiser, cut(sets.fit), cut(sets.choose), cut(sets.test))

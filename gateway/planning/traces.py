@@ -137,12 +137,12 @@ def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, sour
     """All traces one after another; a missing place that is not kept separates."""
     traces = list(traces)
     missing = sum(_missing(entry) for trace in traces for entry in trace)
-    kept = missing > MOST_MISSING * lines
+    common = missing > MOST_MISSING * lines
     entries, numbers, number = [], [], 0
     for trace in traces:
         number += 1
         for entry in trace:
-            if entry is None or (_missing(entry) and not kept):
+            if entry is None or (_missing(entry) and not common):
                 number += 1
                 continue
             entries.append(entry)

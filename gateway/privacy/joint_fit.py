@@ -92,7 +92,7 @@ def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Int
     Raises:
         ModelError: there are too many, or fewer than two ticks.
     """
-    states, segments = _kept(states, segments, decimate)
+    states, segments = _selected(states, segments, decimate)
     return *_joint(states), segments
 
 
@@ -110,7 +110,7 @@ def fit_pairs(
     Raises:
         ModelError: fewer than two states, or no two transitions side by side.
     """
-    states, segments = _kept(states, segments, decimate)
+    states, segments = _selected(states, segments, decimate)
     if np.unique(states).size < 2:
         raise ModelError(f"{stream.name}: fewer than two different states tell nothing of a chain")
     inside = segments[1:] == segments[:-1]
@@ -166,7 +166,7 @@ def independence_test(counts: Ints, shows: Ints) -> model_fit.GTest:
     return model_fit.GTest(statistic, degrees, p_value, statistic / 2.0 / max(int(counts.sum()), 1))
 
 
-def _kept(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints]:
+def _selected(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints]:
     rows, segments = model_fit.decimate(np.arange(len(states)), segments, decimate)
     return states[rows], segments
 

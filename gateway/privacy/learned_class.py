@@ -207,8 +207,10 @@ def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
     for low in range(0, count, _AT_ONCE):
         part = slice(low, low + _AT_ONCE)
         own = single[some.kinds[part]] / some.ticks[part, None]
-        kept = differ / (differ + own)
-        far = middle + kept * (some.deviations[part] @ sums.T) + _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - kept))
+        share = differ / (differ + own)
+        far = (
+            middle + share * (some.deviations[part] @ sums.T) + _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - share))
+        )
         largest[part] = far.max(axis=1)
     return float(np.sort(largest)[math.ceil(count * (1.0 - _SHARE)) - 1])
 

@@ -141,8 +141,8 @@ def _thresholds(table: NoiseTable) -> _Thresholds:
         above = np.cumsum(row[order], axis=1)[:, :-1]
         below = np.cumsum(np.take_along_axis(weights, order, axis=1), axis=1)[:, :-1]
         points.append(_undominated(np.stack([above.ravel(), below.ravel()], axis=1)))
-    kept = _undominated(np.concatenate(points)).astype(np.float64)
-    return _Thresholds(kept[:, 0], kept[:, 1], *_tangents(kept[:, 0], kept[:, 1]))
+    frontier = _undominated(np.concatenate(points)).astype(np.float64)
+    return _Thresholds(frontier[:, 0], frontier[:, 1], *_tangents(frontier[:, 0], frontier[:, 1]))
 
 
 def _undominated(points: NDArray[np.int64]) -> NDArray[np.int64]:

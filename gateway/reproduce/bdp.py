@@ -162,15 +162,15 @@ def figure_2(setting: Setting) -> Found:
     generator = np.random.default_rng(30)
     for theta in _NAMED:
         rows.append(_simulated(theta, rho, trials, _FIGURE_2[theta], generator))
-    kept = {}
+    successes = {}
     for theta in exact:
         table = calibrate(_point(theta, theta), 0.5, "informed").table
-        kept[theta] = success(theta, table.threshold0 / SCALE).all_symbols
+        successes[theta] = success(theta, table.threshold0 / SCALE).all_symbols
         if theta in _NAMED:
             rows.append(
                 Row(
                     f"theta {theta:g}: success against our noise at the same epsilon (informed)",
-                    kept[theta],
+                    successes[theta],
                     1 - rho,
                     "claim",
                     limit="at most",
@@ -184,7 +184,7 @@ def figure_2(setting: Setting) -> Found:
         (
             Line("ordinary randomised response, all symbols", thetas, tuple(exact.values())),
             Line("ordinary randomised response, one symbol", thetas, (1 - rho,) * len(thetas)),
-            Line("our noise, all symbols", thetas, tuple(kept.values())),
+            Line("our noise, all symbols", thetas, tuple(successes.values())),
         ),
     )
     note = "The paper draws curves and prints no numbers; theirs are taken from exact enumeration of what is drawn."

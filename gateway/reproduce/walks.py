@@ -10,7 +10,7 @@ import numpy as np
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.constraints import delta_set, schedule, surrogates
 from gateway.dphmm.graphs import lattice, within_radius
-from gateway.dphmm.protection import Protection, degree_of_protection, protect_kept
+from gateway.dphmm.protection import Protection, degree_of_protection, protect_likely
 from gateway.dphmm.tables import TableWeights, build_table, fallback_table
 
 __all__ = ["Series", "Step", "Walk", "evaluate", "grid", "overall", "paths", "step_of", "table_of", "walk_over"]
@@ -41,7 +41,7 @@ class Series(NamedTuple):
     """What a policy costs, tick by tick.
 
     Attributes:
-        possible: states that stand for themselves, averaged over the runs.
+        possible: likely states, averaged over the runs.
         protection: degree of protection, averaged over the possible states and the runs.
         released: root mean square error of the released point.
         estimated: of the forward filter's posterior mean.
@@ -65,17 +65,17 @@ def walk_over(values: Ints, reach: float, start: int) -> Walk:
     return Walk(values, steps / steps.sum(axis=1, keepdims=True), initial)
 
 
-def step_of(values: Ints, graph: Bools, reachable: Bools, kept: Bools) -> Step:
+def step_of(values: Ints, graph: Bools, possible: Bools, likely: Bools) -> Step:
     """The protectable graph of a tick, and how many states protect each."""
-    found = protect_kept(values, graph, reachable, kept)
-    return Step(found, degree_of_protection(found.hull, values[surrogates(values, kept)], reachable))
+    found = protect_likely(values, graph, possible, likely)
+    return Step(found, degree_of_protection(found.hull, values[surrogates(values, likely)], possible))
 
 
-def table_of(values: Ints, step: Step, kept: Bools, epsilon: float) -> TableWeights:
+def table_of(values: Ints, step: Step, likely: Bools, epsilon: float) -> TableWeights:
     """The table that the device draws from."""
-    if not np.any(values[kept] != values[kept][0]):
+    if not np.any(values[likely] != values[likely][0]):
         return fallback_table(values, epsilon)
-    return build_table(step.protection.hull, values, kept, epsilon)
+    return build_table(step.protection.hull, values, likely, epsilon)
 
 
 def paths(walk: Walk, runs: int, ticks: int, generator: np.random.Generator) -> Ints:
@@ -106,17 +106,17 @@ def evaluate(walk: Walk, graph: Bools, epsilon: float, truth: Ints, delta: float
     sums = np.zeros((4, ticks))
     for tick in range(ticks):
         for group in np.arange(runs)[:, None] if delta else [np.arange(runs)]:
-            reachable = plan.at(tick)
-            kept = delta_set(belief[group[0]], delta) & reachable if delta else reachable
-            step = step_of(walk.values, graph, reachable, kept)
-            table = table_of(walk.values, step, kept, epsilon)
+            possible = plan.at(tick)
+            likely = delta_set(belief[group[0]], delta) & possible if delta else possible
+            step = step_of(walk.values, graph, possible, likely)
+            table = table_of(walk.values, step, likely, epsilon)
             rising = np.cumsum(table.weights, axis=1)[truth[group, tick]]
             outputs = np.sum(rising <= generator.integers(0, rising[:, -1:]), axis=1)
             belief[group] *= table.weights[:, outputs].T
             belief[group] /= belief[group].sum(axis=1, keepdims=True)
             true = walk.values[truth[group, tick]]
-            sums[0, tick] += len(group) * np.count_nonzero(kept)
-            sums[1, tick] += len(group) * step.degrees[reachable].mean()
+            sums[0, tick] += len(group) * np.count_nonzero(likely)
+            sums[1, tick] += len(group) * step.degrees[possible].mean()
             sums[2, tick] += np.sum((table.outputs[outputs] - true) ** 2)
             sums[3, tick] += np.sum((belief[group] @ walk.values - true) ** 2)
         belief = belief @ walk.transition

@@ -80,7 +80,7 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
         for (device, stream), versions in sorted(policies.items()):
             store = owners[device]
             number = store.stream_id(device, stream)
-            gone = 0 if number is None else store.aged.kept(number)
+            gone = 0 if number is None else store.aged.begin(number)
             frames = store.symbols.following(number, gone) if number is not None else ()
             found.append(_watched(versions, frames, gone, threshold))
     return found
@@ -97,7 +97,7 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], gone: i
     if off is not None:
         return WatchedStream(*named, 0.0, threshold, None, None)
     year = begun = -1
-    kept = evidence = 0.0
+    secured = evidence = 0.0
     bets: Bets | None = None
     version, after, shift, alarm, since = 0, 0, 0, None, None
     for frame in frames:
@@ -105,9 +105,9 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], gone: i
         if this_week * week < gone:
             continue
         if this_week // WEEKS != year:
-            year, kept, evidence, version = this_week // WEEKS, 0.0, 0.0, 0
+            year, secured, evidence, version = this_week // WEEKS, 0.0, 0.0, 0
         if frame.policy_version != version:
-            kept += bets.least if bets is not None and version else 0.0
+            secured += bets.least if bets is not None and version else 0.0
             version = frame.policy_version
             policy = versions.get(version)
             bets = None if policy is None or _why_off(policy) else _bets(policy)
@@ -123,7 +123,7 @@ def _watched(versions: dict[int, Policy], frames: Iterable[SymbolFrame], gone: i
             bets.observe(np.full(frame.first - after, -1))
         bets.observe(np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64))
         after, shift = frame.first + len(frame.symbols), frame.shift
-        evidence = max(evidence, kept + bets.least)
+        evidence = max(evidence, secured + bets.least)
         if alarm is None and evidence >= threshold:
             alarm = frame.first
     return WatchedStream(*named, evidence, threshold, alarm, since)

@@ -49,14 +49,14 @@ class _Sequence:
 
     Attributes:
         number: none while nothing is stored.
-        kept: frames that begin before it are not.
+        begin: frames that begin before it are not stored.
         rewritten: whether more than the end of its coverage has changed since that was stored.
     """
 
     number: int | None
     coverage: Coverage
     shifts: Shifts
-    kept: int = 0
+    begin: int = 0
     versions: set[int] = field(default_factory=set)
     rewritten: bool = False
 
@@ -207,10 +207,10 @@ class Recorder:
         """Whether no frame of the ticks first..last is missing."""
         return self._load(device, stream).coverage.holds(first, last)
 
-    def removed(self, device: str, sequence: str, kept: int) -> None:
+    def removed(self, device: str, sequence: str, begin: int) -> None:
         """Frames of a sequence that begin before a tick, or a window's index, have been removed from the store."""
         loaded = self._load(device, sequence)
-        loaded.kept = max(loaded.kept, kept)
+        loaded.begin = max(loaded.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
         """What people are told of a stored frame; none if it is gone.
@@ -249,7 +249,7 @@ class Recorder:
                     counted[kind.counter + "conflict"] += 1
                     self._conflict(device, name, frame)
                 continue
-            if span.first < sequence.kept:
+            if span.first < sequence.begin:
                 counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1
                 if counter == "conflict":
@@ -304,8 +304,8 @@ class Recorder:
             number = self._store.stream_id(device, name)
             intervals = [] if number is None else self._store.coverage(number)
             unsealed = [] if number is None else self._store.symbols.tail.intervals(number)
-            kept = 0 if number is None else self._store.aged.kept(number)
-            sequence = _Sequence(number, Coverage([*intervals, *unsealed]), self._store.shifts(number), kept)
+            begin = 0 if number is None else self._store.aged.begin(number)
+            sequence = _Sequence(number, Coverage([*intervals, *unsealed]), self._store.shifts(number), begin)
             sequence.rewritten = bool(unsealed)
             loaded = self._sequences[device, name] = sequence
         loaded.coverage.extend(self.symbols.end(device, name))

@@ -272,8 +272,8 @@ class ReleaseSchedule:
     def _first(self, job: Job) -> int | None:
         """Where a schedule goes on: at first with the first whole window after the first symbol; none without one."""
         if (found := self._next.get(job.name)) is None:
-            kept = self._ledger.progress(job.name)
-            if (found := job.plan.once if kept is None else kept) is None and (
+            progress = self._ledger.progress(job.name)
+            if (found := job.plan.once if progress is None else progress) is None and (
                 found := self._progress.next_frame(job.question, 0)
             ) is None:
                 return None
@@ -283,7 +283,7 @@ class ReleaseSchedule:
             )
             if job.plan.once is None or begun > found:
                 found = -(-max(found, begun) // job.plan.step) * job.plan.step
-            if kept is not None:  # until the first window is done, an earlier symbol may still come
+            if progress is not None:  # until the first window is done, an earlier symbol may still come
                 self._next[job.name] = found
         return None if job.plan.once is not None and found > job.plan.once else found
 

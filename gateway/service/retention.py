@@ -72,7 +72,7 @@ class _Removal(NamedTuple):
     frames: Frames
     sequence: Sequence
     through: int
-    kept: int
+    begin: int
     many: int
 
 
@@ -151,10 +151,10 @@ class Retention:
         if not removals:
             return
         with self._store.transaction():
-            for frames, sequence, through, kept, _ in removals:
-                self._store.aged.remove(frames, sequence.number, through, kept)
-        for _, sequence, _, kept, many in removals:
-            self._recorder.removed(sequence.device, sequence.name, kept)
+            for frames, sequence, through, begin, _ in removals:
+                self._store.aged.remove(frames, sequence.number, through, begin)
+        for _, sequence, _, begin, many in removals:
+            self._recorder.removed(sequence.device, sequence.name, begin)
             self._counters["frames_removed"] += many
 
     def _kinds(self, sequence: Sequence) -> tuple[Frames, ...]:
@@ -185,8 +185,8 @@ class Retention:
         if not found:
             return None
         last = found[-1]
-        kept = last.key + 1 if frames is WINDOWS else last.last + 1
-        return _Removal(frames, sequence, last.key, kept, len(found))
+        begin = last.key + 1 if frames is WINDOWS else last.last + 1
+        return _Removal(frames, sequence, last.key, begin, len(found))
 
     def _trim(self, sequence: Sequence, before_us: int, needed: int | None) -> None:
         """Cut off of a stream's first chunk the symbols of before a time, if it begins with such."""

@@ -29,7 +29,7 @@ from gateway.dphmm.compiled import compile_noise
 from gateway.dphmm.constraints import delta_set, surrogates
 from gateway.dphmm.graphs import GraphError
 from gateway.dphmm.hull import capped, complete_hull
-from gateway.dphmm.protection import protect_kept
+from gateway.dphmm.protection import protect_likely
 from gateway.dphmm.tables import TableError
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
@@ -56,23 +56,25 @@ class Made(NamedTuple):
     reason: str = ""
 
 
-def make_noise(model: MeasureModel, possible: Bools, kept: Bools) -> Made:
+def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> Made:
     """Make what the device may draw from while some states are possible.
 
     Args:
         possible: N booleans, at least two true.
-        kept: N booleans within them; the others are stood in for by the nearest of these.
+        likely: N booleans within them; the others have the nearest of these as surrogates.
 
     Returns:
         Noise that passes the device's check, or why there is none.
     """
     policy, values = model.policy, model.values
     try:
-        found = protect_kept(values, policy_graph(model), possible, kept, objective=policy.objective, cap=policy.factor)
+        found = protect_likely(
+            values, policy_graph(model), possible, likely, objective=policy.objective, cap=policy.factor
+        )
         hull = found.hull
         if found.factor > policy.factor:
-            hull = capped(hull, complete_hull(values[surrogates(values, kept)][possible]), policy.factor)
-        noise = compile_noise(hull, values, possible, policy.epsilon, kept)
+            hull = capped(hull, complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
+        noise = compile_noise(hull, values, possible, policy.epsilon, likely)
         check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
     except (TableError, GraphError, FuguError) as error:
         return Made(None, reason=str(error))
@@ -230,25 +232,25 @@ class TableSender:
         possible = model.possible(tick)
         distribution = model.ahead(newest.belief, newest.frame.last, tick - newest.frame.last)
         distributions = (model.measured(distribution), model.measured(model.ahead(distribution, tick, ahead)))
-        kept = (
+        likely = (
             delta_set(distributions[0], model.policy.delta) | delta_set(distributions[1], model.policy.delta)
         ) & possible
-        if kept.sum() < 2 or np.array_equal(kept, possible):
+        if likely.sum() < 2 or np.array_equal(likely, possible):
             return
         # validity in whole steps, so that the same table is not sent again for every tick
-        table = self._table(key, model, possible, kept, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
+        table = self._table(key, model, possible, likely, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
         if table is not None:
             yield table
 
     def _table(
-        self, key: _Key, model: MeasureModel, possible: Bools, kept: Bools, ticks: tuple[int, int], room: int
+        self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], room: int
     ) -> TimedTable | None:
         """The table for some states, as it was made before or made now; none if the device has no room for it.
 
         So a device never has to give up a table that is still valid: it could not say which one it misses then.
         """
         policy = model.policy
-        name = np.packbits(possible).tobytes() + np.packbits(kept).tobytes()
+        name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
         if (key, policy.version, name) in self._failed:
             return None
         store = self._store.points
@@ -262,7 +264,7 @@ class TableSender:
         if before is not None:
             number, noise = before.number, before.noise
         else:
-            made = make_noise(model, possible, kept)
+            made = make_noise(model, possible, likely)
             if made.noise is None:
                 if len(self._failed) >= _MOST_REMEMBERED:
                     self._failed.clear()

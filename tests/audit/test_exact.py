@@ -341,8 +341,8 @@ def test_a_staircase_is_as_steep_as_its_hull_says() -> None:
     table = decoded_table(given["fallback"])
     assert isinstance(table.noise, StaircaseNoise)
     noise, at = table.noise.noise, given["coordinates"]
-    facets, kept = noise.facets(), (1 << len(at)) - 1
-    kept_bytes = kept.to_bytes(-(-len(at) // 8), "little")
+    facets, likely = noise.facets(), (1 << len(at)) - 1
+    kept_bytes = likely.to_bytes(-(-len(at) // 8), "little")
     ratio = points._staircase(at, [kept_bytes, [list(v) for v in noise.vertices], *noise.ratio.as_integer_ratio()])
 
     def shell(x: int, y: int) -> int:

@@ -296,10 +296,10 @@ HULLS = (DIAMOND, SQUARE, HEXAGON, ((-1, -1), (1, 1)), ((-2, 0), (2, 0)))
 
 
 def stairs(
-    vertices: Sequence[Point], ratio: Fraction = Fraction(1, 2), kept: int = (1 << 30) - 1, box: int = 3
+    vertices: Sequence[Point], ratio: Fraction = Fraction(1, 2), likely: int = (1 << 30) - 1, box: int = 3
 ) -> StaircaseNoise:
     corner = (box,) * len(vertices[0])
-    return StaircaseNoise(kept, Staircase(tuple(vertices), ratio), tuple(-x for x in corner), corner)
+    return StaircaseNoise(likely, Staircase(tuple(vertices), ratio), tuple(-x for x in corner), corner)
 
 
 def clamped(noise: StaircaseNoise, centre: Point, near: dict[Point, float]) -> dict[Point, float]:
@@ -321,10 +321,10 @@ def cases() -> Iterator[tuple[Measurement, StaircaseNoise, int]]:
         steps = [(generator.randrange(-2, 3), generator.randrange(-2, 3)) for _ in range(count)]
         points = [(a * vertices[1][0], a * vertices[1][1]) for a, _ in steps] if line else steps
         edges = [pair for pair in combinations(range(count), 2) if generator.random() < 0.3]
-        kept = generator.randrange(1, 1 << count)
+        likely = generator.randrange(1, 1 << count)
         if generator.random() < 0.5:
-            kept = (1 << count) - 1
-        noise = stairs(vertices, generator.choice([Fraction(1, 2), Fraction(3, 8), Fraction(1, 3)]), kept)
+            likely = (1 << count) - 1
+        noise = stairs(vertices, generator.choice([Fraction(1, 2), Fraction(3, 8), Fraction(1, 3)]), likely)
         constraint = generator.randrange(1 << count)
         yield promise(points, edges, 1.0, generator.choice([1, 2, 4])), noise, constraint
 
@@ -342,8 +342,8 @@ def test_staircases_that_pass_keep_the_definition_after_clamping() -> None:
         if (key := (stair.vertices, stair.ratio)) not in distributions:
             square = product(range(-reach, reach + 1), repeat=2)
             distributions[key] = {step: float(probability(stair, step)) for step in square if stair.spans(step)}
-        kept = noise.kept_states
-        answers = [x if x in kept else measurement.stand_in(x, kept) for x in range(measurement.states)]
+        likely = noise.likely_states
+        answers = [x if x in likely else measurement.surrogate(x, likely) for x in range(measurement.states)]
         found = [clamped(noise, measurement.coordinates[answer], distributions[key]) for answer in answers]
         assert len({frozenset(distribution) for distribution in found}) == 1, "no point is impossible for any state"
         approximate = [[Fraction(distribution[point]) for point in sorted(found[0])] for distribution in found]
@@ -361,8 +361,8 @@ def test_staircases_that_are_refused_break_the_definition_before_clamping() -> N
         if accepts(measurement, noise, constraint) or not constraint.bit_count() >= 2:
             continue
         refused += 1
-        kept = noise.kept_states
-        answers = [x if x in kept else measurement.stand_in(x, kept) for x in range(measurement.states)]
+        likely = noise.likely_states
+        answers = [x if x in likely else measurement.surrogate(x, likely) for x in range(measurement.states)]
         centres = [measurement.coordinates[answer] for answer in answers]
         steps = {b: [tuple(x - y for x, y in zip(a, b, strict=True)) for a in set(centres)] for b in set(centres)}
         distributions = [[probability(noise.noise, step) for step in steps[centre]] for centre in centres]
@@ -406,7 +406,7 @@ def test_the_boundary_of_a_hull_belongs_to_it(distance: int, factor: int, good: 
 def test_what_stands_in_for_a_state_is_what_counts() -> None:
     """State 2 is far away, and harmless as long as it is answered for by one of the others."""
     points = [(0, 0), (1, 0), (9, 9)]
-    for kept, constraint, good in (
+    for likely, constraint, good in (
         (0b011, 0b111, True),
         (0b111, 0b111, False),
         (0b011, 0b011, True),
@@ -415,21 +415,21 @@ def test_what_stands_in_for_a_state_is_what_counts() -> None:
         (0b101, 0b011, False),
         (0b1011, 0b011, False),
     ):
-        assert accepts(promise(points, [], 1.0, 1), stairs(SQUARE, kept=kept), constraint) == good
+        assert accepts(promise(points, [], 1.0, 1), stairs(SQUARE, likely=likely), constraint) == good
 
 
 def test_a_flat_staircase_must_not_leave_its_line() -> None:
     flat = ((-1, 0), (1, 0))
-    assert accepts(promise([(0, 0), (1, 0)]), stairs(flat, kept=0b11), 0b11)
+    assert accepts(promise([(0, 0), (1, 0)]), stairs(flat, likely=0b11), 0b11)
     with pytest.raises(GuaranteeError, match="flat"):
-        check_noise(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, kept=0b111), 0b111)
+        check_noise(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, likely=0b111), 0b111)
     with pytest.raises(GuaranteeError, match="flat"):
-        check_noise(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, kept=0b111), 0b011)
-    assert accepts(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, kept=0b011), 0b111)
+        check_noise(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, likely=0b111), 0b011)
+    assert accepts(promise([(0, 0), (1, 0), (0, 1)]), stairs(flat, likely=0b011), 0b111)
 
 
 def test_the_matrix_of_a_staircase_is_its_distribution() -> None:
-    """What the gateway estimates with is what the device draws from, states that are not kept included."""
+    """What the gateway estimates with is what the device draws from, unlikely states included."""
     points = [(0, 0), (1, 0), (0, 1), (2, 2)]
     noise = StaircaseNoise(0b0111, Staircase(SQUARE, Fraction(1, 2)), (0, 0), (2, 2))
     near = {step: float(probability(noise.noise, step)) for step in product(range(-45, 46), repeat=2)}

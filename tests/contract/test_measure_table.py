@@ -70,7 +70,7 @@ def staircase(**changes: Any) -> bytes:
     """A staircase with some fields replaced by anything."""
     fields = {
         **{"version": 7, "number": 0, "constraint": b"", "first": 0, "until": 100, "kind": 1},
-        **{"kept": b"\x0b", "vertices": SQUARE, "p": 3, "r": 8, "low": [-5, 0], "high": [5, 7]},
+        **{"likely": b"\x0b", "vertices": SQUARE, "p": 3, "r": 8, "low": [-5, 0], "high": [5, 7]},
     } | changes
     head = [fields.pop(name) for name in ("version", "number", "constraint", "first", "until", "kind")]
     return bytes([TABLE]) + msgpack.packb([*head, list(fields.values())])
@@ -171,7 +171,7 @@ def test_whatever_stands_in_a_field_there_is_an_error_or_a_table(data: st.DataOb
                     weights,
                     ["version", "number", "constraint", "first", "until", "kind", "points", "states", "rows", "body"],
                 ),
-                (staircase, ["constraint", "kind", "kept", "vertices", "p", "r", "low", "high"]),
+                (staircase, ["constraint", "kind", "likely", "vertices", "p", "r", "low", "high"]),
             ]
         )
     )
@@ -232,8 +232,8 @@ CIRCLE_257 = [(x, 1) for x in range(258)]
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"kept": b""}, FrameRangeError, "kept 0"),
-        ({"kept": 3}, FrameTypeError, "kept is int"),
+        ({"likely": b""}, FrameRangeError, "kept 0"),
+        ({"likely": 3}, FrameTypeError, "kept is int"),
         ({"vertices": []}, FrameLengthError, "vertices has length 0"),
         ({"vertices": [[0, 0]]}, FrameLengthError, "vertices has length 1"),
         ({"vertices": CIRCLE_257}, FrameLengthError, f"vertices has length 258, not 2..{MOST_VERTICES}"),

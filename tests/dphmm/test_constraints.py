@@ -60,8 +60,8 @@ def test_a_step_too_unlikely_for_floating_point_is_still_a_step() -> None:
 @pytest.mark.parametrize("delta", ["0.01", "0.05", "0.2"])
 def test_delta_sets_of_the_example(delta: str) -> None:
     golden = GOLDEN["delta_set"]
-    kept = delta_set(golden["p"], float(delta))
-    assert [state + 1 for state in np.flatnonzero(kept)] == golden[delta]
+    likely = delta_set(golden["p"], float(delta))
+    assert [state + 1 for state in np.flatnonzero(likely)] == golden[delta]
 
 
 def test_of_equally_likely_states_the_last_one_goes_first() -> None:

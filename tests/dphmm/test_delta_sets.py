@@ -11,7 +11,7 @@ from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import delta_set, schedule, surrogates
 from gateway.dphmm.graphs import GraphError, complete, edge_list, explicit, lattice, restrict
 from gateway.dphmm.hull import difference_hull, gauge, graph_hull
-from gateway.dphmm.protection import Protection, degree_of_protection, protect, protect_kept
+from gateway.dphmm.protection import Protection, degree_of_protection, protect, protect_likely
 from gateway.dphmm.staircase import RATIO_BITS, floor_exp
 from gateway.dphmm.tables import TableError, TableWeights, build_table, check_table, fallback_table
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
@@ -19,15 +19,15 @@ from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 LINE = lattice(range(6))
 
 
-def table_of(values: Ints, found: Protection, kept: Bools, epsilon: int) -> TableWeights:
+def table_of(values: Ints, found: Protection, likely: Bools, epsilon: int) -> TableWeights:
     """What a device draws from: the fallback where all that is kept measures the same."""
-    if not np.any(values[kept] != values[kept][0]):
+    if not np.any(values[likely] != values[likely][0]):
         return fallback_table(values, epsilon)
-    return build_table(found.hull, values, kept, epsilon)
+    return build_table(found.hull, values, likely, epsilon)
 
 
-def degrees_of(values: Ints, found: Protection, reachable: Bools, kept: Bools) -> Ints:
-    return degree_of_protection(found.hull, values[surrogates(values, kept)], reachable)
+def degrees_of(values: Ints, found: Protection, possible: Bools, likely: Bools) -> Ints:
+    return degree_of_protection(found.hull, values[surrogates(values, likely)], possible)
 
 
 def random_graph(generator: np.random.Generator, count: int, share: float) -> Bools:
@@ -60,7 +60,7 @@ def test_the_schedule_is_the_support_that_an_exact_filter_finds(seed: int) -> No
     for tick in range(min(40, len(plan.constraints) + 2 * plan.period)):
         possible = plan.at(tick)
         assert [weight > 0 for weight in belief] == possible.tolist()
-        weights = table_of(values, protect_kept(values, graph, possible, possible), possible, 2).weights
+        weights = table_of(values, protect_likely(values, graph, possible, possible), possible, 2).weights
         output = int(generator.choice(weights.shape[1], p=weights[state] / 2**32))
         seen = [weight * int(row[output]) for weight, row in zip(belief, weights, strict=True)]
         belief = [sum(seen[x] * steps[x][y] for x in range(count)) for y in range(count)]
@@ -71,13 +71,13 @@ def test_the_schedule_is_the_support_that_an_exact_filter_finds(seed: int) -> No
 def test_an_edge_to_a_state_left_out_is_kept_by_its_surrogate() -> None:
     """On a line 0 - 1 - 2 - 3 with 0 and 3 kept, 1 draws from the row of 0 and 2 from that of 3."""
     path = explicit(6, [(0, 1), (1, 2), (2, 3)])
-    kept, reachable = states(6, 1, 4), states(6, 1, 2, 3, 4)
-    found = protect_kept(LINE, path, reachable, kept)
+    likely, possible = states(6, 1, 4), states(6, 1, 2, 3, 4)
+    found = protect_likely(LINE, path, possible, likely)
     assert (edge_list(found.graph), found.added) == ([(0, 3)], ())
     assert found.hull.vertices.tolist() == [[-3], [3]]
-    naive = build_table(graph_hull(LINE, explicit(6, [(0, 1)])), LINE, kept, 1)
+    naive = build_table(graph_hull(LINE, explicit(6, [(0, 1)])), LINE, likely, 1)
     with pytest.raises(TableError, match="tells state 1 from state 2"):
-        check_table(naive.weights, restrict(path, reachable), 1)
+        check_table(naive.weights, restrict(path, possible), 1)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -87,22 +87,22 @@ def test_a_table_for_a_delta_set_keeps_every_promise_on_all_reachable_states(see
     space = 1 + seed % 2
     values = lattice(generator.integers(0, 5, (count, space)))
     graph = random_graph(generator, count, (0.1, 0.3, 0.7)[seed % 3])
-    reachable = generator.random(count) < 0.8
-    reachable[:2] = True
-    belief = generator.dirichlet(np.full(count, 0.5)) * reachable
-    kept = delta_set(belief / belief.sum(), 0.3) & reachable
-    found = protect_kept(values, graph, reachable, kept)
-    table = table_of(values, found, kept, 1)
-    check_table(table.weights, restrict(graph, reachable), 1)
-    inside = np.flatnonzero(reachable).tolist()
+    possible = generator.random(count) < 0.8
+    possible[:2] = True
+    belief = generator.dirichlet(np.full(count, 0.5)) * possible
+    likely = delta_set(belief / belief.sum(), 0.3) & possible
+    found = protect_likely(values, graph, possible, likely)
+    table = table_of(values, found, likely, 1)
+    check_table(table.weights, restrict(graph, possible), 1)
+    inside = np.flatnonzero(possible).tolist()
     for state in inside:
         assert any(close(table.weights, state, other) for other in inside if other != state)
-    if np.any(values[kept] != values[kept][0]):
-        degrees = degrees_of(values, found, reachable, kept)
+    if np.any(values[likely] != values[likely][0]):
+        degrees = degrees_of(values, found, possible, likely)
         assert 1 not in degrees
-        assert degrees.tolist() == brute_degrees(found, values, reachable, kept)
-        rows = surrogates(values, kept)
-        assert all(kept[[i, j]].all() for i, j in edge_list(found.graph))
+        assert degrees.tolist() == brute_degrees(found, values, possible, likely)
+        rows = surrogates(values, likely)
+        assert all(likely[[i, j]].all() for i, j in edge_list(found.graph))
         assert found.factor < math.inf
         assert all(np.array_equal(table.weights[x], table.weights[rows[x]]) for x in inside)
 
@@ -113,9 +113,9 @@ def close(weights: Ints, i: int, j: int) -> bool:
     return all(a << RATIO_BITS <= bound * b and b << RATIO_BITS <= bound * a for a, b in pairs)
 
 
-def brute_degrees(found: Protection, values: Ints, reachable: Bools, kept: Bools) -> list[int]:
-    rows = values[surrogates(values, kept)].tolist()
-    inside = np.flatnonzero(reachable).tolist()
+def brute_degrees(found: Protection, values: Ints, possible: Bools, likely: Bools) -> list[int]:
+    rows = values[surrogates(values, likely)].tolist()
+    inside = np.flatnonzero(possible).tolist()
     hull = found.hull
     counts = [0] * len(values)
     for i in inside:
@@ -127,12 +127,12 @@ def brute_degrees(found: Protection, values: Ints, reachable: Bools, kept: Bools
 def test_the_surrogate_graph_joins_the_rows_of_every_edge(seed: int) -> None:
     generator = np.random.default_rng(seed)
     values, graph = lattice(generator.integers(0, 9, (12, 2))), random_graph(generator, 12, 0.3)
-    reachable = generator.random(12) < 0.8
-    kept = reachable & (generator.random(12) < 0.5)
-    kept[int(np.argmax(reachable))] = True
-    rows = surrogates(values, kept)
-    pairs = {tuple(sorted((int(rows[i]), int(rows[j])))) for i, j in edge_list(restrict(graph, reachable))}
-    found = protect_kept(values, graph, reachable, kept)
+    possible = generator.random(12) < 0.8
+    likely = possible & (generator.random(12) < 0.5)
+    likely[int(np.argmax(possible))] = True
+    rows = surrogates(values, likely)
+    pairs = {tuple(sorted((int(rows[i]), int(rows[j])))) for i, j in edge_list(restrict(graph, possible))}
+    found = protect_likely(values, graph, possible, likely)
     added = {(min(pair), max(pair)) for pair in found.added}
     assert edge_list(found.graph) == sorted({pair for pair in pairs if len({*pair}) > 1} | added)
 
@@ -154,7 +154,7 @@ def test_points_left_out_beforehand_are_no_vertices(seed: int) -> None:
 def test_without_a_delta_set_it_is_what_protect_finds() -> None:
     for chosen in ((2, 4, 5, 6), (3, 4, 5, 6), (1, 2), (1, 2, 3, 4, 5, 6)):
         constraint = states(6, *chosen)
-        plain, found = protect(VALUES, GRAPH, constraint), protect_kept(VALUES, GRAPH, constraint, constraint)
+        plain, found = protect(VALUES, GRAPH, constraint), protect_likely(VALUES, GRAPH, constraint, constraint)
         assert (found.added, found.factor) == (plain.added, plain.factor)
         assert np.array_equal(found.graph, plain.graph)
         assert np.array_equal(found.hull.vertices, plain.hull.vertices)
@@ -162,9 +162,9 @@ def test_without_a_delta_set_it_is_what_protect_finds() -> None:
 
 def test_states_that_share_a_row_protect_one_another_and_edges_join_kept_states() -> None:
     """States 0 and 5 are kept, 1 is answered for by 0: only 5 is alone, and its partner is 0, not 1."""
-    found = protect_kept(LINE, explicit(6, []), states(6, 1, 2, 6), states(6, 1, 6))
+    found = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 6), states(6, 1, 6))
     assert found.added == ((5, 0),)
-    shared = protect_kept(LINE, explicit(6, []), states(6, 1, 2, 5, 6), states(6, 1, 6))
+    shared = protect_likely(LINE, explicit(6, []), states(6, 1, 2, 5, 6), states(6, 1, 6))
     assert (shared.added, shared.capped, shared.factor) == ((), True, 4)
 
 
@@ -172,15 +172,15 @@ def test_states_that_share_a_row_protect_one_another_and_edges_join_kept_states(
 def test_a_step_on_a_grid_has_a_finite_factor_and_no_exposed_state(objective: str) -> None:
     walk = (np.abs(grid(5)[:, None] - grid(5)[None]).sum(axis=2) <= 1).astype(float)
     plan, graph = schedule(states(25, 13), walk), explicit(25, [(0, 1)])
-    assert protect_kept(grid(5), graph, plan.at(0), plan.at(0)).exposed == (12,)
+    assert protect_likely(grid(5), graph, plan.at(0), plan.at(0)).exposed == (12,)
     for possible in plan.constraints[1:]:
-        found = protect_kept(grid(5), graph, possible, possible, objective=objective)  # type: ignore[arg-type]
+        found = protect_likely(grid(5), graph, possible, possible, objective=objective)  # type: ignore[arg-type]
         assert 1 not in degrees_of(grid(5), found, possible, possible)
         assert (found.factor < math.inf, found.exposed) == (True, ())
 
 
 def test_refusals() -> None:
     with pytest.raises(GraphError, match="keeps at least one state"):
-        protect_kept(LINE, complete(6), states(6, 1), states(6, 1) & states(6, 6))
+        protect_likely(LINE, complete(6), states(6, 1), states(6, 1) & states(6, 6))
     with pytest.raises(GraphError, match="only states that are possible"):
-        protect_kept(LINE, complete(6), states(6, 1, 2), states(6, 3))
+        protect_likely(LINE, complete(6), states(6, 1, 2), states(6, 3))

@@ -75,11 +75,11 @@ def measurer(policy: MeasurePolicy = WALK, seed: int = 1) -> Measurer:
     return Measurer(plan(policy), seeded(seed))
 
 
-def made(tick: int, policy: MeasurePolicy = WALK, kept: int | None = None) -> Noise:
+def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
     """What the gateway would send for the states possible at a tick."""
     model = MeasureModel(policy)
     possible = model.possible(tick)
-    chosen = possible if kept is None else np.array([bool(kept >> x & 1) for x in range(len(possible))])
+    chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
     noise = make_noise(model, possible, chosen).noise
     assert noise is not None
     return noise
@@ -132,7 +132,7 @@ def test_points_follow_a_staircase() -> None:
     policy = measure_policy(11, tables=False, epsilon=2.0)
     noise = policy.measure_tables[0].noise
     assert isinstance(noise, StaircaseNoise)
-    small = StaircaseNoise(noise.kept, noise.noise, (4, 4), (6, 6))
+    small = StaircaseNoise(noise.likely, noise.noise, (4, 4), (6, 6))
     drawer = measurer(policy)
     drawer.offer(message(small, constraint=0), 0)
     from gateway.dphmm.compiled import emission
@@ -149,7 +149,7 @@ def test_a_state_that_should_not_be_possible_is_answered_for_by_its_stand_in(tic
     constraint = SETS[tick]
     measurement = WALK.measurement
     for state in range(9):
-        answer = state if constraint >> state & 1 else measurement.stand_in(state, members(constraint))
+        answer = state if constraint >> state & 1 else measurement.surrogate(state, members(constraint))
         drawn = []
         for one in (state, answer):
             drawer = measurer(seed=5)
@@ -163,12 +163,12 @@ def test_a_state_that_a_staircase_does_not_keep_is_answered_for_by_its_stand_in(
     policy = measure_policy(11, tables=False)
     noise = policy.measure_tables[0].noise
     assert isinstance(noise, StaircaseNoise)
-    kept = replace(noise, kept=set_of([0, 5, 60, 120]))
+    likely = replace(noise, likely=set_of([0, 5, 60, 120]))
     for state in (1, 59, 61, 119):
         drawn = []
-        for one in (state, policy.measurement.stand_in(state, [0, 5, 60, 120])):
+        for one in (state, policy.measurement.surrogate(state, [0, 5, 60, 120])):
             drawer = measurer(policy, seed=5)
-            drawer.offer(message(kept, constraint=0), 0)
+            drawer.offer(message(likely, constraint=0), 0)
             drawn.append([drawer.draw(9, one) for _ in range(50)])
         assert drawn[0] == drawn[1]
 
@@ -364,7 +364,7 @@ class Running:
         assert not self._thread.is_alive()
 
 
-def kept_frames(plan: AgentPlan) -> list[MeasureFrame]:
+def stored_frames(plan: AgentPlan) -> list[MeasureFrame]:
     outbox = Outbox(plan.outbox, "home", "watch")
     try:
         return measure_frames(outbox)
@@ -417,7 +417,7 @@ def test_a_refused_table_is_said_so_and_a_good_one_is_used(broker: Mosquitto, tm
         wait_until(lambda: len(running.frames.payloads) > seen + 3)
     finally:
         running.stop()
-    tables = used(kept_frames(plan))
+    tables = used(stored_frames(plan))
     changes = [tick for tick in sorted(tables)[1:] if tables[tick] != tables.get(tick - 1, tables[tick])]
     assert len(changes) == 1
     assert {tables[tick] for tick in tables if tick < changes[0]} == {0}
@@ -439,7 +439,7 @@ def test_a_flood_of_messages_neither_fills_the_memory_nor_stops_the_ticks(tmp_pa
     agent.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    assert sorted(used(kept_frames(plan)))[:20] == list(range(1, 21))
+    assert sorted(used(stored_frames(plan)))[:20] == list(range(1, 21))
 
 
 # Configuration
@@ -505,11 +505,11 @@ def test_a_frame_may_hold_points_of_several_tables_and_a_restart_goes_on(tmp_pat
         assert not thread.is_alive()
 
     run(-SECOND, 25)
-    first = kept_frames(plan)
+    first = stored_frames(plan)
     assert first[0].first == 0
     assert [one.table for one in first[0].released if isinstance(one, Released)] == [0] * 4 + [1] * 6
     run(first[-1].last * SECOND, 60)  # a tick comes a period after a start, or later
-    frames = kept_frames(plan)
+    frames = stored_frames(plan)
     assert frames[: len(first)] == first, "what was drawn is never drawn again"
     tables = used(frames)
     assert sorted(tables) == list(range(len(tables)))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from contract.frames import Gap
 from contract.noise_table import NoiseTable
-from edge_agent.kept_frames import Keeping
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
+from edge_agent.stored_frames import Keeping
 from tests.support.agents import stream_plan
 from tests.support.brokers import PATIENCE
 from tests.support.outboxes import symbol_frames

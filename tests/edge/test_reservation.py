@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.frames import decode_symbols
-from edge_agent.kept_frames import Keeping, KeptFrames
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
+from edge_agent.stored_frames import Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames
@@ -294,21 +294,21 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
 @contextmanager
 def after_each_flush(action: Callable[[], None]) -> Iterator[None]:
     """Do something after each transaction that was forced to disk."""
-    changing = KeptFrames.changing
+    changing = StoredFrames.changing
 
     @contextmanager
-    def watched(frames: KeptFrames, *, forced: bool) -> Iterator[None]:
+    def watched(frames: StoredFrames, *, forced: bool) -> Iterator[None]:
         outermost = not frames._db.in_transaction
         with changing(frames, forced=forced):
             yield
         if forced and outermost:
             action()
 
-    KeptFrames.changing = watched  # type: ignore[method-assign,assignment]
+    StoredFrames.changing = watched  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
-        KeptFrames.changing = changing  # type: ignore[method-assign]
+        StoredFrames.changing = changing  # type: ignore[method-assign]
 
 
 def test_what_was_drawn_for_the_ticks_of_a_window_is_forced_to_disk_with_its_counts(tmp_path: Path) -> None:

@@ -62,10 +62,10 @@ class _Signed:
     def judged(self, kind: Kind, payload: bytes) -> Any:
         """What would be kept, as far as the document says; none if it is refused."""
         try:
-            kept, _ = self.two.module.judge(kind, payload, self.two.image, self.two.kept, NOW, lambda: None)
+            trusted, _ = self.two.module.judge(kind, payload, self.two.image, self.two.trusted, NOW, lambda: None)
         except self.two.refused:
             return None
-        return None if kept is None else {name: value for name, value in vars(kept).items() if name != "digest"}
+        return None if trusted is None else {name: value for name, value in vars(trusted).items() if name != "digest"}
 
     def resigned(self, kind: Kind, generator: random.Random) -> bytes:
         """Another content, validly signed by those who may."""

@@ -44,7 +44,7 @@ def test_a_fault_of_every_kind(
     assert len(told["devices"]) == 5
     for one in told["devices"]:
         arrived = one["received"] + one["windows_received"]
-        assert one["ticks"] + one["windows"] == arrived + one["kept"] + one["rotten"]
+        assert one["ticks"] + one["windows"] == arrived + one["unsent"] + one["rotten"]
         assert one["received"] > 0
         assert one["windows_received"] > 0
     assert sum(one["starts"] for one in boards) > 3
@@ -78,13 +78,13 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
         board = BoardDevice("b", board_policy(), _Told(life), None, **changes)  # type: ignore[arg-type]
         found = outcome(board, heard, Stored(symbols={"hr": stored}))
         assert found.sound == (not found.lost and not found.twice)
-        return found.received, found.kept, found.rotten, found.lost, found.twice
+        return found.received, found.unsent, found.rotten, found.lost, found.twice
 
     assert told([one, two, three]) == (9, 0, 0, 0, 0)
     assert told([one, three]) == (6, 0, 0, 3, 0)
     assert told([one, three], rotten=[sealed[1]]) == (6, 0, 3, 0, 0)
     assert told([one, _frame(3, b"\1\0\1", 2), three]) == (8, 0, 0, 1, 0)
-    life.kept.add(("hr", 5))
+    life.unsent.add(("hr", 5))
     assert told([one, three]) == (6, 3, 0, 0, 0)
     life.drawn.append(("hr", 4))
     assert told([one, two, three]) == (9, 0, 0, 0, 1)

@@ -113,7 +113,7 @@ def test_a_board_follows_roots_stops_and_the_time_as_an_agent_does(tmp_path: Pat
     assert two.judge("time", keys.signed_time(NOW + 9, fleet="away")) == "not_addressed"
     assert two.judge("stop", keys.signed_stop(1)) == ""
     assert two.judge("stop", keys.signed_stop(1, device="ring")) == "not_addressed"
-    assert two.kept.stopped == 1
+    assert two.trusted.stopped == 1
     late = board_document(board_policy(version=2), version=2, valid_until=NOW + 5)
     assert two.judge("policy", keys.signed(late), now=0) == ""
     assert two.judge("stop", keys.signed_stop(1)) == ""
@@ -126,7 +126,7 @@ def test_a_board_follows_roots_stops_and_the_time_as_an_agent_does(tmp_path: Pat
     assert two.judge("root", b"\x0c\x91\x90") == "malformed"
     assert two.judge("root", encode_roots([keys.root_envelope()])) == ""
     assert two.judge("root", encode_roots([keys.root_envelope(), second, third])) == ""
-    assert two.kept.time == two.kept.stopped == 0
+    assert two.trusted.time == two.trusted.stopped == 0
     assert two.judge("root", encode_roots([keys.root_envelope(), second, third])) == ""
     assert two.judge("root", encode_roots([second])) in ("replayed", "root")
     after = board_document(board_policy(version=3), version=3)
@@ -143,7 +143,7 @@ def test_replayed_policies_in_any_order_never_go_back(tmp_path: Path) -> None:
         sent.append(keys.signed(board_document(policy, version=version)))
     for _ in range(60):
         two.judge("policy", generator.choice(sent[: 1 + len(versions) // 9]))
-        versions.append(two.kept.version)
+        versions.append(two.trusted.version)
     assert versions == sorted(versions)
     assert versions[-1] > 3
 

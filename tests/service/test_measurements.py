@@ -681,8 +681,8 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
             found.append(table)
     assert len({table.number for table in found}) > 2, "the belief has moved"
     with sqlite3.connect(sending.scene.path) as database:
-        kept = {row[0]: decode_table(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")}
-    assert {table.number for table in found} <= set(kept)
+        likely = {row[0]: decode_table(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")}
+    assert {table.number for table in found} <= set(likely)
     policy_table = policy.table(1)
     assert policy_table is not None
     rows = [len({row.tobytes() for row in table.noise.rows}) for table in found]  # type: ignore[union-attr]
@@ -721,8 +721,8 @@ def test_made_noise_passes_the_check_for_every_set_of_a_walk() -> None:
             continue
         possible = np.array([bool(constraint >> x & 1) for x in range(16)])
         for _ in range(3):
-            kept = possible & (generator.random(16) < 0.7)
-            made = make_noise(model, possible, kept if kept.sum() > 1 else possible)
+            likely = possible & (generator.random(16) < 0.7)
+            made = make_noise(model, possible, likely if likely.sum() > 1 else possible)
             assert made.noise is not None, made.reason
             check_noise(policy.measurement, made.noise, constraint)
 

@@ -23,8 +23,8 @@ def fill(store: Store, drawn: random.Random) -> None:
     db = store._db
     for device in drawn.sample(DEVICES, len(DEVICES)):
         for stream in drawn.sample(STREAMS, 3):
-            kept = drawn.randint(0, 99)
-            db.execute("INSERT INTO streams (device, stream, kept) VALUES (?, ?, ?)", (device, stream, kept))
+            begin = drawn.randint(0, 99)
+            db.execute("INSERT INTO streams (device, stream, begins) VALUES (?, ?, ?)", (device, stream, begin))
         numbers = [row[0] for row in db.execute("SELECT id FROM streams WHERE device=?", (device,))]
         for table in TABLES:
             columns = [name for name in table.columns if name != "serial"]

@@ -17,9 +17,9 @@ from sanitiser.start import accepted  # noqa: E402
 
 following._RETRY_MS = 40
 judged, asked = [], []
-kept, own, policies = accepted(image, lambda: None)
-switched = lambda kept, policies: None  # noqa: E731
-follows = following.Following(image, kept, 1, lambda: 1800000000, switched, lambda: None, "", "")
+trusted, own, policies = accepted(image, lambda: None)
+switched = lambda trusted, policies: None  # noqa: E731
+follows = following.Following(image, trusted, 1, lambda: 1800000000, switched, lambda: None, "", "")
 really = follows._judge
 
 

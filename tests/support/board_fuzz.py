@@ -45,7 +45,7 @@ def main(policy, watermark, key, seed, count):
     pinned = read_policy(policy)
     check(pinned, CEILING)
     genuine = committed(watermark, key, "home", "watch")
-    read = proven = kept = 0
+    read = proven = accepted = 0
     for _ in range(int(count)):
         other = mutated(policy)
         if other == policy:
@@ -56,7 +56,7 @@ def main(policy, watermark, key, seed, count):
             check(one, CEILING)
             proven += 1
             keeps(one, pinned)
-            kept += 1
+            accepted += 1
         except (PolicyError, GuaranteeError):
             pass
         other = mutated(watermark)
@@ -65,7 +65,7 @@ def main(policy, watermark, key, seed, count):
         except MessageError:
             continue
         assert said == genuine, "a watermark that nobody has said is taken"  # the same in other bytes is no other
-    print(read, proven, kept)
+    print(read, proven, accepted)
 
 
 main(*sys.argv[1:])

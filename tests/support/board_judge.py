@@ -11,12 +11,12 @@ sys.path.insert(0, sys.argv[1])
 import image  # noqa: E402
 
 from sanitiser.following import Following  # noqa: E402
-from sanitiser.start import KEPT, accepted  # noqa: E402
+from sanitiser.start import TRUST_FILE, accepted  # noqa: E402
 
-kept, own, policies = accepted(image, lambda: None)
-switch = lambda kept, policies: kept.store(KEPT, image.ROOT)  # noqa: E731
-follows = Following(image, kept, policies[0].version, lambda: 1800000000, switch, lambda: None, "", "")
-print("start", policies[0].version, kept.stopped)
+trusted, own, policies = accepted(image, lambda: None)
+switch = lambda trusted, policies: trusted.store(TRUST_FILE, image.ROOT)  # noqa: E731
+follows = Following(image, trusted, policies[0].version, lambda: 1800000000, switch, lambda: None, "", "")
+print("start", policies[0].version, trusted.stopped)
 for at in range(2, len(sys.argv), 2):
     with open(sys.argv[at + 1], "rb") as file:
         follows.arrived(

@@ -82,7 +82,7 @@ class Life:
         return True
 
 
-def kept(outbox):
+def stored(outbox):
     found, one = [], 0
     while True:
         more = outbox.next(one)
@@ -140,7 +140,7 @@ def main(path):
             assert second.go_on(MORE, None), "it does not go on"
             second.ticker.close()
             assert len(again) > MORE - 8
-            check(life.sealed if life else [], kept(second.outbox), forgotten, drawn, again)
+            check(life.sealed if life else [], stored(second.outbox), forgotten, drawn, again)
             unmount()
             cuts += 1
         if whole:

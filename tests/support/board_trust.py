@@ -43,7 +43,7 @@ class Two:
         enrolment = keys.enrolment(ceiling=ceiling, pins=pins)
         self.agent = Trust(enrolment)
         self.image = burnt_image(folder, list(policies), enrolment)
-        self.module, self.kept = board_module("judge"), board_module("trust").Kept(self.image.ROOT)
+        self.module, self.trusted = board_module("judge"), board_module("trust").TrustState(self.image.ROOT)
         self.refused = board_module("trust").RefusedError
 
     def judge(self, kind: str, payload: bytes, now: int = NOW) -> str:
@@ -57,16 +57,16 @@ class Two:
         except TrustError as error:
             agent = error.reason
         try:
-            updated, policies = self.module.judge(kind, payload, self.image, self.kept, now, lambda: None)
+            updated, policies = self.module.judge(kind, payload, self.image, self.trusted, now, lambda: None)
         except self.refused as error:
             board = error.reason
         assert board == agent
         if updated is not None:
-            self.kept = updated
-        state, kept = self.agent.state, self.kept
-        assert (kept.version, kept.time, kept.stopped) == (state.version, state.time, state.stopped)
-        assert kept.root == decode_envelope(state.root).payload
-        assert kept.version == 0 or kept.digest.hex() == state.digest
+            self.trusted = updated
+        state, trusted = self.agent.state, self.trusted
+        assert (trusted.version, trusted.time, trusted.stopped) == (state.version, state.time, state.stopped)
+        assert trusted.root == decode_envelope(state.root).payload
+        assert trusted.version == 0 or trusted.digest.hex() == state.digest
         if policies is not None:
             assert {policy.version for policy in policies} <= {state.version}
         return board

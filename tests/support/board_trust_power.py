@@ -3,15 +3,15 @@
 Prints how many cuts there were, and after how many of them the old and the new file were found.
 """
 
-from sanitiser.trust import Kept, load
+from sanitiser.trust import TrustState, load
 from simulated.flash import BLOCK, Flash, make, mount, unmount
 
 BLOCKS = 64
 ROOT = b"root" * 300
 
 
-def kept(version):
-    found = Kept(ROOT).with_changes(version=version, policies=[bytes([version]) * 700, b"other"], time=version)
+def trusted(version):
+    found = TrustState(ROOT).with_changes(version=version, policies=[bytes([version]) * 700, b"other"], time=version)
     return found.with_changes(
         stopped=version, valid_until=version + 9, silent_then=version == 2, digest=b"%32d" % version
     )
@@ -27,7 +27,7 @@ def main():
     device = Flash(fresh)
     make(device)
     mount(device)
-    kept(1).store("trust", ROOT)
+    trusted(1).store("trust", ROOT)
     unmount()
     cuts, found, n = 0, [0, 0], 0
     while True:
@@ -36,7 +36,7 @@ def main():
             flash = Flash(bytearray(fresh), n, torn)
             mount(flash)
             try:
-                kept(2).store("trust", ROOT)
+                trusted(2).store("trust", ROOT)
                 done = True
             except OSError:
                 pass
@@ -45,10 +45,10 @@ def main():
             mount(again)
             now = load("trust", ROOT)
             assert now.version == 2 or not done
-            assert same(now, kept(now.version)), "half a file"
+            assert same(now, trusted(now.version)), "half a file"
             found[now.version - 1] += 1
-            kept(2).store("trust", ROOT)  # what is left of the other one is in nobody's way
-            assert same(load("trust", ROOT), kept(2))
+            trusted(2).store("trust", ROOT)  # what is left of the other one is in nobody's way
+            assert same(load("trust", ROOT), trusted(2))
             other = load("trust", b"another root")
             assert (other.root, other.version, other.stopped) == (b"another root", 2, 0)
             unmount()

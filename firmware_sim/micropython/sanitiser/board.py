@@ -46,7 +46,7 @@ class Board:
 
     Args:
         image: what was burnt in.
-        kept: what was accepted of documents.
+        trusted: what was accepted of documents.
         own: the image's own policies: which streams there are.
         policies: to run, verified.
         read: the sensor, or a dictionary of those of each stream: gives an integer, or none if there is no reading;
@@ -57,7 +57,7 @@ class Board:
         OutboxError: an outbox is another stream's.
     """
 
-    def __init__(self, image, kept, own, policies, read, feed, clock=None) -> None:
+    def __init__(self, image, trusted, own, policies, read, feed, clock=None) -> None:
         fleet = "fugu/2/%s/" % own[0].fleet
         self._fleet, self._device, self._key = own[0].fleet, own[0].device, image.KEY
         self._name = fleet + self._device + "/"
@@ -68,8 +68,8 @@ class Board:
         def stream(policy, outbox):
             return Stream(policy, entropy, outbox.last_framed, outbox.indices, outbox.since, outbox.shift)
 
-        version = policies[0].version if policies else kept.version
-        self.following = Following(image, kept, version, self._seconds, self._switch, self._idle, self._name, fleet)
+        version = policies[0].version if policies else trusted.version
+        self.following = Following(image, trusted, version, self._seconds, self._switch, self._idle, self._name, fleet)
         self._enrolled = image.ROOT
         self.lines = []
         running = {policy.stream: policy for policy in policies}
@@ -129,18 +129,18 @@ class Board:
     def _seconds(self) -> int:
         return self._clock.now_us() // 1000000
 
-    def _switch(self, kept, policies) -> None:
+    def _switch(self, trusted, policies) -> None:
         """Store what is to be kept, and put policies in force with the next tick, if there are any."""
         if policies is not None:
             for line in self.lines:
                 line.ticker.close()
-        kept.store("trust", self._enrolled)
+        trusted.store("trust", self._enrolled)
         if policies is None:
             return
         found = {policy.stream: policy for policy in policies}
         for line in self.lines:
             line.ticker.switch(found.get(line.name))
-            line.version = kept.version
+            line.version = trusted.version
         self._fresh.set()
 
     async def _drain(self) -> None:

@@ -88,22 +88,22 @@ def _seeded(hedge) -> Drbg:
 
 def _state() -> tuple:
     """The state in flash, how many seeds it has made, and which provisioned seed it has taken last."""
-    kept, seed = _read(STATE), _read(SEED)
-    if kept is None and seed is None:
+    stored, seed = _read(STATE), _read(SEED)
+    if stored is None and seed is None:
         raise OSError(_BAD)
     if seed is not None and len(seed) != SEED_BYTES:
         raise OSError(_BAD)
     counter, taken = 0, bytes(_CHECK)
-    if kept is None:
+    if stored is None:
         root = Drbg(seed)
         taken = _digest(seed)
         _write(root, counter, taken)
     else:
         root = Drbg(b"")
-        whole = len(kept) == struct.calcsize(_FORM) + _CHECK and _digest(kept[:-_CHECK]) == kept[-_CHECK:]
-        if not whole or kept[:4] != _FORMAT:
+        whole = len(stored) == struct.calcsize(_FORM) + _CHECK and _digest(stored[:-_CHECK]) == stored[-_CHECK:]
+        if not whole or stored[:4] != _FORMAT:
             raise OSError(_BAD)
-        _, counter, root.key, root.value, taken = struct.unpack(_FORM, kept[:-_CHECK])
+        _, counter, root.key, root.value, taken = struct.unpack(_FORM, stored[:-_CHECK])
     if seed is not None:
         if taken != _digest(seed):
             root.reseed(seed)

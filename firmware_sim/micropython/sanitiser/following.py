@@ -23,7 +23,7 @@ class Following:
 
     Args:
         image: what is burnt in.
-        kept: what was accepted before.
+        trusted: what was accepted before.
         version: of the policies that run.
         now: gives Unix time in seconds.
         switch: puts policies in force, once what is to be kept is stored: called with both, policies may be none.
@@ -32,8 +32,8 @@ class Following:
         fleet: the same of the fleet.
     """
 
-    def __init__(self, image, kept, version: int, now, switch, idle, name: str, fleet: str) -> None:
-        self.kept, self.version = kept, version
+    def __init__(self, image, trusted, version: int, now, switch, idle, name: str, fleet: str) -> None:
+        self.trusted, self.version = trusted, version
         self._image, self._now, self._switch, self._idle = image, now, switch, idle
         self._kinds = {
             fleet + "root": "root",
@@ -41,7 +41,7 @@ class Following:
             name + "stop": "stop",
             fleet + "time": "time",
         }
-        self.topics = list(self._kinds) if kept.root else []
+        self.topics = list(self._kinds) if trusted.root else []
         self._waiting, self._settled, self._judged = {}, {}, b""
         self._reason = self._detail = ""
         self._refused = 0
@@ -64,17 +64,17 @@ class Following:
 
     def silent(self, seconds: int):
         """Why nothing may be drawn at a Unix time in seconds, if that is so."""
-        kept = self.kept
-        if kept.stopped >= max(self.version, 1):
+        trusted = self.trusted
+        if trusted.stopped >= max(self.version, 1):
             return "stopped"
-        return "policy-expired" if kept.silent_then and self._expired(seconds) else None
+        return "policy-expired" if trusted.silent_then and self._expired(seconds) else None
 
     def said(self, seconds: int) -> bytes:
         """The status of documents."""
         fresh = self._image.FRESH_SECONDS
-        stale = self._expired(seconds) or (bool(fresh) and abs(seconds - self.kept.time) > fresh)
+        stale = self._expired(seconds) or (bool(fresh) and abs(seconds - self.trusted.time) > fresh)
         return messages.policy_status(
-            self.kept.version, self._judged, self._reason, self._detail[:200], self._refused, stale
+            self.trusted.version, self._judged, self._reason, self._detail[:200], self._refused, stale
         )
 
     async def run(self, link) -> None:
@@ -100,8 +100,8 @@ class Following:
                     pass
 
     def _expired(self, seconds: int) -> bool:
-        end = self.kept.valid_until
-        return end > 0 and max(seconds, self.kept.time) >= end
+        end = self.trusted.valid_until
+        return end > 0 and max(seconds, self.trusted.time) >= end
 
     def _judge(self, kind: str, payload: bytes) -> None:
         name = hashlib.sha256(payload).digest()
@@ -109,7 +109,7 @@ class Following:
             try:
                 from sanitiser.judge import judge
 
-                kept, policies = judge(kind, payload, self._image, self.kept, self._moment(), self._idle)
+                trusted, policies = judge(kind, payload, self._image, self.trusted, self._moment(), self._idle)
                 judge = None
             except RefusedError:
                 raise
@@ -119,14 +119,14 @@ class Following:
                 raise RefusedError("unexpected", type(error).__name__) from None
             finally:
                 release(*JUDGES)
-            if kept is not None:
+            if trusted is not None:
                 try:
-                    self._switch(kept, policies)
+                    self._switch(trusted, policies)
                 except OSError:
                     raise RefusedError("storage", "cannot store what was accepted") from None
-                self.kept = kept
+                self.trusted = trusted
                 if policies is not None:
-                    self.version = kept.version
+                    self.version = trusted.version
         except RefusedError as error:
             self._refuse(kind, name, error)
             return
@@ -134,14 +134,14 @@ class Following:
         if kind == "time":
             fresh = self._image.FRESH_SECONDS * 500 or _TIME_MS
             self._time_from = time.ticks_add(time.ticks_ms(), min(fresh, _TIME_MS))
-        if kind == "root" and kept is not None:  # what was refused may be of keys that were not known
+        if kind == "root" and trusted is not None:  # what was refused may be of keys that were not known
             self._settled = {kind: name}
             self._again = time.ticks_ms()
         if kind == "policy":
             self._judged, self._reason, self._detail = name[:8], "", ""
 
     def _moment(self) -> int:
-        return max(self._now(), self.kept.time)
+        return max(self._now(), self.trusted.time)
 
     def _refuse(self, kind: str, name: bytes, error: RefusedError) -> None:
         self._refused += 1

@@ -21,13 +21,13 @@ _MOST_TIME = 1 << 53
 _MOST_VERSION = (1 << 32) - 1
 
 
-def judge(kind: str, payload: bytes, image, kept, now: int, idle):
+def judge(kind: str, payload: bytes, image, trusted, now: int, idle):
     """Judge what has arrived.
 
     Args:
         kind: what is expected where it came from: root, policy, time or stop.
         image: what is burnt in.
-        kept: what was accepted before.
+        trusted: what was accepted before.
         now: Unix time in seconds.
         idle: is called often, as this takes long.
 
@@ -38,17 +38,17 @@ def judge(kind: str, payload: bytes, image, kept, now: int, idle):
         RefusedError: and why.
     """
     if kind == "root":
-        return _follow(payload, image, kept, idle), None
-    root = Root(kept.root)
+        return _follow(payload, image, trusted, idle), None
+    root = Root(trusted.root)
     envelope = Envelope(payload)
     if envelope.kind != kind:
         raise RefusedError("malformed", "a %s document where a %s document was expected" % (envelope.kind, kind))
     _verify(envelope, root, "policy" if kind == "policy" else "gateway", idle)
     if kind == "policy":
-        return _policy(envelope, image, kept, now, idle)
+        return _policy(envelope, image, trusted, now, idle)
     if kind == "stop":
-        return _stop(envelope, image, kept), None
-    return _time(envelope, image, kept), None
+        return _stop(envelope, image, trusted), None
+    return _time(envelope, image, trusted), None
 
 
 class Reader(Unpacker):
@@ -231,7 +231,7 @@ def _whole(value, low: int, high: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
 
-def _follow(payload: bytes, image, kept, idle):
+def _follow(payload: bytes, image, trusted, idle):
     """Follow a chain of roots, schema 12, as far as it goes beyond the one in force."""
     read = Unpacker(payload, 1)
     try:
@@ -242,7 +242,7 @@ def _follow(payload: bytes, image, kept, idle):
             raise MessageError("none at all")
         begin, left = read.at, count
         for i in range(count):
-            if Envelope(read.binary(len(payload))).payload == kept.root:  # those before have been followed
+            if Envelope(read.binary(len(payload))).payload == trusted.root:  # those before have been followed
                 begin, left = read.at, count - i - 1
         if read.at != len(payload):
             raise MessageError("bytes follow the end")
@@ -256,18 +256,18 @@ def _follow(payload: bytes, image, kept, idle):
             raise RefusedError("malformed", "a %s document among root documents" % envelope.kind)
         last = envelope.payload
         try:
-            followed = _next_root(envelope, image, updated or kept, idle)
+            followed = _next_root(envelope, image, updated or trusted, idle)
         except RefusedError as error:  # one from before ours, unless none after it follows either
             refusal = error
         else:
             updated = followed
-    if refusal is not None and last != (updated or kept).root:
+    if refusal is not None and last != (updated or trusted).root:
         raise refusal
     return updated
 
 
-def _next_root(envelope: Envelope, image, kept, idle):
-    mine = Root(kept.root)
+def _next_root(envelope: Envelope, image, trusted, idle):
+    mine = Root(trusted.root)
     try:
         _verify(envelope, mine, "root", idle)
     except RefusedError as error:
@@ -285,10 +285,10 @@ def _next_root(envelope: Envelope, image, kept, idle):
         raise RefusedError("same_version", "another root of version %d" % root.version)
     if root.version != mine.version + 1:
         raise RefusedError("root", "root version %d does not follow version %d" % (root.version, mine.version))
-    return kept.with_changes(root=envelope.payload, time=0, stopped=0)
+    return trusted.with_changes(root=envelope.payload, time=0, stopped=0)
 
 
-def _policy(envelope: Envelope, image, kept, now: int, idle) -> tuple:
+def _policy(envelope: Envelope, image, trusted, now: int, idle) -> tuple:
     names = ("fleet", "version", "to", "valid_from", "valid_until", "on_expiry", "policies", "compiled")
     values = _document("policy", envelope.payload, names)
     version, begin, end, to = values["version"], values["valid_from"], values["valid_until"], values["to"]
@@ -299,14 +299,14 @@ def _policy(envelope: Envelope, image, kept, now: int, idle) -> tuple:
     reached = to.get("everyone") is True or to.get("device") == image.DEVICE or to.get("group") in image.GROUPS
     if values["fleet"] != image.FLEET or not reached:
         raise RefusedError("not_addressed", "a document for somebody else")
-    newest = max(kept.version, image.VERSION)
+    newest = max(trusted.version, image.VERSION)
     if version < newest:
         raise RefusedError("replayed", "version %d; version %d has been accepted before" % (version, newest))
-    if version == kept.version:
-        if envelope.digest != kept.digest:
+    if version == trusted.version:
+        if envelope.digest != trusted.digest:
             raise RefusedError("same_version", "version %d has been accepted before, with other content" % version)
         return None, None
-    moment = max(now, kept.time)
+    moment = max(now, trusted.time)
     if moment < begin:
         raise RefusedError("not_yet_valid", "version %d is valid from %d on" % (version, begin))
     if end is not None and moment >= end:
@@ -321,7 +321,7 @@ def _policy(envelope: Envelope, image, kept, now: int, idle) -> tuple:
     for policy in policies:
         if policy.version != version or policy.fleet != image.FLEET:
             raise RefusedError("guarantee", "a compiled policy of another version than the document")
-    running = read(kept.policies)
+    running = read(trusted.policies)
     from sanitiser.guarantee import other_windows
 
     if any(other_windows(policies, one) for one in running):
@@ -329,24 +329,24 @@ def _policy(envelope: Envelope, image, kept, now: int, idle) -> tuple:
     running = None
     silent = values["on_expiry"] == "stop"
     changes = {"version": version, "digest": envelope.digest, "policies": compiled, "silent_then": silent}
-    return kept.with_changes(valid_until=end or 0, **changes), policies
+    return trusted.with_changes(valid_until=end or 0, **changes), policies
 
 
-def _stop(envelope: Envelope, image, kept):
+def _stop(envelope: Envelope, image, trusted):
     values = _document("stop", envelope.payload, ("fleet", "device", "version"))
     if values["fleet"] != image.FLEET or values["device"] != image.DEVICE:
         raise RefusedError("not_addressed", "a stop for somebody else")
-    if values["version"] < max(kept.version, kept.stopped + 1):
+    if values["version"] < max(trusted.version, trusted.stopped + 1):
         return None
-    return kept.with_changes(stopped=values["version"])
+    return trusted.with_changes(stopped=values["version"])
 
 
-def _time(envelope: Envelope, image, kept):
+def _time(envelope: Envelope, image, trusted):
     values = _document("time", envelope.payload, ("fleet", "time"))
     if values["fleet"] != image.FLEET:
         raise RefusedError("not_addressed", "the time of another fleet")
     if not _whole(values["time"], 0, _MOST_TIME):
         raise RefusedError("malformed", "a time that is none")
-    if values["time"] < kept.time:
-        raise RefusedError("replayed", "the time %d; %d has been before" % (values["time"], kept.time))
-    return kept.with_changes(time=values["time"]) if values["time"] > kept.time else None
+    if values["time"] < trusted.time:
+        raise RefusedError("replayed", "the time %d; %d has been before" % (values["time"], trusted.time))
+    return trusted.with_changes(time=values["time"]) if values["time"] > trusted.time else None

@@ -6,7 +6,7 @@ from sanitiser import trust
 from sanitiser.loading import JUDGES, release
 from sanitiser.watchdog import watchdog
 
-KEPT = "trust"
+TRUST_FILE = "trust"
 _THRESHOLD = 16384
 
 
@@ -24,17 +24,17 @@ def accepted(image, idle):
         gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces
     from sanitiser.derived import derived
 
-    kept = trust.load(KEPT, image.ROOT)
+    trusted = trust.load(TRUST_FILE, image.ROOT)
     own = derived(image.POLICIES, image, idle)
     policies = None
-    if kept.version >= own[0].version:
+    if trusted.version >= own[0].version:
         try:
-            policies = derived(kept.policies, image, idle)
+            policies = derived(trusted.policies, image, idle)
         except trust.RefusedError as error:
             print("what was accepted before may not run any more:", error.detail)
     derived = None
     release(*JUDGES)
-    return kept, own, own if policies is None else policies
+    return trusted, own, own if policies is None else policies
 
 
 def board(image, read, clock=None):

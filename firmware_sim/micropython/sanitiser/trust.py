@@ -21,7 +21,7 @@ class RefusedError(Exception):
         self.reason, self.detail = reason, detail
 
 
-class Kept:
+class TrustState:
     """What is kept of documents.
 
     Attributes:
@@ -43,7 +43,7 @@ class Kept:
 
     def with_changes(self, **values):
         """The same with other values."""
-        other = Kept(self.root)
+        other = TrustState(self.root)
         for name in ("version", "digest", "policies", "valid_until", "silent_then", "time", "stopped"):
             setattr(other, name, getattr(self, name))
         for name in values:
@@ -69,7 +69,7 @@ class Kept:
         os.rename(path + ".new", path)
 
 
-def load(path: str, enrolled: bytes) -> Kept:
+def load(path: str, enrolled: bytes) -> TrustState:
     """What was kept; nothing if there is no file.
 
     Args:
@@ -79,25 +79,27 @@ def load(path: str, enrolled: bytes) -> Kept:
     Raises:
         OSError: the file cannot be read, or is damaged, which no power cut does: versions must not begin anew.
     """
-    kept = Kept(enrolled)
+    trusted = TrustState(enrolled)
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
         if error.errno == _NOT_THERE:
-            return kept
+            return trusted
         raise
     at, end = struct.calcsize(_HEAD), len(data) - _CHECK
     if end < at or hashlib.sha256(data[:end]).digest()[:_CHECK] != data[end:] or data[:4] != _MAGIC:
         raise OSError("what is kept of earlier documents is damaged: flash the board anew")
-    _, kept.version, time, stopped, kept.valid_until, silent, kept.digest, began = struct.unpack_from(_HEAD, data)
-    kept.silent_then = bool(silent)
+    _, trusted.version, time, stopped, trusted.valid_until, silent, trusted.digest, began = struct.unpack_from(
+        _HEAD, data
+    )
+    trusted.silent_then = bool(silent)
     parts = []
     while at < end:
         size = struct.unpack_from(">H", data, at)[0]
         parts.append(data[at + 2 : at + 2 + size])
         at += 2 + size
-    kept.policies = parts[1:]
+    trusted.policies = parts[1:]
     if began == hashlib.sha256(enrolled).digest()[:16]:
-        kept.root, kept.time, kept.stopped = parts[0], time, stopped
-    return kept
+        trusted.root, trusted.time, trusted.stopped = parts[0], time, stopped
+    return trusted

@@ -179,7 +179,7 @@ def device_clock(jump: int, patient: int):
     return Clock()
 
 
-def kept(hardware) -> None:
+def unsent(hardware) -> None:
     """Say which frames are in the flash memory."""
     import image
 
@@ -232,8 +232,8 @@ def main(file) -> None:
         hardware = Hardware(json.load(opened))
     sys.path.insert(0, hardware.settings["image"])
     hardware.begin()
-    if hardware.settings["kept"]:
-        kept(hardware)
+    if hardware.settings["unsent"]:
+        unsent(hardware)
     else:
         asyncio.run(run(hardware))
 

@@ -1,6 +1,6 @@
 """The part of the store that removes what is kept no longer, or is to be forgotten.
 
-Frames and chunks are removed in the order of their ticks, and a sequence's `kept` says up to where. Coverage stays, so
+Frames and chunks are removed in the order of their ticks, and a sequence's `begin` says up to where. Coverage stays, so
 that a device is never asked again for what was removed. What is removed is overwritten, and its room is used again.
 """
 
@@ -93,14 +93,14 @@ class AgedStore:
         row = self._db.execute(query, (number, newest.last - lag)).fetchone()
         return int(row[0]) if row else -1
 
-    def remove(self, frames: Frames, number: int, through: int, kept: int) -> None:
-        """Remove the first frames of a sequence, up to one, and what follows from them; none before `kept` is left."""
+    def remove(self, frames: Frames, number: int, through: int, begin: int) -> None:
+        """Remove the first frames of a sequence, up to one, and what follows from them; none before `begin` is left."""
         self._db.execute(f"DELETE FROM {frames.table} WHERE stream=? AND {frames.key}<=?", (number, through))
         if frames is SYMBOLS:
             self._db.execute("UPDATE heads SET chunk=-1 WHERE stream=? AND chunk<=?", (number, through))
         else:
             self._db.execute("DELETE FROM outbox WHERE stream=? AND frame<=?", (number, through))
-        self._keep(number, kept)
+        self._keep(number, begin)
 
     def trim(self, chunk: Chunk, rest: Chunk) -> None:
         """Put the rest of a chunk in its place; none before that is left."""
@@ -135,12 +135,12 @@ class AgedStore:
             self._db.execute(f"DELETE FROM sent_tables WHERE stream=? AND {LIKELY}", (number,))
         return Forgotten(symbols, points, windows)
 
-    def _keep(self, number: int, kept: int) -> None:
-        self._db.execute("UPDATE streams SET kept=? WHERE id=? AND kept<?", (kept, number, kept))
+    def _keep(self, number: int, begin: int) -> None:
+        self._db.execute("UPDATE streams SET begins=? WHERE id=? AND begins<?", (begin, number, begin))
 
-    def kept(self, number: int) -> int:
+    def begin(self, number: int) -> int:
         """Where frames of a sequence begin that are kept: a tick, or a window's index."""
-        found: int = self._db.execute("SELECT kept FROM streams WHERE id=?", (number,)).fetchone()[0]
+        found: int = self._db.execute("SELECT begins FROM streams WHERE id=?", (number,)).fetchone()[0]
         return found
 
     def _aged(self, frames: Frames, number: int, order: str, limit: int) -> list[Aged]:

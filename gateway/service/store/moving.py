@@ -70,7 +70,7 @@ def copy_device(source: Database, target: Database, device: str, tables: Sequenc
     wanted = digest(source, device, tables)
     with target.transaction():
         if not knows(target, device, tables):
-            numbers = {old: _number(target, device, name, kept) for old, name, kept in _streams(source, device)}
+            numbers = {old: _number(target, device, name, begin) for old, name, begin in _streams(source, device)}
             for table in tables:
                 columns = [name for name in table.columns if name not in _GIVEN]
                 query = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
@@ -98,13 +98,13 @@ def remove_device(db: Database, device: str, tables: Sequence[Table]) -> None:
 
 
 def _streams(db: Database, device: str) -> list[tuple[int, str, int]]:
-    """Number, name and `kept` of each sequence of a device, in the order of their names."""
-    found = db.execute("SELECT id, stream, kept FROM streams WHERE device=?", (device,)).fetchall()
+    """Number, name and `begin` of each sequence of a device, in the order of their names."""
+    found = db.execute("SELECT id, stream, begins FROM streams WHERE device=?", (device,)).fetchall()
     return sorted(found, key=lambda row: str(row[1]))  # not by the engine: each has an order of its own
 
 
-def _number(db: Database, device: str, stream: str, kept: int) -> int:
-    db.execute("INSERT INTO streams (device, stream, kept) VALUES (?, ?, ?)", (device, stream, kept))
+def _number(db: Database, device: str, stream: str, begin: int) -> int:
+    db.execute("INSERT INTO streams (device, stream, begins) VALUES (?, ?, ?)", (device, stream, begin))
     query = "SELECT id FROM streams WHERE device=? AND stream=?"
     return int(db.execute(query, (device, stream)).fetchone()[0])
 

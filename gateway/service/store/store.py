@@ -35,7 +35,7 @@ __all__ = ["KIND", "Outgoing", "Store", "store_bytes"]
 
 _TABLES = """
 CREATE TABLE streams (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, kept INTEGER NOT NULL DEFAULT 0,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, begins INTEGER NOT NULL DEFAULT 0,
     UNIQUE (device, stream));
 CREATE TABLE policies (
     stream INTEGER NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (stream, version))

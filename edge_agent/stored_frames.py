@@ -23,7 +23,7 @@ from contract.measure_frames import MEASURE, decode_measure, encode_measure
 from contract.window_frames import decode_window, encode_window
 from host.database import transaction
 
-__all__ = ["FRAMES_SCHEMA", "Keeping", "KeptFrame", "KeptFrames"]
+__all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrame", "StoredFrames"]
 
 FRAMES_SCHEMA = """
     CREATE TABLE frames (
@@ -50,7 +50,7 @@ class Keeping:
     drop_oldest: bool = False
 
 
-class KeptFrame(NamedTuple):
+class StoredFrame(NamedTuple):
     """A frame: its id, its stream or its window's sequence, and its bytes."""
 
     id: int
@@ -58,7 +58,7 @@ class KeptFrame(NamedTuple):
     payload: bytes
 
 
-class KeptFrames:
+class StoredFrames:
     """The frames; of a database that one connection uses.
 
     Args:
@@ -112,11 +112,11 @@ class KeptFrames:
         self._count += 1
         self._db.execute("INSERT INTO frames VALUES (?, ?, ?, ?, ?)", (self.newest, sequence, previous, last, payload))
 
-    def next(self, after: int) -> KeptFrame | None:
+    def next(self, after: int) -> StoredFrame | None:
         """The oldest frame with an id above `after` that is not known to be safe elsewhere."""
         for row in self._db.execute("SELECT id, stream, payload FROM frames WHERE id > ? ORDER BY id", (after,)):
             if row[0] not in self._covered:
-                return KeptFrame(*row)
+                return StoredFrame(*row)
         return None
 
     def forget(self, one: int) -> None:

@@ -9,11 +9,11 @@ import pytest
 from contract.errors import StatusCode
 from contract.frames import Gap
 from edge_agent.agent import Agent
-from edge_agent.kept_frames import MOST_COVERED, Keeping, KeptFrames
 from edge_agent.local_status import described
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
+from edge_agent.stored_frames import MOST_COVERED, Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from mqtt_link import Broker
 from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan, ticks, window_plan
@@ -209,7 +209,7 @@ def test_a_device_says_that_its_outbox_is_full_and_how_much_it_has_lost(tmp_path
 
 def test_a_transaction_that_fails_changes_nothing_of_what_is_counted(tmp_path: Path) -> None:
     outbox, _ = outbox_of(tmp_path, 3)
-    frames: KeptFrames = outbox.frames
+    frames: StoredFrames = outbox.frames
     outbox.forget_frame(1)
 
     def fails() -> None:
