@@ -102,10 +102,10 @@ class FleetPolicy:
             return False
         repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
         repeated = repeated or self._settled.get(topic) == _name(payload)
-        room = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
+        fits = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
         if repeated or not payload:
             self.refused["repeated" if repeated else "empty"] += 1
-        elif not room:
+        elif not fits:
             self.refused["too_many"] += 1
         else:
             self.refused["superseded"] += topic in self._waiting

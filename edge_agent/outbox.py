@@ -269,7 +269,7 @@ class Outbox:
                     plan.version, window.name, previous, index, *ticks, one.observed, one.counts, frame.shift
                 )
                 payload = encode_window(counts)
-                if not self.frames.make_room(len(payload)):
+                if not self.frames.free(len(payload)):
                     raise self._full()
                 self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))
                 self.frames.add(sequence_name(*key), previous, index, payload)
@@ -319,13 +319,13 @@ class Outbox:
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
         """Find room for another frame, and reserve its ticks."""
         size = _size(plan)
-        if (room := self.frames.takes(size)) and not (self._by_tick and self.frames.has_room(size)):
+        if (fits := self.frames.takes(size)) and not (self._by_tick and self.frames.fits(size)):
             with self._changing(forced=not self._by_tick):
-                if (room := self.frames.make_room(size)) and not self._by_tick:
+                if (fits := self.frames.free(size)) and not self._by_tick:
                     self._db.execute("UPDATE streams SET reserved = ? WHERE stream = ?", (through, plan.stream))
-            if room and not self._by_tick:
+            if fits and not self._by_tick:
                 frame.reserved = through
-        if not room:
+        if not fits:
             raise self._full()
 
     def _full(self) -> OutboxFullError:
@@ -334,7 +334,7 @@ class Outbox:
     def _seal(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
         """Write the frame under way, and reserve ticks through a later one if there is room for their frame."""
         with self._changing(forced=True):
-            reserved = through if not self._by_tick and self.frames.make_room(_size(plan)) else frame.reserved
+            reserved = through if not self._by_tick and self.frames.free(_size(plan)) else frame.reserved
             self._write(plan.stream, frame, max(reserved, frame.reserved))
         self._written(frame, max(reserved, frame.reserved))
 

@@ -184,20 +184,20 @@ class StoredFrames:
 
     def takes(self, size: int) -> bool:
         """Whether there is room for a frame of so many bytes, or could be made."""
-        return bool(self._covered) or self.keeping.drop_oldest or self.has_room(size)
+        return bool(self._covered) or self.keeping.drop_oldest or self.fits(size)
 
-    def make_room(self, size: int) -> bool:
+    def free(self, size: int) -> bool:
         """Delete what may be deleted, if there is no room for a frame of so many bytes; whether there is room then.
 
         In a transaction.
         """
-        if not self.has_room(size):
+        if not self.fits(size):
             self._delete(self._covered)
-        while not (room := self.has_room(size)) and self.keeping.drop_oldest and self._drop_oldest():
+        while not (fits := self.fits(size)) and self.keeping.drop_oldest and self._drop_oldest():
             pass
-        return room
+        return fits
 
-    def has_room(self, size: int) -> bool:
+    def fits(self, size: int) -> bool:
         """Whether there is room for a frame of so many bytes as it is."""
         return self.used() + size + _SLACK <= self.keeping.max_bytes
 

@@ -121,7 +121,7 @@ def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
         return sum(map(_log_mixed, counts)) - max(_log_likelihood(counts, chain) for chain in chains["transitions"])
     if "odds_ratio" not in chains:
         inside = [[(n[1 - x] / sum(n) if sum(n) else 0.0), *chains["qr"[x]]] for x, n in enumerate(counts)]
-        leave = [min(max(rate, low), high) for rate, low, high in inside]
+        leave = [min(max(probability, low), high) for probability, low, high in inside]
         chain = [[1 - leave[0], leave[0]], [leave[1], 1 - leave[1]]]
         return sum(map(_log_mixed, counts)) - _log_likelihood(counts, chain)
     # Given that a step from x or y ends in x or y, it does so by two rates whose odds ratio is bounded as well. The
@@ -141,9 +141,9 @@ def _log_mixed(row: Sequence[int]) -> float:
 
 def _log_likelihood(counts: Counts, chain: Sequence[Sequence[float]]) -> float:
     found = 0.0
-    for row, rates in zip(counts, chain, strict=True):
-        for n, rate in zip(row, rates, strict=True):
-            found += 0.0 if n == 0 else n * math.log(rate) if rate > 0.0 else -math.inf
+    for row, probabilities in zip(counts, chain, strict=True):
+        for n, probability in zip(row, probabilities, strict=True):
+            found += 0.0 if n == 0 else n * math.log(probability) if probability > 0.0 else -math.inf
     return found
 
 

@@ -217,8 +217,8 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
 
 def _around_a_mean(discretiser: Baseline, states: Sequence[int]) -> list[object]:
     edges, lowest, highest = discretiser.edges, discretiser.lowest, discretiser.highest
-    multiple, room = discretiser.compare == "multiple", (highest - lowest) / 8
-    ends = (edges[0] / 2, edges[-1] * 2) if multiple else (edges[0] - room, edges[-1] + room)
+    multiple, margin = discretiser.compare == "multiple", (highest - lowest) / 8
+    ends = (edges[0] / 2, edges[-1] * 2) if multiple else (edges[0] - margin, edges[-1] + margin)
     bands = [ends[0], *((low + high) / 2 for low, high in pairwise(edges)), ends[1]]
     mean = (lowest + highest) / 2
     readings: list[object] = [mean] * discretiser.baseline_ticks

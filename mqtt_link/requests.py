@@ -100,13 +100,13 @@ class Requests:
 def _parts(topics: Sequence[str]) -> Iterator[list[str]]:
     """Topics by the packet."""
     part: list[str] = []
-    room = _MOST_BYTES
+    free = _MOST_BYTES
     for topic in topics:
         size = len(topic.encode())
-        if part and (len(part) == _MOST_TOPICS or size > room):
+        if part and (len(part) == _MOST_TOPICS or size > free):
             yield part
-            part, room = [], _MOST_BYTES
+            part, free = [], _MOST_BYTES
         part.append(topic)
-        room -= size
+        free -= size
     if part:
         yield part

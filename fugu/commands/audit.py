@@ -111,7 +111,7 @@ def device(
     ] = "fugu-agent",
     draws: Annotated[int, typer.Option(metavar="N", min=1000, help="Symbols or points of every state.")] = 100_000,
     counts: Annotated[int, typer.Option(metavar="N", min=100, help="Counts of every state and window.")] = 2000,
-    rate: Annotated[float, typer.Option(metavar="P", help="Chance of an alarm without a fault.")] = 1e-3,
+    false_alarms: Annotated[float, typer.Option(metavar="P", help="Chance of an alarm without a fault.")] = 1e-3,
     period: Annotated[
         float, typer.Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
     ] = 5e-4,
@@ -130,8 +130,8 @@ def device(
       fugu audit device policy.json
       fugu audit device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
     """
-    if not 0.0 < rate < 1.0:
-        raise CommandError(f"rate is a probability inside (0, 1), got {rate:g}")
+    if not 0.0 < false_alarms < 1.0:
+        raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = round(positive(period, "period") * 1e6)
     policy = _policy(file)
     tested: list[Tested] = []
@@ -143,9 +143,9 @@ def device(
                 shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
             )
         problem = problem or outputs.problem
-        tested += device_tests(policy, outputs.symbols, outputs.noise, outputs.points, rate / len(pieces))
-    told = {"rate": rate, "problem": problem, "tests": [tested_document(one) for one in tested]}
-    answer(as_json, lambda: told, lambda: show_tested(tested, problem, rate))
+        tested += device_tests(policy, outputs.symbols, outputs.noise, outputs.points, false_alarms / len(pieces))
+    told = {"false_alarms": false_alarms, "problem": problem, "tests": [tested_document(one) for one in tested]}
+    answer(as_json, lambda: told, lambda: show_tested(tested, problem, false_alarms))
     return 1 if problem or any(one.alarms for one in tested) else 0
 
 

@@ -69,13 +69,13 @@ def tested_document(tested: Tested) -> dict[str, Any]:
     return {**tested._asdict(), "alarms": [alarm._asdict() for alarm in tested.alarms]}
 
 
-def show_tested(tested: Sequence[Tested], problem: str, rate: float) -> None:
+def show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
     """Print what was found of a device.
 
     Args:
         tested: its outputs.
         problem: what was not as the protocol has it; empty if nothing was.
-        rate: of an alarm without a fault.
+        false_alarms: probability of an alarm without a fault.
     """
     if problem:
         say(f"WRONG protocol: {problem}", style="bold")
@@ -91,7 +91,7 @@ def show_tested(tested: Sequence[Tested], problem: str, rate: float) -> None:
     if len(alarms) > _MOST_ALARMS:
         say(f"and {len(alarms) - _MOST_ALARMS} more")
     say(
-        f"A device without a fault is called wrong with a probability of at most {rate:g}; one with an error of a "
+        f"A device without a fault is called wrong at most with probability {false_alarms:g}; one with an error of a "
         "probability as large as in the table is found with 99 %."
     )
     if not alarms:

@@ -6,7 +6,15 @@ Numbers only; nothing here decides how much noise is added.
 from __future__ import annotations
 
 from gateway.attack.epsilon import success_bound
-from gateway.attack.evaluation import ATTACKERS, COUNT_ATTACKERS, Attack, Attacker, attack, mean_rates, odds_change
+from gateway.attack.evaluation import (
+    ATTACKERS,
+    COUNT_ATTACKERS,
+    Attack,
+    Attacker,
+    attack,
+    mean_transitions,
+    odds_change,
+)
 from gateway.attack.outputs import (
     CountOutputs,
     Knowledge,
@@ -28,7 +36,7 @@ __all__ = [
     "SymbolOutputs",
     "attack",
     "known_every",
-    "mean_rates",
+    "mean_transitions",
     "odds_change",
     "release_counts",
     "release_symbols",

@@ -20,7 +20,7 @@ from gateway.attack.learning import folded, learned, learned_levels, learned_pat
 from gateway.attack.outputs import CountOutputs, Knowledge, Outputs, without
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attack", "Attacker", "attack", "mean_rates", "odds_change"]
+__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attack", "Attacker", "attack", "mean_transitions", "odds_change"]
 
 Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
 """From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
@@ -123,14 +123,14 @@ def attack(
     judged = (states >= 0) & (True if known is None else known < 0)
     if not judged.any() or states.shape != (outputs.ticks,) or segments.shape != states.shape:
         raise ValueError("an attack needs a state, a segment and an output for every tick, and a tick to judge")
-    believed = mean_rates(states, segments, k) if transition is None else transition
+    believed = mean_transitions(states, segments, k) if transition is None else transition
     knowledge = Knowledge(believed, segments, known, states)
     chosen = attackers or (COUNT_ATTACKERS if isinstance(outputs, CountOutputs) else ATTACKERS)
     level = 1 - (1 - confidence) / len(chosen)
     nothing = without(outputs)
     truth = states[judged]
     prior = smoothing(nothing, knowledge)[judged]
-    room = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
+    gain = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
     found = []
     for name, attacker in chosen.items():
@@ -143,7 +143,7 @@ def attack(
         added = mean_interval(_unexplained(gain, truth * k + before.argmax(axis=1)), level)
         success = float(right.mean())
         low, high = max(0.0, success + added.low), min(1.0, success + added.high)
-        ceiling = min(1.0, max(guess, best_guess) + room)
+        ceiling = min(1.0, max(guess, best_guess) + gain)
         proven = epsilon_bound(truth, prior, evidence, epsilon, level)
         found.append(Attack(name, success, low, high, ceiling, guess, proven))
     return tuple(sorted(found, key=lambda one: -one.success))
@@ -167,7 +167,7 @@ def odds_change(outputs: Outputs, knowledge: Knowledge) -> Floats:
     return np.asarray(np.nanmax(change, axis=1) - np.nanmin(change, axis=1))
 
 
-def mean_rates(states: Ints, segments: Ints, k: int) -> Floats:
+def mean_transitions(states: Ints, segments: Ints, k: int) -> Floats:
     """The chain (k, k) with a recording's own transition rates; every transition counts half a time more than seen."""
     pairs = (states[:-1] >= 0) & (states[1:] >= 0) & (segments[:-1] == segments[1:])
     counts = np.full((k, k), 0.5)

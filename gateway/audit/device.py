@@ -28,7 +28,7 @@ def device_tests(
     symbols: Mapping[int, bytes | bytearray],
     noise: Mapping[tuple[int, str], array[int]],
     points: Mapping[tuple[int, int], Sequence[Point]],
-    rate: float,
+    false_alarms: float,
 ) -> list[Tested]:
     """Test all outputs of a device whose readings stayed the same: each by itself, and every two of them.
 
@@ -37,13 +37,13 @@ def device_tests(
         symbols: by state.
         noise: of counts, by state and window.
         points: by state and number of the table.
-        rate: of any alarm at all, if the device is as it should be.
+        false_alarms: probability of any alarm at all, if the device is as it should be.
     """
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample[1].size]
-    tested = [checked(of, cells, distribution, rate / 2 / len(samples)) for of, cells, distribution in samples]
+    tested = [checked(of, cells, distribution, false_alarms / 2 / len(samples)) for of, cells, distribution in samples]
     pairs = list(combinations(samples, 2))
     for (of, one, distribution), (also, other, other_distribution) in pairs:
-        if alarms := related((one, distribution), (other, other_distribution), rate / 2 / len(pairs)):
+        if alarms := related((one, distribution), (other, other_distribution), false_alarms / 2 / len(pairs)):
             tested.append(Tested(f"{of}, and {also}", min(one.size, other.size), tuple(alarms), 1.0, None))
     for (_, number), released in points.items():
         if isinstance(policy, MeasurePolicy) and policy.table(number) is None:

@@ -59,23 +59,23 @@ class Tested(NamedTuple):
     longest: int | None
 
 
-def checked(of: str, cells: Cells, distribution: NDArray[np.float64], rate: float) -> Tested:
+def checked(of: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> Tested:
     """Test draws.
 
     Args:
         of: what they are, in words.
         cells: (n,) numbers of cells, 0..m-1.
         distribution: (m,) probabilities.
-        rate: of an alarm if draws are independent and follow the distribution.
+        false_alarms: probability of an alarm if draws are independent and follow the distribution.
     """
     found = [
-        *frequencies(_counted(cells, distribution.size), distribution, rate / 3),
-        *_lags(cells, distribution, rate / 3),
+        *frequencies(_counted(cells, distribution.size), distribution, false_alarms / 3),
+        *_lags(cells, distribution, false_alarms / 3),
     ]
-    length = _unlikely(cells.size, distribution, rate / 3)
+    length = _unlikely(cells.size, distribution, false_alarms / 3)
     if length is not None:
         found += _repeats(cells, length)
-    return Tested(of, cells.size, tuple(found), smallest_error(cells.size, distribution, rate), length)
+    return Tested(of, cells.size, tuple(found), smallest_error(cells.size, distribution, false_alarms), length)
 
 
 def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
@@ -83,32 +83,32 @@ def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
     return sum((np.bincount(cells[at], minlength=m) for at in _pieces(cells.size)), start=np.zeros(m, np.int64))
 
 
-def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], rate: float) -> list[Alarm]:
+def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
     """Exact binomial tests of all cells; one whose probability is 0 must never come.
 
     Args:
         counts: (m,) how often every cell came.
         distribution: (m,) probabilities.
-        rate: of an alarm if draws are independent and follow the distribution.
+        false_alarms: probability of an alarm if draws are independent and follow the distribution.
     """
     draws = int(counts.sum())
     below, above = stats.binom.cdf(counts, draws, distribution), stats.binom.sf(counts - 1, draws, distribution)
     chance = 2 * np.minimum(below, above)
     return [
         Alarm("frequencies", f"cell {cell} came {counts[cell]} times, {distribution[cell] * draws:.1f} were expected")
-        for cell in np.flatnonzero(chance * distribution.size < rate)
+        for cell in np.flatnonzero(chance * distribution.size < false_alarms)
     ]
 
 
-def smallest_error(draws: int, distribution: NDArray[np.float64], rate: float) -> float:
+def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> float:
     """The error of a probability that `checked` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
 
     Args:
         draws: how many.
         distribution: (m,) probabilities; the cell counts where the error is the largest.
-        rate: as for `checked`.
+        false_alarms: probability as for `checked`.
     """
-    quantiles = stats.norm.isf(rate / 3 / 2 / distribution.size) + stats.norm.ppf(_POWER)
+    quantiles = stats.norm.isf(false_alarms / 3 / 2 / distribution.size) + stats.norm.ppf(_POWER)
     return float((quantiles * np.sqrt(distribution * (1 - distribution) / draws)).max())
 
 
@@ -128,7 +128,7 @@ def _skewness(p: float) -> float:
     return (1 - 2 * p) / math.sqrt(p * (1 - p))
 
 
-def _lags(cells: Cells, distribution: NDArray[np.float64], rate: float) -> list[Alarm]:
+def _lags(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
     """Sums over t of x_t x_{t+lag}, x the centred indicator of half of the cells: uncorrelated, of variance (p q)^2."""
     values, p = _centred(distribution)
     n, most = cells.size, min(cells.size // 2, _MOST_LAGS)
@@ -136,19 +136,19 @@ def _lags(cells: Cells, distribution: NDArray[np.float64], rate: float) -> list[
         return []
     scores = _products((cells, values), (cells, values), most)[1:] / (p * (1 - p) * np.sqrt(n - np.arange(1, most + 1)))
     worst = int(np.argmax(np.abs(scores)))
-    if abs(scores[worst]) < _most_deviations(rate / 2 / most, _skewness(p) ** 2 / math.sqrt(n - most)):
+    if abs(scores[worst]) < _most_deviations(false_alarms / 2 / most, _skewness(p) ** 2 / math.sqrt(n - most)):
         return []
     return [Alarm("lags", f"draws at a distance of {worst + 1} depend on each other: {scores[worst]:.1f} deviations")]
 
 
 def related(
-    one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], rate: float
+    one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
 ) -> list[Alarm]:
     """Test whether the draws of two streams depend on each other, at any distance either way.
 
     Args:
         one, other: cells and distributions of the streams, as for `checked`.
-        rate: of an alarm if they do not.
+        false_alarms: probability of an alarm if they do not.
     """
     (values, p), (others, r) = _centred(one[1]), _centred(other[1])
     n = min(one[0].size, other[0].size)
@@ -161,7 +161,7 @@ def related(
         (float(np.max(np.abs(s))), int(np.argmax(np.abs(s))))
         for s in (_products(x, y, most) / deviation, _products(y, x, most) / deviation)
     )
-    if worst < _most_deviations(rate / 4 / (most + 1), _skewness(p) * _skewness(r) / math.sqrt(n - most)):
+    if worst < _most_deviations(false_alarms / 4 / (most + 1), _skewness(p) * _skewness(r) / math.sqrt(n - most)):
         return []
     return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {worst:.1f} deviations")]
 
@@ -202,12 +202,12 @@ def _half(distribution: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.array(chosen)
 
 
-def _unlikely(draws: int, distribution: NDArray[np.float64], rate: float) -> int | None:
+def _unlikely(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> int | None:
     """How long a stretch is, none of whose starts at its multiples should be equal to any other, at a rate."""
     alike = float((distribution**2).sum())
     if draws < 2 or alike >= 1:
         return None
-    length = math.ceil((2 * math.log(draws) - math.log(rate)) / -math.log(alike))
+    length = math.ceil((2 * math.log(draws) - math.log(false_alarms)) / -math.log(alike))
     return length if 2 * length <= draws else None
 
 

@@ -17,7 +17,7 @@ from gateway.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from gateway.exact.numbers import exp_up
 from gateway.exact_chains.claims import recompute, stream_loss
 
-__all__ = ["Finding", "against_owner", "judged", "other_certificate", "room"]
+__all__ = ["Finding", "against_owner", "judged", "other_certificate", "slack"]
 
 _SUSPECT = 1.1
 _WIDEST = 64.0
@@ -88,7 +88,7 @@ def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fi
             yield Finding("devices-refuse", f"what devices compute is another number, and they refuse it: {error}")
 
 
-def room(given: Mapping[str, Any]) -> Iterator[Finding]:
+def slack(given: Mapping[str, Any]) -> Iterator[Finding]:
     """Whether the noise would do for a wider class than the policy names; if by more than a tenth, that is wrong."""
     if given.get("kind") == "points" or not _wider_holds(given, 1.01):
         return

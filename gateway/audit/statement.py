@@ -23,7 +23,7 @@ from contract.sentences import class_sentence, protected_sentence
 from contract.topics import count_topic, description_topic, estimate_topic, release_topic, symbols_topic, window_topic
 from gateway.audit.access import Listed, listed
 from gateway.audit.alternatives import Bound, above, alternatives, bound
-from gateway.audit.findings import Finding, against_owner, judged, other_certificate, room
+from gateway.audit.findings import Finding, against_owner, judged, other_certificate, slack
 from gateway.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from gateway.exact.numbers import exp_up
 from gateway.exact_chains.claims import recompute
@@ -161,7 +161,7 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
         found += judged(given, claim)
     found += other_certificate(policy, claims)
     if not found:
-        found += room(given)
+        found += slack(given)
     if enrolment is not None:
         found += against_owner(policy, enrolment)
     if broker is not None:

@@ -164,10 +164,10 @@ def _offer(
     """Offer the document to as many devices of the stages that have begun as the pace allows."""
     interval = -(-MINUTE_US // plan.pace)
     slot = max(state.slot_us, state.clock_us - min(passed, CATCH_UP_US))
-    room = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
+    quota = plan.pace - sum(offer.at_us > state.clock_us - MINUTE_US for offer in state.offers.values())
     made: dict[str, Offer] = {}
     for name in chain.from_iterable(state.stages[: state.stage + 1]):
-        if len(made) >= room or slot > state.clock_us:
+        if len(made) >= quota or slot > state.clock_us:
             break
         if name in state.offers or (report := reports.get(name)) is None or report.newest > plan.version:
             continue

@@ -22,7 +22,7 @@ from gateway.history.pieces import HistoryError, Span, SymbolStream
 from gateway.history.sequences import SEQUENCE_TICKS, Sequences, expected, joined, read_sequences
 from gateway.history.tasks import Group, Source, Tasks, open_tasks
 from gateway.privacy.chain_fit import matrix_rows
-from gateway.privacy.learned_class import FEWEST, Deviations, LearnedClass, learned_class, log_ratios, rates
+from gateway.privacy.learned_class import FEWEST, Deviations, LearnedClass, learned_class, log_ratios, transition_of
 from gateway.privacy.learned_model import LearnedModel, LearnedScale
 
 __all__ = ["Source", "Span", "learn_class", "open_tasks"]
@@ -164,7 +164,7 @@ def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ti
     k = len(begun)
 
     def cost(ratios: Floats) -> tuple[float, Floats]:
-        chain = rates(ratios, k)
+        chain = transition_of(ratios, k)
         log_likelihood, moves = evaluate(chain)
         return -log_likelihood / ticks, -_gradient(chain, moves) / ticks
 
@@ -177,7 +177,7 @@ def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ti
         bounds=[(-_MOST_RATIO, _MOST_RATIO)] * len(start),
         options={"maxiter": _ROUNDS, "ftol": _ENOUGH, "gtol": 1e-8},
     )
-    return rates(np.asarray(found.x), k)
+    return transition_of(np.asarray(found.x), k)
 
 
 def _gradient(chain: Floats, moves: Floats) -> Floats:
@@ -195,7 +195,7 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
         for sign in (1.0, -1.0):
             moved = ratios.copy()
             moved[i] += sign * _STEP
-            chain = rates(moved, k)
+            chain = transition_of(moved, k)
             both.append(_gradient(chain, expected(sample, chain, initial).moves))
         columns.append((both[1] - both[0]) / (2.0 * _STEP))
     curvature = np.array(columns)

@@ -112,15 +112,15 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
     Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
         a = e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
-    rate = 1.0 / float(scale)
+    decay = 1.0 / float(scale)
     reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
     if reach > _LONGEST_REACH:  # too long a distribution to write down: no noise exceeds its second moment's bounds
         off = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
         return min(off, 1.0), min(off / math.sqrt(1.0 - _CONFIDENCE), 1.0)
     size = 1 << math.ceil(math.log2(2.0 * reach + 2.0))
     angle = 2.0 * math.pi * np.arange(size // 2 + 1) / size
-    ratio = math.exp(-rate)
-    single = math.expm1(-rate) ** 2 / (math.expm1(-rate) ** 2 + 4.0 * ratio * np.sin(angle / 2.0) ** 2)
+    ratio = math.exp(-decay)
+    single = math.expm1(-decay) ** 2 / (math.expm1(-decay) ** 2 + 4.0 * ratio * np.sin(angle / 2.0) ** 2)
     distribution = np.fft.irfft(single**devices, size)
     absolute = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
     absolute = np.clip(absolute, 0.0, None)
@@ -170,11 +170,11 @@ def window_error(scale: Fraction | float, length: int) -> WindowError:
         scale: of the noise, in ticks.
         length: ticks of the window.
     """
-    rate = 1.0 / float(scale)
-    ratio = math.exp(-rate)
+    decay = 1.0 / float(scale)
+    ratio = math.exp(-decay)
     beyond_none = 2.0 * ratio / (1.0 + ratio)
-    mean = beyond_none * math.expm1(-rate * length) / math.expm1(-rate)
-    most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / rate - 1e-9)) if ratio > 0.0 else 0
+    mean = beyond_none * math.expm1(-decay * length) / math.expm1(-decay)
+    most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
     most = min(most, length)
     return WindowError(mean, most, mean / length, most / length)
 
@@ -200,7 +200,7 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
         stretch: ticks of the stretches of which 95 % are wrong no more often than is told.
     """
     k = table.states
-    transition = _rates(fit, k)
+    transition = _transition_of(fit, k)
     distribution = stationary_distribution(transition)
     wrong = _wrong(table, judged, transition, distribution, rng)
     alike = np.concatenate([wrong, _wrong(table, fit, transition, distribution, rng)])
@@ -261,7 +261,7 @@ def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
     return np.asarray(release_symbols(drawn, table, rng).symbols)
 
 
-def _rates(cut: Cut, k: int) -> Floats:
+def _transition_of(cut: Cut, k: int) -> Floats:
     """The transition matrix of a set, every step counted once more than it was seen."""
     states = cut.states
     inside = (np.diff(cut.segments) == 0) & (states[1:] >= 0) & (states[:-1] >= 0)

@@ -19,7 +19,7 @@ from gateway.attack import (
     Outputs,
     attack,
     known_every,
-    mean_rates,
+    mean_transitions,
     odds_change,
     release_counts,
     release_symbols,
@@ -94,7 +94,7 @@ def class_of_halves(states: Ints, segments: Ints) -> BinaryChains:
     """The class that holds the mean rates of a recording and of its halves: what slow regimes are not in."""
     half = states.size // 2
     parts = [(states, segments), (states[:half], segments[:half]), (states[half:], segments[half:])]
-    rates = []
+    means = []
     for part, where in parts:
         before, after = part[:-1], part[1:]
         follows = (before >= 0) & (after >= 0) & (where[:-1] == where[1:])
@@ -102,8 +102,8 @@ def class_of_halves(states: Ints, segments: Ints) -> BinaryChains:
             moves = after[follows & (before == x)] != x
             if not 0 < moves.sum() < moves.size:
                 raise PlanningError(f"a half of the recording never leaves state {x}, or never stays in it")
-            rates.append(float(moves.mean()))
-    return BinaryChains(q=(min(rates[::2]), max(rates[::2])), r=(min(rates[1::2]), max(rates[1::2])))
+            means.append(float(moves.mean()))
+    return BinaryChains(q=(min(means[::2]), max(means[::2])), r=(min(means[1::2]), max(means[1::2])))
 
 
 def attack_classes(
@@ -192,7 +192,7 @@ def tried(
         Attacks, the share of ticks beyond e^epsilon, and the largest factor.
     """
     told = None if known is None else known_every(states, known)
-    believed = Knowledge(mean_rates(states, segments, outputs.states), segments, told)
+    believed = Knowledge(mean_transitions(states, segments, outputs.states), segments, told)
     change = odds_change(outputs, believed)[(states >= 0) & (True if told is None else told < 0)]
     beyond = float((change > epsilon * (1 + 1e-9)).mean())
     return attack(states, segments, outputs, epsilon, known=told), beyond, math.exp(min(_LARGEST, change.max()))

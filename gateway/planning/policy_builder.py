@@ -183,7 +183,7 @@ def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **
 
 
 _DEFAULTS: dict[str, Any] = {"latency": LATENCY_SECONDS, "version": 1}
-_ROOM = 0.9
+_FILL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
         "fallback": encoded[0],
     }
     bare = len(json.dumps(document, indent=2))
-    while len(encoded) > 1 and bare + sum(map(len, encoded[1:])) > _ROOM * MAX_POLICY_BYTES:
+    while len(encoded) > 1 and bare + sum(map(len, encoded[1:])) > _FILL * MAX_POLICY_BYTES:
         encoded.pop()
     document["tables"] = encoded[1:]
     policy = MeasurePolicy.from_json(json.dumps({**document, "factor": plan.promised}))

@@ -52,8 +52,8 @@ def segment_loss(option: Option, adversary: Adversary, ticks: int) -> float:
     chains = option.chains
     if isinstance(chains, JointChains):
         raise PlanningError("segments are compared for a chain of one stream")
-    rate_01, rate_10 = map(log_up, tick_ratios(option.table))
-    rate = np.array([[0.0, rate_01], [rate_10, 0.0]]) if chains.states == 2 else rate_01
+    loss_01, loss_10 = map(log_up, tick_ratios(option.table))
+    rate = np.array([[0.0, loss_01], [loss_10, 0.0]]) if chains.states == 2 else loss_01
     found = ChainAccountant(chains).loss(rate, adversary, -(-ticks // option.every)).epsilon
     return min(found, option.loss.epsilon)
 

@@ -104,10 +104,10 @@ def stretch_rows(covered: Covered) -> tuple[Stretches, ...]:
     """What the stretches of each length show, as a file holds it."""
     return tuple(
         Stretches(
-            ticks=length.rates.length,
-            stretches=len(length.rates.counts),
+            ticks=length.transitions.length,
+            stretches=len(length.transitions.counts),
             odds_ratio=length.odds_ratio,
-            dispersion=tuple(tuple(float(d) for d in row) for row in length.rates.dispersion),
+            dispersion=tuple(tuple(float(d) for d in row) for row in length.transitions.dispersion),
             changes=length.changes,
         )
         for length in covered.lengths

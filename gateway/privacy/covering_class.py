@@ -1,7 +1,7 @@
 """The class of chains that covers a recording: every stretch of it, at every length, and not only its average.
 
-Where no stretch scatters more than one chain would (`local_rates`), and the state before the last tells nothing, the
-class is that chain within its intervals. Else rates change over time, and a class of chains that change is declared,
+Where no stretch scatters more than one chain would (`local_transitions`), and the state before the last tells nothing,
+the class is that chain within its intervals. Else rates change over time, and a class of changing chains is declared,
 by the largest odds ratio of a step: that of all but a small share of the stretches of each length, and of every regime
 that lasts as long as they do. The odds ratio of a stretch takes its rates together, each at the low end of its range;
 intervals of each rate alone would join the slowest rate of one hour with the slowest of another. Against chains that
@@ -22,14 +22,14 @@ from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy import model_fit
 from gateway.privacy.chain_model import ModelError
-from gateway.privacy.local_rates import (
+from gateway.privacy.local_transitions import (
     TAIL,
-    LocalRates,
+    LocalTransitions,
     Regime,
-    constant_rate,
+    constant_probability,
     fit_regimes,
     largest_log_odds,
-    local_rates,
+    local_transitions,
 )
 
 __all__ = [
@@ -65,7 +65,7 @@ class Length(NamedTuple):
         changes: whether some rate changes over them.
     """
 
-    rates: LocalRates
+    transitions: LocalTransitions
     odds_ratio: float
     changes: bool
 
@@ -109,16 +109,19 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     counts = model_fit.count_transitions(states, segments, k)
     _refuse_short(counts)
     regimes = fit_regimes(states, segments, k)
-    lengths = tuple(_length(rates, share) for rates in local_rates(states, segments, k, stretch_lengths(states.size)))
+    lengths = tuple(
+        _length(transitions, share)
+        for transitions in local_transitions(states, segments, k, stretch_lengths(states.size))
+    )
     transition = smoothed(counts)
     order = model_fit.order_test(model_fit.count_triples(states, segments, k))
-    low = np.min([_quantile(length.rates.low, share) for length in lengths], axis=0)
-    high = np.max([_quantile(length.rates.high, 1.0 - share) for length in lengths], axis=0)
+    low = np.min([_quantile(length.transitions.low, share) for length in lengths], axis=0)
+    high = np.max([_quantile(length.transitions.high, 1.0 - share) for length in lengths], axis=0)
     constant = _constant(counts) if k == 2 else _bounded(class_odds(low, high), transition)
     found = Covered(constant, transition, low, high, lengths, regimes, order)
     if k == 2 and not found.changes:
         return found
-    slow = [regime for regime in regimes if regime.ticks >= lengths[0].rates.length / 2 and regime.share >= share]
+    slow = [regime for regime in regimes if regime.ticks >= lengths[0].transitions.length / 2 and regime.share >= share]
     visited = counts.sum(axis=1)
     odds = [class_odds(_floored(regime, visited)) for regime in slow]
     return found._replace(chains=_bounded(max(odds + [length.odds_ratio for length in lengths]), transition))
@@ -183,14 +186,14 @@ def stretch_lengths(rows: int) -> list[int]:
     return [length << i for i in range(64) if (length << i) * _FEWEST <= rows]
 
 
-def _length(rates: LocalRates, share: float) -> Length:
-    covered = np.sort(rates.log_odds)[math.ceil(rates.log_odds.size * (1.0 - share)) - 1]
-    return Length(rates, _odds(float(covered)), bool(rates.changes.any()))
+def _length(transitions: LocalTransitions, share: float) -> Length:
+    covered = np.sort(transitions.log_odds)[math.ceil(transitions.log_odds.size * (1.0 - share)) - 1]
+    return Length(transitions, _odds(float(covered)), bool(transitions.changes.any()))
 
 
-def _quantile(rates: Floats, share: float) -> Floats:
+def _quantile(transitions: Floats, share: float) -> Floats:
     """The rate (k, k) that a share of the stretches is below, never further inside than one of theirs."""
-    return np.quantile(rates, share, axis=0, method="lower" if share < 0.5 else "higher")
+    return np.quantile(transitions, share, axis=0, method="lower" if share < 0.5 else "higher")
 
 
 def _floored(regime: Regime, visited: Ints) -> Floats:
@@ -209,7 +212,7 @@ def _constant(counts: Ints) -> BinaryChains:
     share = (seen + 0.5) / (of + 1.0)
     deviations = 1.0 / np.sqrt(of * share * (1.0 - share))
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
-    q, r = (constant_rate(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
+    q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
     return BinaryChains(q=q, r=r)
 
 

@@ -19,7 +19,7 @@ from gateway.privacy.chain_fit import count_rows, matrix_rows, regime_rows, stre
 from gateway.privacy.chain_model import WARNING, LikelihoodRatio, ModelError, SlowRegime, Stretches
 from gateway.privacy.covering_class import class_ratio, covering_class, stretch_lengths
 from gateway.privacy.joint_model import JointModel, StreamStates
-from gateway.privacy.local_rates import local_rates
+from gateway.privacy.local_transitions import local_transitions
 
 __all__ = ["fit_joint", "fit_pairs", "independence_test", "joint_states"]
 
@@ -120,8 +120,8 @@ def fit_pairs(
     refused = "the steps of a chain of order 2 have no odds ratios: it is taken as it is"
     if joint.size >= _LEAST_ROWS:
         lengths = stretch_lengths(joint.size)
-        rates = local_rates(joint, segments, len(both), lengths)
-        if changed := [one.length for one in rates if one.changes.any()]:
+        transitions = local_transitions(joint, segments, len(both), lengths)
+        if changed := [one.length for one in transitions if one.changes.any()]:
             refused += f", and its rates change over stretches of {changed[0]} ticks"
     return JointModel(
         streams=(stream,),

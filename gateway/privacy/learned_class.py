@@ -28,7 +28,7 @@ from contract.chains import BoundedChains
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.covering_class import bounded_class
 
-__all__ = ["FEWEST", "Deviations", "LearnedClass", "Scale", "learned_class", "log_ratios", "rates"]
+__all__ = ["FEWEST", "Deviations", "LearnedClass", "Scale", "learned_class", "log_ratios", "transition_of"]
 
 FEWEST = 8
 """Stretches of a length, at least."""
@@ -104,7 +104,7 @@ def log_ratios(transition: Floats) -> Floats:
     return np.asarray(ratios[_moves(len(transition))])
 
 
-def rates(ratios: Floats, k: int) -> Floats:
+def transition_of(ratios: Floats, k: int) -> Floats:
     """The chain (k, k) of log-ratios (k (k - 1),)."""
     full = np.zeros((k, k))
     full[_moves(k)] = ratios

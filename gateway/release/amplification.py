@@ -194,9 +194,9 @@ def _capped(losses: Floats, spread: float) -> float:
 def _inverse(sets: _Thresholds, loss: float) -> Floats:
     """The spread at which F reaches a loss: e^c - 1 = 2^32 (e^loss - 1) / (a - b e^loss), infinite if it never does."""
     gain = math.expm1(min(loss, _MOST_SPREAD))
-    room = sets.above - sets.below - sets.below * gain
+    slack = sets.above - sets.below - sets.below * gain
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = np.where(room > 0.0, np.log1p(SCALE * gain / room), np.inf)
+        spread = np.where(slack > 0.0, np.log1p(SCALE * gain / slack), np.inf)
     return np.append(spread, np.inf)
 
 

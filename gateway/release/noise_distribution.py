@@ -31,12 +31,12 @@ def log_chance(scale: Fraction, numbers: int, size: int) -> float:
         numbers: how many were drawn, at least 1.
         size: of all of them, without their signs, added up.
     """
-    rate, mean = 1.0 / float(scale), size / numbers
-    log_normal = math.log(math.tanh(rate / 2.0))  # of (1 - p) / (1 + p)
+    decay, mean = 1.0 / float(scale), size / numbers
+    log_normal = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
     if size == 0:
         return numbers * log_normal
     tilted = mean / (1.0 + math.hypot(1.0, mean))
-    divergence = mean * (math.log(tilted) + rate) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_normal
+    divergence = mean * (math.log(tilted) + decay) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_normal
     return -numbers * max(divergence, 0.0)
 
 

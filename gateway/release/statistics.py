@@ -104,8 +104,8 @@ def half_widths(errors: Floats, steps: Floats, scale: Fraction, confidence: floa
 
 def noise_quantile(scale: Fraction, confidence: float) -> int:
     """What |noise| does not exceed with this probability: Pr(|noise| > n) = 2 p^(n+1) / (1 + p), p = e^(-1/scale)."""
-    rate = 1.0 / float(scale)
-    return max(math.ceil(-math.log((1.0 - confidence) * (1.0 + math.exp(-rate)) / 2.0) / rate) - 1, 0)
+    decay = 1.0 / float(scale)
+    return max(math.ceil(-math.log((1.0 - confidence) * (1.0 + math.exp(-decay)) / 2.0) / decay) - 1, 0)
 
 
 UNOBSERVED = -1
@@ -255,8 +255,8 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     """Estimate how many ticks a stay in the set lasts.
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
-    over those that begin there and leave it, which is a ratio; its inverse, the rate of leaving, is nearly linear in
-    what is noisy, so the delta method is applied to the rate, and the interval's ends are turned over.
+    over those that begin there and leave it, a ratio; its inverse, the probability of leaving, is nearly linear
+    in what is noisy, so the delta method is applied to that, and the interval's ends are turned over.
 
     Args:
         states: the set.
@@ -275,18 +275,18 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
         raise ReleaseError("no two consecutive ticks of the window have symbols")
     sums = [_sums(states, part) for part in parts]
     begin = min(max(sum(one.begin for one in sums), 1.0), float(pairs))
-    rate = min(max(sum(one.leave for one in sums), 1.0) / begin, 1.0)
+    leaving = min(max(sum(one.leave for one in sums), 1.0) / begin, 1.0)
     variance, step = 0.0, 0.0
     for part, one in zip(parts, sums, strict=True):
-        weights = one.weight_leave - rate * one.weight_begin
+        weights = one.weight_leave - leaving * one.weight_begin
         variance += _variance(weights, one.pairs, inversion(part.table))
         variance += noise_variance(scale) * float((weights**2).sum())
         step = max(step, float(np.abs(weights).max()))
     error = np.array([np.sqrt(variance) / begin])
     width = float(half_widths(error, np.array([step / begin]), scale, confidence)[0])
-    value = np.array([1.0 / rate])
-    low = 1.0 / min(rate + width, 1.0)
-    high = 1.0 / (rate - width) if rate - width > 1.0 / pairs else float(pairs)
+    value = np.array([1.0 / leaving])
+    low = 1.0 / min(leaving + width, 1.0)
+    high = 1.0 / (leaving - width) if leaving - width > 1.0 / pairs else float(pairs)
     return Estimates(value, error * value**2, np.array([low]), np.maximum([high], value))
 
 

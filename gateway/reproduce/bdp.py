@@ -15,7 +15,7 @@ from scipy.special import betaincinv, stdtrit
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary, ratio_loss
 from contract.noise_table import SCALE, NoiseTable
-from gateway.attack import ATTACKERS, Attacker, attack, mean_rates, release_symbols, success_bound
+from gateway.attack import ATTACKERS, Attacker, attack, mean_transitions, release_symbols, success_bound
 from gateway.chain import posterior_marginals
 from gateway.chain.arrays import Floats
 from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
@@ -308,7 +308,7 @@ def figure_4(setting: Setting) -> Found:
     charts = []
     for name, q, r in (("N10", 0.08938, 0.10924), ("N05", 0.2384, 0.3831)):
         recording = heart(setting.recordings, name)
-        rates = mean_rates(*recording, 2)
+        rates = mean_transitions(*recording, 2)
         rows.append(Row(f"{name}: q, mean rate from 0 to 1", float(rates[0, 1]), q, "printed", 5e-5))
         rows.append(Row(f"{name}: r, mean rate from 1 to 0", float(rates[1, 0]), r, "printed", 5e-5))
         q, r = float(rates[0, 1]), float(rates[1, 0])

@@ -11,7 +11,7 @@ import numpy as np
 
 from contract.chains import BinaryChains
 from contract.guarantee import ratio_loss
-from gateway.attack import ATTACKERS, attack, mean_rates, release_symbols, success_bound
+from gateway.attack import ATTACKERS, attack, mean_transitions, release_symbols, success_bound
 from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3
 from gateway.privacy.randomised_response import calibrate
 from gateway.reproduce.bdp import half_interval, printed_bound
@@ -257,7 +257,7 @@ def _section_4_3(setting: Setting) -> Found:
     """Attackers stay below the bound on real recordings: false where they learn."""
     draws, attacker = (3, "learned chain") if setting.quick else (24, "2 learned regimes")
     recording = heart(setting.recordings, "N10")
-    rates = mean_rates(*recording, 2)
+    rates = mean_transitions(*recording, 2)
     q, r = float(rates[0, 1]), float(rates[1, 0])
     table = calibrate(_point(q, r), 1.0, "ignorant", "flips").table
     shares = []

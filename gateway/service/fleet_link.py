@@ -221,15 +221,15 @@ class FleetLink:
         """Let rollouts go on, and publish the documents that wait longest."""
         self._not_before = {device: until for device, until in self._not_before.items() if until > now}
         under_way = set(self._in_flight.values())
-        room = self._most
-        for due in self._rollouts.due(self._now_us(), room + len(under_way) + len(self._not_before)):
+        free = self._most
+        for due in self._rollouts.due(self._now_us(), free + len(under_way) + len(self._not_before)):
             if (due.device, due.version) in under_way or due.device in self._not_before:
                 continue
-            if room == 0:
+            if free == 0:
                 return
             topic = policy_set_topic(self._registry.fleet, due.device)
             if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
                 return
             self._in_flight[message_id] = due.device, due.version
             self._counters["policies_sent"] += 1
-            room -= 1
+            free -= 1

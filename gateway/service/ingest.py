@@ -105,10 +105,10 @@ class Inbox:
                 if size > MAX_POINTS_BYTES:
                     self._oversized += 1
                     continue
-                if self._closed or not self._has_room:
+                if self._closed or not self._accepts:
                     self._wake()
-                    room = self._changed.wait_for(lambda: self._closed or self._has_room, timeout=self._patience)
-                    if self._closed or not room:
+                    accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
+                    if self._closed or not accepts:
                         return len(messages) - at
                 self._bytes += size
                 self._messages.append(message)
@@ -136,7 +136,7 @@ class Inbox:
     def _take(self, most: int) -> list[Event]:
         messages = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
         self._bytes -= sum(len(message.payload) for message in messages)
-        if self._has_room:
+        if self._accepts:
             self._changed.notify_all()
         taken = [*self._answers, *messages]
         self._answers.clear()
@@ -166,7 +166,7 @@ class Inbox:
             return self._closed and not self.waiting
 
     @property
-    def _has_room(self) -> bool:
+    def _accepts(self) -> bool:
         return len(self._messages) < self._capacity and self._bytes < self._capacity_bytes
 
     def _wake(self) -> None:

@@ -326,19 +326,19 @@ class ReleaseSchedule:
         return max(following, ((frame - job.plan.length) // step + 1) * step)
 
     @property
-    def _has_room(self) -> bool:
+    def _can_start(self) -> bool:
         return self._connected > float("-inf") and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
 
     def _publish(self) -> None:
         """Publish what the broker had before this connection, then what it has never had."""
-        if self._again is None and self._has_room:
+        if self._again is None and self._can_start:
             self._again = deque(self._ledger.newest_published(self._sent_through))
-        while self._again and self._has_room and (entry := self._ledger.entry(self._again[0])) is not None:
+        while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:
             if (message_id := self._link.publish(entry.topic, entry.payload, retain=True)) is None:
                 return
             self._again.popleft()
             self._in_flight[message_id] = 0
-        while self._waiting and not self._again and self._has_room:
+        while self._waiting and not self._again and self._can_start:
             entries = self._ledger.pending(self._sent_through, 1)
             if not entries:
                 self._waiting = False

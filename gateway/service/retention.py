@@ -135,13 +135,13 @@ class Retention:
         if self._after == 0:
             self._needed = self._find_needed()
         removals: list[_Removal] = []
-        room, after = _MOST_ROWS, self._after
+        left, after = _MOST_ROWS, self._after
         for sequence in sequences:
             for frames in self._kinds(sequence):
-                if (removal := self._aged(frames, sequence, room)) is not None:
+                if (removal := self._aged(frames, sequence, left)) is not None:
                     removals.append(removal)
-                    room -= removal.many
-            if room == 0:  # there may be more of it
+                    left -= removal.many
+            if left == 0:  # there may be more of it
                 break
             after = sequence.number
         self._remove(removals)

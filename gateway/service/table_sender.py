@@ -243,7 +243,7 @@ class TableSender:
             yield table
 
     def _table(
-        self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], room: int
+        self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], capacity: int
     ) -> TimedTable | None:
         """The table for some states, as it was made before or made now; none if the device has no room for it.
 
@@ -256,7 +256,7 @@ class TableSender:
         store = self._store.points
         stream = self._store.number(*key)
         before = self._made.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
-        if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= room:
+        if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
             return None
         if before is not None and before.until >= ticks[1]:
             self._remember((key, policy.version, name), before)

@@ -44,7 +44,7 @@ class Waiting:
         line.serials[outgoing.frame] = outgoing.serial
         return line.serials.pop(min(line.serials)) if len(line.serials) > MOST_WAITING else None
 
-    def take(self, room: int) -> tuple[list[Outgoing], list[int]]:
+    def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
         """Remove so many, the newest of each sequence in turn; those of one sequence in their order.
 
         Returns:
@@ -52,8 +52,8 @@ class Waiting:
         """
         taken: list[Outgoing] = []
         overtaken: list[int] = []
-        share = max(1, room // max(1, len(self._lines)))
-        while self._lines and (left := room - len(taken)) > 0:
+        share = max(1, capacity // max(1, len(self._lines)))
+        while self._lines and (left := capacity - len(taken)) > 0:
             line = self._lines.pop(next(iter(self._lines)))
             frames = sorted(line.serials)
             newest = frames[-min(share, left) :]

@@ -29,7 +29,7 @@ from tests.support.differential import of_order_2
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy
 
-RATE = 1e-3
+FALSE_ALARMS = 1e-3
 TABLE = NoiseTable.binary(1_200_000_000, 900_000_000)
 DISTRIBUTION = symbol_distribution(TABLE, 0)
 ROOT = Path(__file__).parents[2]
@@ -44,7 +44,7 @@ def symbols(drawn: NDArray[np.uint64], thresholds: tuple[int, ...] = tuple(TABLE
 
 
 def names(cells: NDArray[np.int64], distribution: NDArray[np.float64] = DISTRIBUTION) -> set[str]:
-    return {alarm.test for alarm in checked("draws", cells, distribution, RATE).alarms}
+    return {alarm.test for alarm in checked("draws", cells, distribution, FALSE_ALARMS).alarms}
 
 
 @pytest.mark.long
@@ -67,7 +67,8 @@ def test_an_error_of_the_stated_size_is_found() -> None:
     distribution = np.array([0.7, 0.3])
     wrong = (
         distribution
-        + np.array([1, -1]) * checked("draws", generator.choice(2, 4000, p=distribution), distribution, RATE).smallest
+        + np.array([1, -1])
+        * checked("draws", generator.choice(2, 4000, p=distribution), distribution, FALSE_ALARMS).smallest
     )
     found = [generator.choice(2, 4000, p=wrong) for _ in range(100)]
     assert sum("frequencies" in names(cells, distribution) for cells in found) >= 90
@@ -104,14 +105,14 @@ def test_a_block_that_is_used_again_is_found_wherever_it_comes() -> None:
     for shift in (0, 700):
         two[shift : shift + 4000] = one[:4000]
         cells = symbols(two, tuple(TABLE.rows[1]))
-        assert [one.test for one in related((symbols(one), DISTRIBUTION), (cells, other), RATE)] == ["streams"]
+        assert [one.test for one in related((symbols(one), DISTRIBUTION), (cells, other), FALSE_ALARMS)] == ["streams"]
 
 
 @pytest.mark.parametrize("size", [700, 4096])
 def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     fair, reused, short = words(4, 20_000), words(5, 20_000), np.tile(words(6, 3001), 6)
     reused[17_011 : 17_011 + 1024] = reused[3003 : 3003 + 1024]
-    length = checked("draws", symbols(fair), DISTRIBUTION, RATE).longest
+    length = checked("draws", symbols(fair), DISTRIBUTION, FALSE_ALARMS).longest
     assert length is not None
     edge = words(7, 20_000)
     edge[4 * size - 5 : 4 * size - 5 + length] = edge[
@@ -119,13 +120,16 @@ def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatc
     ]  # seen at one draw alone, at a piece's end
     every = [symbols(drawn) for drawn in (fair, reused, short, edge)]
     pairs = [((one, DISTRIBUTION), (np.roll(one, 900), DISTRIBUTION)) for one in every]
-    whole = [checked("draws", one, DISTRIBUTION, RATE) for one in every], [related(*pair, RATE) for pair in pairs]
+    whole = (
+        [checked("draws", one, DISTRIBUTION, FALSE_ALARMS) for one in every],
+        [related(*pair, FALSE_ALARMS) for pair in pairs],
+    )
     assert [bool(one.alarms) for one in whole[0]] == [False, True, True, True]
     assert all(whole[1])
     monkeypatch.setattr(draws, "_PIECE", size)
     assert whole == (
-        [checked("draws", one, DISTRIBUTION, RATE) for one in every],
-        [related(*pair, RATE) for pair in pairs],
+        [checked("draws", one, DISTRIBUTION, FALSE_ALARMS) for one in every],
+        [related(*pair, FALSE_ALARMS) for pair in pairs],
     )
 
 
@@ -179,7 +183,7 @@ def audited(
     (folder / "policy.json").write_text(one.to_json())
     command = f"env PYTHONPATH={ROOT} {sys.executable} -m tests.support.broken_agent {fault}"
     words = ("--broker", f"127.0.0.1:{broker.port}", "--command", command, "--draws", draws, "--period", 3e-4)
-    words = (*words, "--rate", 1e-9)  # else one run in a thousand would fail, for what the machine has drawn
+    words = (*words, "--false-alarms", 1e-9)  # else one run in a thousand would fail, for what the machine has drawn
     done = fugu("audit", "device", folder / "policy.json", *words, "--counts", counts, "--json")
     assert done.err == ""
     return done.code, done.json()

@@ -19,7 +19,7 @@ from gateway.history.sequences import expected, joined, read_sequences
 from gateway.history.tasks import Group
 from gateway.planning.chain_source import file_source
 from gateway.privacy.chain_model import ModelError
-from gateway.privacy.learned_class import log_ratios, rates
+from gateway.privacy.learned_class import log_ratios, transition_of
 from gateway.privacy.learned_model import LearnedModel
 from tests.support.command import Fugu, runner
 from tests.support.histories import CHAIN, fill_store, symbols_of
@@ -189,4 +189,4 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
 
 
 def test_log_ratios_are_the_chain_in_other_words() -> None:
-    np.testing.assert_allclose(rates(log_ratios(TERNARY), 3), TERNARY, rtol=1e-14)
+    np.testing.assert_allclose(transition_of(log_ratios(TERNARY), 3), TERNARY, rtol=1e-14)

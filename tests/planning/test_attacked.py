@@ -10,7 +10,7 @@ import pytest
 from contract.chains import BinaryChains
 from contract.noise_table import NoiseTable
 from fugu.demo.people import RECORDINGS
-from gateway.attack import Knowledge, attack, mean_rates, odds_change, release_symbols
+from gateway.attack import Knowledge, attack, mean_transitions, odds_change, release_symbols
 from gateway.planning.attacked import class_of_halves, two_states
 from gateway.planning.readings import read_readings
 from gateway.privacy.randomised_response import calibrate
@@ -32,7 +32,7 @@ def test_ordinary_randomised_response_moves_the_odds_far_beyond_epsilon_and_ours
     name, baseline, beyond, furthest
 ):
     states, segments = night(name, baseline)
-    knowledge = Knowledge(mean_rates(states, segments, 2), segments)
+    knowledge = Knowledge(mean_transitions(states, segments, 2), segments)
     ordinary = odds_change(release_symbols(states, ORDINARY, np.random.default_rng(1)), knowledge)[states >= 0]
     assert (ordinary > EPSILON).mean() == pytest.approx(beyond, abs=0.02)
     assert math.exp(ordinary.max()) == pytest.approx(furthest, rel=0.05)

@@ -14,7 +14,7 @@ from gateway.chain.arrays import Floats, Ints
 from gateway.planning.recording import read_recording
 from gateway.privacy.chain_model import ModelError
 from gateway.privacy.covering_class import Covered, class_odds, covering_class, widened
-from gateway.privacy.local_rates import local_rates
+from gateway.privacy.local_transitions import local_transitions
 from gateway.privacy.window_mechanisms import WindowRequest, least_noise
 from tests.support.proofs import check_printed
 
@@ -42,11 +42,11 @@ def noise(chains: BinaryChains | BoundedChains) -> float:
     return least_noise(WindowRequest(chains, 1.0, None, "count", "universal")).scale
 
 
-@pytest.mark.parametrize("rates", [(0.09, 0.11), (0.24, 0.38), (0.06, 0.36), (0.5, 0.4)])
+@pytest.mark.parametrize("transitions", [(0.09, 0.11), (0.24, 0.38), (0.06, 0.36), (0.5, 0.4)])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_chain_of_constant_rates_is_hardly_widened(rates: Rates, seed: int) -> None:
-    found = covered(switching([rates], np.inf, 25_000, seed))
-    point = BinaryChains(q=(rates[0],) * 2, r=(rates[1],) * 2)
+def test_a_chain_of_constant_rates_is_hardly_widened(transitions: Rates, seed: int) -> None:
+    found = covered(switching([transitions], np.inf, 25_000, seed))
+    point = BinaryChains(q=(transitions[0],) * 2, r=(transitions[1],) * 2)
     assert 0.97 * noise(point) < noise(found.chains) < 1.1 * noise(point)
     assert isinstance(found.chains, BinaryChains)
     assert len(found.regimes) == 1
@@ -83,7 +83,7 @@ def test_planted_regimes_are_recognised_and_covered(regimes: list[Rates], seed: 
     assert isinstance(found.chains, BoundedChains)
     worst = max(odds_ratio(((1 - q, q), (r, 1 - r))) for q, r in regimes)
     assert found.chains.odds_ratio >= worst * 0.9  # within what the slowest regime can be told from its own sample
-    q, r = (min(rates) for rates in zip(*regimes, strict=True))
+    q, r = (min(transitions) for transitions in zip(*regimes, strict=True))
     assert found.chains.odds_ratio <= 4.0 * odds_ratio(((1 - q, q), (r, 1 - r)))
     slow, fast = (min(found.regimes, key=lambda r: sign * r.transition[0, 1]) for sign in (1, -1))
     assert slow.transition[0, 1] == pytest.approx(min(q for q, _ in regimes), rel=0.5)
@@ -97,12 +97,12 @@ def test_a_state_that_is_not_left_for_a_whole_stretch() -> None:
     found = covered(states)
     assert found.changes
     at_500, at_1000 = found.lengths[0], found.lengths[1]
-    assert at_500.rates.low[:, 1, 0].min() == pytest.approx(0.5 / 501)
-    assert at_1000.rates.low[:, 1, 0].min() == pytest.approx(0.5 / 1001)
-    still = at_500.rates.counts[:, 1, 0] == 0
+    assert at_500.transitions.low[:, 1, 0].min() == pytest.approx(0.5 / 501)
+    assert at_1000.transitions.low[:, 1, 0].min() == pytest.approx(0.5 / 1001)
+    still = at_500.transitions.counts[:, 1, 0] == 0
     assert still.sum() == 3
     # Where state 0 is not seen either, its rate is what the other stretches have.
-    assert at_500.rates.low[still, 0, 1].max() == pytest.approx(0.2, rel=0.15)
+    assert at_500.transitions.low[still, 0, 1].max() == pytest.approx(0.2, rel=0.15)
 
 
 def test_rows_without_a_state_are_left_out() -> None:
@@ -110,9 +110,9 @@ def test_rows_without_a_state_are_left_out() -> None:
     holes = states.copy()
     holes[::50] = -1
     assert noise(covered(holes).chains) == pytest.approx(noise(covered(states).chains), rel=0.05)
-    rates = local_rates(holes, np.arange(20_000) // 7_000, 2, [500])[0]
+    transitions = local_transitions(holes, np.arange(20_000) // 7_000, 2, [500])[0]
     pairs = [(a, b) for i, (a, b) in enumerate(itertools.pairwise(holes)) if (i + 1) % 7_000 and min(a, b) >= 0]
-    assert rates.counts.sum() == len(pairs)
+    assert transitions.counts.sum() == len(pairs)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_regime_is_no_rarer_in_its_steps_than_one_of_its_stays_can_show() -> N
     recording = read_recording(DATA / "occupancy_office.csv.gz", "value", 0.5)
     for part in (slice(0, 10_000), slice(10_000, 20_000), slice(5_000, 15_000)):
         found = covering_class(recording.states[part], recording.segments[part], 2)
-        longest = max(length.rates.length for length in found.lengths)
+        longest = max(length.transitions.length for length in found.lengths)
         stays = max(regime.ticks for regime in found.regimes)
         assert noise(found.chains) < max(longest, stays)
 

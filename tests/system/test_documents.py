@@ -63,7 +63,7 @@ def test_building_firmware(
     assert fugu("fleet", "init", "--fleet", "home", "--keys", keys).code == 0
     words = ("fleet", "enrol", "--root", keys / "root.envelope", "--device", "ring", "--ceiling", 5, "--registry")
     assert fugu(*words, tmp_path / "home-fleet.db", "-o", tmp_path / "ring.json").code == 0
-    replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period .001": "period .001 --rate 1e-9"}
+    replace = {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", "period .001": "period .001 --false-alarms 1e-9"}
     replace["--seconds 12"] = "--seconds 5"
     with Page("docs/firmware.md", tmp_path, replace) as page:
         assert page.run() == 5

@@ -76,7 +76,7 @@ class Outbox:
         """Segments whose frames are not known to be safe elsewhere, roughly."""
         return self.newest - self.oldest + 1
 
-    def has_room(self) -> bool:
+    def fits(self) -> bool:
         """Whether the file system has room for another segment."""
         block, _, _, free = os.statvfs(self._folder)[:4]
         return free >= _SPARE_BLOCKS + self._frame_bytes // block

@@ -272,7 +272,7 @@ class Ticker:
         ended = stream.before(tick)
         if policy.symbols:
             through = tick + policy.frame_ticks
-            if stream.is_empty and not outbox.has_room():
+            if stream.is_empty and not outbox.fits():
                 self.trouble = "storage-full"
                 return False
             if ended:

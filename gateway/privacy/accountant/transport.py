@@ -62,14 +62,14 @@ def _transported(
     """
     left, drift, price, givers, at = work
     size = above.size
-    waiting = room = 0
+    waiting = capacity = 0
     for y in range(size):
         left[y] = above[y] - ratio * below[y]
         drift[y] = -below[y]
         waiting += left[y] > 0.0
-        room += left[y] < 0.0
+        capacity += left[y] < 0.0
     tried, made, planned, count = 0, 0, moves[0], -1
-    while waiting > 0 and room > 0:
+    while waiting > 0 and capacity > 0:
         if tried < planned:
             tried += 1
             y, z = moves[tried] >> 16, moves[tried] & 0xFFFF
@@ -107,12 +107,12 @@ def _transported(
             drift[z] += drift[y] * high[y, z]
             left[y] = drift[y] = 0.0
             waiting -= 1
-            room -= left[z] == 0.0
+            capacity -= left[z] == 0.0
         else:
             left[y] = max(0.0, left[y] + left[z] * low[y, z])
             drift[y] += drift[z] * low[y, z]
             left[z] = drift[z] = 0.0
-            room -= 1
+            capacity -= 1
             waiting -= left[y] == 0.0
     moves[0] = made
     rest = change = 0.0

@@ -124,14 +124,14 @@ class Reports:
         found, self._coalesced = self._coalesced, 0
         return found
 
-    def take(self, room: int) -> list[Report]:
+    def take(self, capacity: int) -> list[Report]:
         """Remove so many, in the order in which their streams changed first."""
-        while self._unread and len(self._waiting) < room:
+        while self._unread and len(self._waiting) < capacity:
             number = next(iter(self._unread))
             if (found := self._look_up(number)) is not None:
                 self._waiting[number] = found, 0
             self._unread.pop(number, None)
-        taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(room, 0))]}
+        taken = {number: self._waiting.pop(number) for number in [*islice(self._waiting, max(capacity, 0))]}
         made: list[Report] = []
         for (columns, distributions), numbers, rows in self._groups(taken):
             places, some = [self._place(number) for number in numbers], columns.take(rows)

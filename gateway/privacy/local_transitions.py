@@ -35,7 +35,15 @@ from gateway.chain import baum_welch, stationary_distribution
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.privacy.model_fit import clopper_pearson
 
-__all__ = ["TAIL", "LocalRates", "Regime", "constant_rate", "fit_regimes", "largest_log_odds", "local_rates"]
+__all__ = [
+    "TAIL",
+    "LocalTransitions",
+    "Regime",
+    "constant_probability",
+    "fit_regimes",
+    "largest_log_odds",
+    "local_transitions",
+]
 
 _SIGNIFICANT = 1e-3
 _LEAST_EXPECTED = 1.0  # of a block: below, the chi-square distribution is none
@@ -46,7 +54,7 @@ TAIL = 0.1
 """What may be below the range of a rate, and above."""
 
 
-class LocalRates(NamedTuple):
+class LocalTransitions(NamedTuple):
     """Rates in the stretches of one length.
 
     Attributes:
@@ -69,7 +77,7 @@ class LocalRates(NamedTuple):
     changes: Bools
 
 
-def local_rates(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalRates, ...]:
+def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
     """Estimate the rates in stretches of several lengths.
 
     Args:
@@ -85,7 +93,7 @@ def local_rates(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) 
     return tuple(_of_length(rows, here, there, k, length, states.size) for length in stretches)
 
 
-def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int) -> LocalRates:
+def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int) -> LocalTransitions:
     number = max(1, (n + length // 2) // length)
     cells = (np.minimum(rows // length, number - 1) * k + here) * k + there
     counts = np.bincount(cells, minlength=number * k * k).reshape(number, k, k).astype(np.int64)
@@ -101,7 +109,7 @@ def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int)
         if k == 2:  # staying is not leaving
             low[:, x, x], high[:, x, x] = 1.0 - high[:, x, 1 - x], 1.0 - low[:, x, 1 - x]
     log_odds = np.array([largest_log_odds(*pair) for pair in zip(low, high, strict=True)])
-    return LocalRates(length, counts, low, high, log_odds, dispersion, p_value, changes)
+    return LocalTransitions(length, counts, low, high, log_odds, dispersion, p_value, changes)
 
 
 def largest_log_odds(low: Floats, high: Floats) -> float:
@@ -124,7 +132,7 @@ def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats 
     """The range of a rate in each stretch: posterior quantiles under the mixing distribution of all stretches."""
     seen, of = row[:, y], row.sum(axis=1)
     if not changes:
-        return constant_rate(int(seen.sum()), int(of.sum()))
+        return constant_probability(int(seen.sum()), int(of.sum()))
     middle = special.logit((seen + 0.5) / (of + 1.0))[of > 0]
     grid = np.linspace(middle.min(), middle.max(), _GRID)
     logs = seen[:, None] * special.log_expit(grid) + (of - seen)[:, None] * special.log_expit(-grid)
@@ -135,8 +143,8 @@ def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats 
         weights *= (visited / (visited @ weights)[:, None]).mean(axis=0)
     sums = np.cumsum(likelihood * weights, axis=1)
     sums /= sums[:, -1:]
-    rates = special.expit(grid)
-    low, high = (rates[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (TAIL, 1.0 - TAIL))
+    probabilities = special.expit(grid)
+    low, high = (probabilities[np.minimum((sums < level).sum(axis=1), _GRID - 1)] for level in (TAIL, 1.0 - TAIL))
     return low, high
 
 
@@ -149,15 +157,15 @@ def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
     blocks = followers[: size * number].reshape(number, size)
     for y in range(k):
         seen = (blocks == y).sum(axis=1)
-        rate = float(seen.mean()) / size
-        if min(rate, 1.0 - rate) * size >= _LEAST_EXPECTED:
-            statistic = float(((seen - size * rate) ** 2).sum()) / (size * rate * (1.0 - rate))
+        probability = float(seen.mean()) / size
+        if min(probability, 1.0 - probability) * size >= _LEAST_EXPECTED:
+            statistic = float(((seen - size * probability) ** 2).sum()) / (size * probability * (1.0 - probability))
             dispersion[y] = statistic / (number - 1)
             p_value[y] = special.chdtrc(number - 1, statistic)
     return dispersion, p_value
 
 
-def constant_rate(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
+def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
     """The interval of a constant rate. Each end holds with 90 %, and an odds ratio, made of several, with more.
 
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
