@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from contract.descriptions import describe, encode_description
-from contract.frames import SymbolFrame, encode_symbols
-from contract.topics import description_topic, symbols_topic
+from contract.fleet_frames import PolicyStatus, encode_policy_status
+from contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
 from gateway.dashboard.feed import Feed
 from gateway.dashboard.ledger_view import LedgerView
 from mqtt_link import Broker
@@ -44,3 +45,20 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
         return kinds
 
     assert asyncio.run(scene()) == [["description", "frame"], ["attack"], ["frame"], ["attack"], ["budget"]]
+
+
+def test_what_a_device_said_of_itself_before_anybody_looked_is_among_what_left_it() -> None:
+    status = encode_status(Status(True, "1.0", 0, (), ()))
+    policies = encode_policy_status(PolicyStatus(1, b"", "", "", 0, False))
+
+    async def scene() -> list[tuple[str, str]]:
+        feed = Feed("home", Broker(port=free_port()), LedgerView(None))
+        feed._received([(status_topic("home", "watch"), status, True)])
+        feed._received([(policy_status_topic("home", "watch"), policies, True)])
+        feed._received([(status_topic("home", "ring"), status, True)])
+        found = feed.take(feed.watch("watch"))
+        feed._received([(status_topic("home", "watch"), status, False)])
+        return [(one["kind"], one["bytes"]) for one in (*found, *feed.take_and_show(feed._watchers["watch"][0])[0])]
+
+    expected = [("policy", policies.hex()), ("status", status.hex()), ("status", status.hex())]
+    assert asyncio.run(scene()) == expected
