@@ -92,7 +92,7 @@ class LedgerView:
         with ledger.snapshot() as rows:
             found = rows.newest(only, before, PAGE_ENTRIES + 1)
             shown = found[:PAGE_ENTRIES]
-            groups = {row[-1]: rows.group(row[-1]) for row in shown}
+            groups = {number: rows.group(number) for number in {row[-1] for row in shown}}
             audiences = [self.audience] if self.audience else sorted({*rows.audiences(), SITE})
         return {
             "audiences": audiences,
