@@ -4,8 +4,9 @@ Usage: python benchmarks/dashboard.py [--json] [--devices N] [--frames N] [--rou
 
 A real gateway with `--dashboard` beside a real Mosquitto, and Chromium. Intake is measured in pairs of rounds that
 follow one another, as many frames with and without 20 open pages, 10 of the fleet and 10 of a device that is sending;
-what is shown is the median of the ratios of the pairs, and their quartiles. Beside wall time, which depends on what
-else the machine does, stands the processor time of each process. The browser is closed meanwhile.
+what is shown is the median of the ratios of the pairs, above 1 where pages cost something, and their quartiles. Beside
+wall time, which depends on what else the machine does, stands the processor time of each process. The browser is closed
+meanwhile.
 """
 
 from __future__ import annotations
@@ -202,7 +203,9 @@ def _smooth(browser: Browser, site: Site, link: Link) -> dict[str, object]:
         "browser frames dropped, 60 updates a second: %": round(100.0 * dropped[1], 2),
         "median time between browser frames: ratio to 1/60 s": round(statistics.median(busy["deltas"]) / FRAME_MS, 2),
         "long tasks (50 ms) of the page": len(busy["long"]),
-        "browser's main thread, processor time each time: ms": round(1e3 * busy["TaskDuration"] / drawn, 2),
+        "browser's main thread, processor time of a frame that changes: ms": round(
+            1e3 * busy["TaskDuration"] / drawn, 2
+        ),
         "of that scripts: ms": round(1e3 * busy["ScriptDuration"] / drawn, 2),
         "of that styles and layout: ms": round(1e3 * (busy["RecalcStyleDuration"] + busy["LayoutDuration"]) / drawn, 2),
     }
