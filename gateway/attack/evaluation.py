@@ -130,7 +130,7 @@ def attack(
     nothing = without(outputs)
     truth = states[judged]
     prior = smoothing(nothing, knowledge)[judged]
-    gain = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
+    slack = float((success_bound(prior, epsilon) - prior.max(axis=1)).mean())
     best_guess = float((prior.argmax(axis=1) == truth).mean())
     found = []
     for name, attacker in chosen.items():
@@ -143,7 +143,7 @@ def attack(
         added = mean_interval(_unexplained(gain, truth * k + before.argmax(axis=1)), level)
         success = float(right.mean())
         low, high = max(0.0, success + added.low), min(1.0, success + added.high)
-        ceiling = min(1.0, max(guess, best_guess) + gain)
+        ceiling = min(1.0, max(guess, best_guess) + slack)
         proven = epsilon_bound(truth, prior, evidence, epsilon, level)
         found.append(Attack(name, success, low, high, ceiling, guess, proven))
     return tuple(sorted(found, key=lambda one: -one.success))

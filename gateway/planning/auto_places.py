@@ -154,7 +154,7 @@ def plan_places(
             continue
         grids.append(grid)
     guess = min((_guess(grid) for grid in grids), default=(math.nan, math.nan))[1]
-    candidates, curves, grids = [], [], []
+    candidates, curves, planned = [], [], []
     for place, grid in enumerate(grids):
         progress("points", 0.3 + 0.4 * place / len(grids))
         points = _point(grid.covered.chains, question.epsilon)
@@ -167,11 +167,11 @@ def plan_places(
         found = ((e, _assessed(grid, _point(grid.covered.chains, e), grid.choose, rng, 1)) for e in _EPSILONS)
         curve = {e: float(off.mean()) for e, off in found if off is not None}
         curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
-        grids.append(grid)
+        planned.append(grid)
     if not candidates:
         raise PlanningError(f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}")
     progress("attackers", 0.7)
-    chosen, failed = _chosen(candidates, grids, question, rng)
+    chosen, failed = _chosen(candidates, planned, question, rng)
     least = min(
         (e for curve in curves for e, error in curve if e >= question.epsilon and 2.0 * error <= guess), default=None
     )
@@ -179,8 +179,8 @@ def plan_places(
     if chosen is not None and not failed:
         place, recommended = chosen
         candidates[place] = recommended
-        spec = _spec(grids[place], recommended, period, question)
-    sides = tuple(grid.model.metres for grid in grids)
+        spec = _spec(planned[place], recommended, period, question)
+    sides = tuple(grid.model.metres for grid in planned)
     parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec)
     return PlacePlan(recommended, *parts)
 
