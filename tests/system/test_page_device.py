@@ -62,12 +62,15 @@ def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_pa
             assert "epsilon 20, keeps it" in stream
             points = "section[aria-label='Stream place']"
             wait_until(lambda: "No attacker of this page reads points" in browser.text(points), "a word about points")
-            for width, dark in ((1200, False), (390, True)):
-                browser.look(width, dark=dark)
-                browser.open(f"{page.address}/device/watch")
-                wait_until(lambda: browser.count(".attack canvas") == 1 and browser.count(".left code") > 5)
-                assert browser.violations() == []
-                assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+            wait_until(lambda: "This page has no ledger" in browser.text(".budget"), "a word about no ledger")
+            assert browser.violations() == []
+            browser.look(390, dark=True)
+            browser.open(f"{page.address}/ledger")
+            wait_until(lambda: "This page has no ledger" in browser.text(".alarm"), "a word about no ledger")
+            browser.open(f"{page.address}/device/watch")
+            wait_until(lambda: browser.count(".attack canvas") == 1 and browser.count(".left code") > 5)
+            assert browser.violations() == []
+            assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
             assert browser.complaints() == []
             assert CANARY.encode() not in page.ask("/events/device/watch")[1]
         finally:
