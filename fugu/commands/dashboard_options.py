@@ -43,7 +43,7 @@ class DashboardOptions:
         str | None, typer.Option(metavar="NAME", help="Of the ledger show this audience's part only (default: all).")
     ] = None
     dashboard_username: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The account whose view it shows (default: --username).")
+        str | None, typer.Option(metavar="NAME", help="The account whose view it shows, not the gateway's.")
     ] = None
     dashboard_password_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of that account.")] = None
     dashboard_cert_file: Annotated[str | None, typer.Option(metavar="FILE", help="Of that account.")] = None
@@ -66,6 +66,9 @@ class DashboardOptions:
 
         if (self.dashboard_login_file is None) != self.dashboard_no_login:
             raise UsageError("the page needs either --dashboard-login-file or --dashboard-no-login")
+        own = self.dashboard_username is not None or self.dashboard_cert_file is not None
+        if not own and (gateway.username is not None or gateway.cert_file is not None):
+            raise UsageError("the page needs an account of its own: give --dashboard-username or --dashboard-cert-file")
         account = gateway
         if self.dashboard_username is not None:
             account = replace(account, username=self.dashboard_username, password_file=self.dashboard_password_file)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
+
+import msgpack
 
 from contract.envelope import decode_envelope
 from contract.errors import FuguError, StatusCode
@@ -242,8 +243,8 @@ def _wave(member: Member) -> Wave:
 def _version(document: bytes) -> int | None:
     """Of a policy document that nobody has checked here; none if it is none."""
     try:
-        found = json.loads(document)["version"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        found = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]
+    except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException):
         return None
     return found if type(found) is int and 0 < found <= _MOST_VERSION else None
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import json
+
+import msgpack
 
 from contract.envelope import Envelope, encode_envelope
 from contract.errors import StatusCode
@@ -12,6 +13,8 @@ from contract.frames import Status, encode_status
 from contract.health import AlarmCode, Health, HealthAlarm, encode_health
 from contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
 from gateway.dashboard.fleet_view import FleetQuery, FleetView
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 
 
 def take(view: FleetView, topic: str, payload: bytes) -> None:
@@ -59,7 +62,8 @@ def test_a_document_that_was_sent_is_waited_for_until_it_is_judged() -> None:
 
 def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -> None:
     view = FleetView()
-    old, new = (encode_envelope(Envelope("policy", json.dumps({"version": one}).encode(), ())) for one in (6, 7))
+    keys, body = Keys(), policy(epoch_us=0, period_us=1_000_000)
+    old, new = (keys.signed(policy_document(body, version=one)) for one in (6, 7))
     judged = hashlib.sha256(new).digest()[:8]
     sent = dict.fromkeys(("runs", "refuses", "silent", "away", "unheard"), new) | {"old": old}
     for name, payload in sent.items():
@@ -85,10 +89,9 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
 
 def test_a_document_without_a_version_is_no_wave() -> None:
     view = FleetView()
-    for number, text in enumerate(
-        (" ", "[]", "1", '{"version": true}', '{"version": 0}', '{"version": "1"}', "[" * 9000)
-    ):
-        take(view, policy_set_topic("home", f"d{number}"), encode_envelope(Envelope("policy", text.encode(), ())))
+    packed = [msgpack.packb(one) for one in ([], 1, {"version": True}, {"version": 0}, {"version": "1"}, {"other": 1})]
+    for number, document in enumerate([b"{", b"\x91" * 9000, *packed]):
+        take(view, policy_set_topic("home", f"d{number}"), encode_envelope(Envelope("policy", document, ())))
     assert view.page(FleetQuery())["waves"] == []
     assert view.left_out == 0
 

@@ -100,6 +100,7 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
             (f"127.0.0.1:{port}", "--dashboard-no-login"): "Address already in use",
             ("0.0.0.0:1", "--dashboard-no-login"): "needs a password",
             ("0.0.0.0:1", "--dashboard-login-file", "login"): "needs a certificate",
+            ("127.0.0.1:1", "--dashboard-no-login", "--username", "gateway"): "an account of its own",
             ("127.0.0.1:1",): "either --dashboard-login-file or --dashboard-no-login",
             ("127.0.0.1:1", "--dashboard-no-login", "--dashboard-tls-cert", "x"): "a certificate and its key",
             ("127.0.0.1:1", "--dashboard-no-login", "--dashboard-tls-cert", "x", "--dashboard-tls-key", "y"): "No such",

@@ -19,6 +19,7 @@ export function fleet(main, listen) {
   });
   const gateway = make("div", {});
   const rollout = make("p", { class: "small quiet" });
+  const nobody = make("p", { hidden: true }, "This account has heard of no device. The broker may let it read none: an account of an audience reads ", make("a", { href: "/releases" }, "its releases"), ".");
   const unnamed = make("p", { class: "bad" });
   const waves = make("section", { "aria-label": "Policies on their way", hidden: true });
   const rows = make("tbody");
@@ -36,6 +37,7 @@ export function fleet(main, listen) {
   main.append(
     make("h1", {}, "Fleet"),
     make("div", { class: "tiles", role: "group", "aria-label": "Filter by health" }, ...tiles.map((one) => one.button)),
+    nobody,
     gateway,
     unnamed,
     rollout,
@@ -56,6 +58,7 @@ export function fleet(main, listen) {
     gateway.replaceChildren(...complaints(told.gateway));
     const shares = told.policies.map((one) => `${number(one.devices)} run policy ${one.version}`);
     put(rollout, [...shares, ...(told.waiting ? [`${number(told.waiting)} have not answered the newest`] : [])].join(" · "));
+    nobody.hidden = told.total > 0;
     unnamed.hidden = !told.unnamed;
     put(unnamed, `▲ At least ${number(told.unnamed)} more devices have an alarm whose report does not name them: they are neither counted nor marked here. fugu gateway status names more of them.`);
     waves.hidden = !told.waves.length;

@@ -1,0 +1,94 @@
+"""Devices of a rollout, with one connection for all of them, and the fleet that they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+
+from contract.envelope import decode_envelope
+from contract.errors import TrustError
+from contract.fleet_documents import Address, Enrolment
+from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
+from contract.frames import Status, encode_status
+from contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
+from contract.trust import Trust
+from gateway.fleet import Document, Registry, RolloutPlan, Stage, Target
+from mqtt_link import Broker, Link
+from tests.support.brokers import wait_until
+from tests.support.enrolled import write_gateway_files
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
+
+
+@dataclass
+class Crowd:
+    """Devices that judge as real ones do, with one connection for all; those that are offline hear nothing."""
+
+    broker: Broker
+    enrolments: list[Enrolment]
+    offline: set[str]
+    heard: int = 0
+    trusts: dict[str, Trust] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.trusts = {one.device: Trust(one) for one in self.enrolments}
+        self._subscribed = threading.Event()
+        self.link = Link(
+            self.broker,
+            client_id="crowd",
+            subscriptions=(policy_set_topic("home", "+"),),
+            on_connected=self._subscribed.set,
+            on_message=self._received,
+        )
+        self.link.start()
+        wait_until(self._subscribed.is_set)
+        for name in self.trusts.keys() - self.offline:
+            self.link.publish(status_topic("home", name), encode_status(Status(True, "1", 0, (), ())), retain=True)
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        name = parse_topic(topic).device
+        if name in self.offline:
+            return
+        self.heard += 1
+        reason = detail = ""
+        trust = self.trusts[name]
+        try:
+            trust.judge(payload, "policy", int(time.time()))
+        except TrustError as error:
+            reason, detail = error.reason, str(error)[:200]
+        judged = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
+        answer = PolicyStatus(trust.state.version, judged, reason, detail, int(bool(reason)), False)
+        self.link.publish(policy_status_topic("home", name), encode_policy_status(answer), retain=True)
+
+    def versions(self) -> list[int]:
+        """The version in force of each device."""
+        return [trust.state.version for trust in self.trusts.values()]
+
+
+def prepare(folder: Path, keys: Keys, refusing: set[str], names: list[str]) -> tuple[Registry, list[Enrolment]]:
+    """A registry with all devices, and a document for them, which some refuse: they allow less."""
+    write_gateway_files(folder, keys)
+    registry = Registry(folder / "fleet.sqlite", fleet="home")
+    enrolments = []
+    for name in names:
+        ceiling = 0.5 if name in refusing else 1.0
+        enrolments.append(keys.enrolment(device=name, groups=(), ceiling=ceiling))
+        registry.enrol(name, (), who="me", time_us=1)
+    document = policy_document(policy(epoch_us=0, period_us=1_000_000), version=1, to=Address(everyone=True))
+    payload = keys.signed(document)
+    entry = Document(1, Target("fleet"), decode_envelope(payload).digest, payload, "first")
+    registry.add_document(entry, who="me", time_us=1)
+    return registry, enrolments
+
+
+def plan(error: Fraction) -> RolloutPlan:
+    stages = (
+        Stage(share=Fraction(1, 50), success=Fraction(1, 2)),
+        Stage(share=Fraction(1, 5), success=Fraction(4, 5)),
+        Stage(share=Fraction(1), success=Fraction(4, 5)),
+    )
+    return RolloutPlan(1, stages, error, pace=6000, patience_seconds=600, seed="autumn")

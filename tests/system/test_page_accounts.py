@@ -1,0 +1,115 @@
+"""Pages of two accounts of one broker, in a real browser: each shows what it may read, and says whose view it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
+from contract.release_frames import decode_release
+from contract.topics import release_topic, status_topic, symbols_topic
+from mqtt_link import Broker, Link
+from tests.support.brokers import wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.pages import ServedPage
+from tests.support.processes import GatewayProcess
+from tests.support.release_scenes import scheduled
+from tests.support.scenes import policy, write_policies
+from tests.support.shipped import Shipped
+
+pytestmark = pytest.mark.long
+STREET = '[audiences.street]\nepsilon = 0.5\nadversary = "informed"\n'
+TICKS = 40
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with chromium(tmp_path / "profile") as made:
+        yield made
+
+
+def words(broker: Broker) -> list[str]:
+    """How a command connects as an account."""
+    fields = {"username": broker.username, "password-file": broker.password_file, "ca-file": broker.ca_file}
+    return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+
+
+def significant(value: float) -> str:
+    """Four digits, as the page writes numbers."""
+    return f"{float(f'{value:.4g}'):g}"
+
+
+def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
+    made = policy(1)
+    write_policies(tmp_path / "policies", [made])
+    releases = tmp_path / "releases.toml"
+    releases.write_text(
+        STREET + scheduled("walk", "street", length=TICKS) + scheduled("inside", "site", length=20, scale="3")
+    )
+    shipped = Shipped(tmp_path)
+    shipped.add("device", "watch")
+    shipped.add("gateway", "gateway")
+    shipped.add("subscriber", "site", "--audience", "site")
+    promises = ("--audience", "street", "--releases", releases, "--policies", tmp_path / "policies")
+    for name in ("street", "reader"):
+        shipped.add("subscriber", name, *promises)
+    with shipped:
+        run = ("--releases", str(releases), *words(shipped.address("gateway")))
+        gateway = GatewayProcess(tmp_path, shipped.port, *run)
+        pages = {
+            name: ServedPage(tmp_path, shipped.port, "--no-login", *words(shipped.address(name)))
+            for name in ("site", "street")
+        }
+        try:
+            wait_until(gateway.hears, "the gateway")
+            received = list[bytes]()
+            reader = Link(
+                shipped.address("reader"),
+                client_id="reader",
+                subscriptions=(release_topic("home", "street", "walk"),),
+                on_message=lambda _topic, payload, _retained: received.append(payload),
+            )
+            reader.start()
+            with shipped.client("watch") as watch:
+                status = encode_status(Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)))
+                assert watch.publish(status_topic("home", "watch"), status, retain=True) == 0
+                previous = -1
+                for first in range(0, TICKS + 10, 10):
+                    frame = SymbolFrame(1, previous, first, bytes([first // 10 % 2] * 10))
+                    assert watch.publish(symbols_topic("home", "watch", "hr"), encode_symbols(frame)) == 0
+                    previous = frame.last
+            wait_until(lambda: received, "the release")
+            reader.stop()
+            said = decode_release(received[0])
+
+            for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
+                browser.open(f"{pages[name].address}/releases")
+                wait_until(lambda seen=seen: seen <= set(browser.text("tbody").split()), "the releases")  # type: ignore[misc]
+                assert ("inside" in browser.text("tbody")) == ("inside" in seen)
+                assert browser.text("#view") == f"● live, as account {name} may read it"
+                rows = browser.run("return [...document.querySelectorAll('tbody tr')].map((one) => one.innerText)")
+                (row,) = (one for one in rows if one.startswith("walk"))
+                numbers = [significant(one) for one in (said.values[0], said.low[0], said.high[0])]
+                assert "{} ({} to {})".format(*numbers) in row
+                assert f"#{said.entry}" in row
+                assert "for street" in row
+                assert f"epsilon {significant(said.epsilon)}" in row
+                assert f"noise of scale {said.scale}" in row
+                browser.look(390, dark=name == "site")
+                assert browser.violations() == []
+
+            browser.open(pages["site"].address)
+            wait_until(lambda: browser.count("tr[data-name='watch']") == 1, "the device")
+            browser.open(pages["street"].address)
+            wait_until(lambda: "This account has heard of no device" in browser.text("main"), "a word about that")
+            assert browser.count("tbody tr") == 0
+            browser.open(f"{pages['street'].address}/device/watch")
+            wait_until(lambda: "This account has heard nothing of the device itself" in browser.text("main"))
+            assert browser.count(".left li") == browser.count(".stream") == 0
+            assert b"inside" not in pages["street"].ask("/events/releases")[1]
+            assert browser.complaints() == []
+        finally:
+            codes = [one.stop() for one in (*pages.values(), gateway)]
+            assert codes == [0, 0, 0]

@@ -1,0 +1,65 @@
+"""A signed rollout over a real broker, as the fleet's page shows it: who follows it, refuses it, is silent or away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from gateway.fleet import RolloutPlan, Rollouts, Stage
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.browser import Browser, chromium
+from tests.support.enrolled import Gateway
+from tests.support.pages import ServedPage
+from tests.support.rollout_crowd import Crowd, prepare
+from tests.support.signing import Keys
+
+pytestmark = pytest.mark.long
+NAMES = [f"watch-{number:02d}" for number in range(40)]
+REFUSING, OFFLINE = {"watch-03", "watch-17"}, {"watch-05", "watch-11", "watch-30"}
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    with chromium(tmp_path / "profile") as made:
+        yield made
+
+
+def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
+    registry, enrolments = prepare(tmp_path, Keys(), REFUSING, NAMES)
+    rollouts = Rollouts(registry)
+    crowd = Crowd(broker.broker, enrolments, OFFLINE)
+    gateway = Gateway(tmp_path, broker.port)
+    page = ServedPage(tmp_path, broker.port, "--no-login")
+    try:
+        browser.open(page.address)
+        wait_until(lambda: browser.text(".tiles strong") == "37", "the devices that are online")
+        assert browser.count(".wave") == 0
+        stages = (Stage(share=Fraction(1), success=Fraction(4, 5)),)
+        plan = RolloutPlan(1, stages, Fraction(1, 2), pace=6000, patience_seconds=600, seed="autumn")
+        number = rollouts.draft(plan, who="me", time_us=time.time_ns() // 1000)
+        wait_until(lambda: sum(device.online for device in registry.devices()) == 37, "births")
+        rollouts.start(number, who="me", time_us=time.time_ns() // 1000)
+        wait_until(lambda: browser.count(".wave") == 1, "the wave")
+        reached = "Document 1, sent to 40 of 40 devices: 35 run it, 2 refused it, 3 are away"
+        wait_until(lambda: browser.text(".wave p") == reached, "the end of it")
+        widths = browser.run(
+            "return [...document.querySelectorAll('.wave rect')].map((one) => +one.getAttribute('width'))"
+        )
+        assert widths == [35, 2, 0, 3]
+        assert "needs attention" in browser.text("tr[data-name='watch-03']")
+        assert "ceiling" in browser.text("tr[data-name='watch-03']")
+        for width, dark in ((1200, True), (390, False)):
+            browser.look(width, dark=dark)
+            assert browser.violations() == []
+            assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
+        assert browser.complaints() == []
+    finally:
+        assert page.stop() == 0
+        gateway.process.kill()
+        gateway.process.wait()
+        crowd.link.stop()
+        registry.close()
