@@ -65,23 +65,24 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
     keys, body = Keys(), policy(epoch_us=0, period_us=1_000_000)
     old, new = (keys.signed(policy_document(body, version=one)) for one in (6, 7))
     judged = hashlib.sha256(new).digest()[:8]
-    sent = dict.fromkeys(("runs", "refuses", "silent", "away", "unheard"), new) | {"old": old}
+    sent = dict.fromkeys(("runs", "refuses", "silent", "late", "away", "unheard"), new) | {"old": old}
     for name, payload in sent.items():
         take(view, policy_set_topic("home", name), payload)
-    for name in ("runs", "refuses", "silent", "old", "other"):
+    for name in ("runs", "refuses", "silent", "late", "old", "other"):
         status(view, name)
     status(view, "away", StatusCode.CONNECTION_LOST, online=False)
     said = {
         "runs": PolicyStatus(7, judged, "", "", 0, False),
         "refuses": PolicyStatus(6, judged, "ceiling", "too much", 1, False),
         "silent": PolicyStatus(6, b"", "", "", 0, False),
+        "late": PolicyStatus(6, bytes(8), "ceiling", "of another document", 1, False),
         "old": PolicyStatus(6, hashlib.sha256(old).digest()[:8], "", "", 0, False),
     }
     for name, one in said.items():
         take(view, policy_status_topic("home", name), encode_policy_status(one))
     page = view.page(FleetQuery())
     assert page["waves"] == [
-        {"version": 7, "sent": 5, "runs": 1, "refused": 1, "silent": 1, "away": 2},
+        {"version": 7, "sent": 6, "runs": 1, "refused": 1, "silent": 2, "away": 2},
         {"version": 6, "sent": 1, "runs": 1, "refused": 0, "silent": 0, "away": 0},
     ]
     assert {row["name"]: row["wanted"] for row in page["rows"]}["silent"] == 7

@@ -1,4 +1,4 @@
-"""A signed rollout over a real broker, as the fleet's page shows it: who follows it, refuses it, is silent or away."""
+"""A signed rollout over a real broker, as the fleet's page shows it; and alarms of devices without names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from contract.frames import Status, encode_status
+from contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from contract.topics import health_topic, status_topic
 from gateway.fleet import RolloutPlan, Rollouts, Stage
+from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.enrolled import Gateway
@@ -63,3 +67,31 @@ def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser:
         gateway.process.wait()
         crowd.link.stop()
         registry.close()
+
+
+def test_devices_that_an_alarm_does_not_name_are_not_taken_for_well(
+    broker: Mosquitto, tmp_path: Path, browser: Browser
+) -> None:
+    """A report of 2,000 silent devices names eight of them."""
+    names = tuple(f"watch-{number:04}" for number in range(8))
+    alarm = HealthAlarm(AlarmCode.SILENT, 1, 2000, names, 1992, "look at <b>them</b>")
+    link = Link(broker.broker, client_id="crowd")
+    link.start()
+    page = ServedPage(tmp_path, broker.port, "--no-login")
+    try:
+        wait_until(lambda: link.connected, "a connection")
+        for number in range(2000):
+            topic, said = status_topic("home", f"watch-{number:04}"), encode_status(Status(True, "1", 0, (), ()))
+            wait_until(lambda topic=topic, said=said: link.publish(topic, said, retain=True) is not None)  # type: ignore[misc]
+        browser.open(page.address)
+        wait_until(lambda: browser.text(".tiles strong") == "2,000", "all devices")
+        assert "whose report does not name them" not in browser.text("main")
+        link.publish(health_topic("home"), encode_health(Health(True, alarms=(alarm,))), retain=True)
+        wait_until(lambda: "At least 1,992 more devices have an alarm" in browser.text("main"), "the others")
+        assert browser.text("[aria-pressed]:nth-child(2) strong") == "8"
+        assert "watch-0007 and 1,992 more" in browser.text(".alarm")
+        assert browser.violations() == []
+        assert browser.complaints() == []
+    finally:
+        assert page.stop() == 0
+        link.stop()
