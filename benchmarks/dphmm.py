@@ -4,7 +4,7 @@ Times are for one stream on one thread, medians of several runs in turns with a 
 point, with every edge's difference and scipy.spatial.ConvexHull (qhull). Ours decides in integers. The second part is
 the check that a device makes before it uses a table, in plain Python.
 
-The third part is a tick of ten thousand devices of a hundred cells, each with a point of its own: possible sets, and
+The third part is a tick of ten thousand devices of a hundred cells, each with a point of its own: constraint sets, and
 the forward, backward and fixed-lag distributions. Times there are processor time, the least of several runs in turns,
 beside a copy of the same arrays (or, for a full transition, the product of matrices by BLAS), and beside a loop in
 numpy over the devices, which is what the gateway did before.

@@ -104,12 +104,12 @@ class Cost(NamedTuple):
 
     Attributes:
         processor: microseconds of the subscriber's process.
-        rate: frames a second.
+        per_second: frames.
         together: frames that the subscriber was handed at once, on average; 0 if it does not say.
     """
 
     processor: float
-    rate: float
+    per_second: float
     together: float = 0.0
 
 
@@ -127,7 +127,7 @@ def through_a_broker(how: Load, subscribers: Sequence[str]) -> dict[str, object]
             best = min(found[load, kind])
             name = f"{load}: {NAMES[kind]}"
             figures[f"{name}: us a frame"] = round(best.processor, 1)
-            figures[f"{name}: frames/s"] = round(best.rate)
+            figures[f"{name}: frames/s"] = round(best.per_second)
             if best.together:
                 figures[f"{name}: frames at once"] = round(best.together, 1)
             if kind != subscribers[0]:

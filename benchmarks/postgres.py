@@ -65,15 +65,15 @@ def main() -> int:
         places: dict[str, Location] = {"PostgreSQL": server.fresh(), "SQLite": Path(f) / "store.sqlite"}
         for size in (250, 2_000, 8_000):
             for way, put in (("BLOB", put_blob), ("rows", put_rows)):
-                rates = dict.fromkeys(places, 0.0)
+                fastest = dict.fromkeys(places, 0.0)
                 for _ in range(ROUNDS):
                     for name, place in places.items():
-                        rate, processor = measured(place, put, size)
-                        rates[name] = max(rates[name], rate)
+                        per_second, processor = measured(place, put, size)
+                        fastest[name] = max(fastest[name], per_second)
                         figures[f"{name}: us of processor time a frame, {way}, batches of {size}"] = round(processor, 2)
-                for name, rate in rates.items():
-                    figures[f"{name}: frames/s, {way}, batches of {size}"] = round(rate, -2)
-                ratio = rates["PostgreSQL"] / rates["SQLite"]
+                for name, per_second in fastest.items():
+                    figures[f"{name}: frames/s, {way}, batches of {size}"] = round(per_second, -2)
+                ratio = fastest["PostgreSQL"] / fastest["SQLite"]
                 figures[f"PostgreSQL over SQLite, {way}, batches of {size}"] = round(ratio, 2)
         by_days = {days: partitioned(server.fresh(), days) for days in (0, 28, 7, 1)}
         for days, found in by_days.items():

@@ -58,16 +58,16 @@ def main() -> int:
     for ticks in (100, 10):
         alone = decoded(ticks)
         found = taken(100, ticks, 300_000)
-        figures[f"{ticks} ticks a frame: frames/s"] = round(found.rate)
+        figures[f"{ticks} ticks a frame: frames/s"] = round(found.per_second)
         figures[f"{ticks} ticks a frame: us of processor time"] = round(found.processor, 2)
         figures[f"{ticks} ticks a frame: ratio to the contract's decoder alone"] = round(found.processor / alone, 2)
     late = taken(100, 100, 100_000, late=LATE)
-    figures["100 ticks, 1 % of the frames late: frames/s"] = round(late.rate)
+    figures["100 ticks, 1 % of the frames late: frames/s"] = round(late.per_second)
     few, many = taken(100, 100, 300_000), taken(10_000, 100, 600_000)
     figures["10,000 streams over 100: ratio of processor time a frame"] = round(many.processor / few.processor, 2)
     old = taken(100, 100, 300_000, history=HISTORY)
-    figures["after 1.5 million frames: frames/s"] = round(old.rate)
-    figures["after 1.5 million frames: ratio of rates to none"] = round(old.rate / few.rate, 2)
+    figures["after 1.5 million frames: frames/s"] = round(old.per_second)
+    figures["after 1.5 million frames: ratio to none"] = round(old.per_second / few.per_second, 2)
     figures["bytes a binary symbol, sealed, of the whole file"] = round(old.stored, 3)
     figures["opening that store, ms"] = round(old.opened * 1e3, 1)
     figures |= million(options.devices, options.shards)
@@ -79,13 +79,13 @@ class Cost(NamedTuple):
     """Of taking frames.
 
     Attributes:
-        rate: frames a second.
+        per_second: frames.
         processor: microseconds of processor time a frame.
         stored: bytes of the sealed store a symbol.
         opened: seconds to open the store again, ready for frames.
     """
 
-    rate: float
+    per_second: float
     processor: float
     stored: float
     opened: float

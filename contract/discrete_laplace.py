@@ -1,6 +1,6 @@
 """Exact discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s.
 
-Only integers are drawn, compared and divided, so the distribution is the one that a guarantee speaks of and not a
+Only integers are drawn, compared and divided, so the distribution is the one that a guarantee is about and not a
 floating-point neighbour of it: there is no rounding whose traces could tell noise and count apart.
 
 Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2.

@@ -27,7 +27,7 @@ _LONGEST_QUILT = 4096
 _MOST_STEPS = 4000
 _GUESS_EVERY = 8
 _PART = 0.9
-_SETTLED = 1e-9
+_CONVERGED = 1e-9
 _SHAPED = 1e-7
 _RAISES = 7
 _NEAR = 1e-6
@@ -165,9 +165,9 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
         before, change, reached = side, largest(changes), largest(side)
         if change > _SHAPED * reached:
             shape = [[1.0 + part / change for part in row] for row in changes]
-        if change <= _SETTLED * reached + SIDE:
+        if change <= _CONVERGED * reached + SIDE:
             for power in range(_RAISES):
-                more = _SETTLED * 8.0**power * reached + SIDE
+                more = _CONVERGED * 8.0**power * reached + SIDE
                 raised = [[side[x][y] + more * shape[x][y] if x != y else 0.0 for y in states] for x in states]
                 if _at_most(further(raised), raised):
                     return _zip(min, found, raised)
@@ -175,7 +175,7 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
         shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
         far, last = shrink / (1.0 - shrink), change
         guess = summed(side, [[far * part for part in row] for row in changes])
-        raised = _plus(guess, _SETTLED * largest(guess) + SIDE)
+        raised = _plus(guess, _CONVERGED * largest(guess) + SIDE)
         if _at_most(further(raised), raised):
             found = _zip(min, found, raised)
             if far * change <= _NEAR * reached:

@@ -20,7 +20,7 @@ from contract.guarantee import Adversary
 from contract.measure_check import MOST_EPSILON, check_noise
 from contract.measure_frames import MAX_MEASURE_TICKS
 from contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable, decoded_table
-from contract.measurement import Measurement, PossibleSets
+from contract.measurement import ConstraintSets, Measurement
 from contract.policy_header import PolicyHeader
 
 __all__ = [
@@ -241,7 +241,7 @@ def verify_tables(measurement: Measurement, tables: tuple[TimedTable, ...]) -> N
     if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
         raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
     check_noise(measurement, fallback.noise, 0)
-    reach = PossibleSets(measurement)
+    reach = ConstraintSets(measurement)
     reach.all()
     for table in others:
         if not reach.has(table.constraint):

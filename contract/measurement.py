@@ -23,7 +23,7 @@ from contract.errors import PolicyError
 from contract.measure_frames import Point
 from contract.measure_table import members, set_of
 
-__all__ = ["MOST_SETS", "Measurement", "PossibleSets", "neighbours_of", "shown"]
+__all__ = ["MOST_SETS", "ConstraintSets", "Measurement", "neighbours_of", "shown"]
 
 MOST_SETS = 4096
 _WIDEST = Fraction(1 << 18)
@@ -108,12 +108,12 @@ class Measurement:
 
 
 @dataclass(slots=True)
-class PossibleSets:
+class ConstraintSets:
     """The sets of states that an adversary can hold possible, tick by tick: a run-in, then a cycle for ever.
 
     They follow from where the chain can start and step, and not from what was released, because no state of a set is
     ruled out by any output. Sets are found as far as they are asked for. What the chain can be in is followed, and what
-    that shows is the possible set; one that stays as long as the same steps hold is kept once for all these ticks.
+    that shows is the constraint set; one that stays as long as the same steps hold is kept once for all these ticks.
     """
 
     measurement: Measurement

@@ -1,6 +1,6 @@
 """Batch releases: a noisy statistic of a window, with everything that is needed to judge it, as flat JSON.
 
-All floats are 64-bit, and written so that they come back: an epsilon or a charge must not be rounded on the way.
+All floats are 64-bit, and written so that they come back: an epsilon or a charge must not be rounded by being sent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Stretches of a stream: what is lost about several ticks in a row having been one sequence of states or another.
 
-An epsilon protects single ticks. A stretch of n ticks is worse off: everything in it speaks about it, tick by tick, and
-what lies before and after speaks about its first and its last tick as it does about a single one. So the loss between
+An epsilon protects single ticks. A stretch of n ticks is worse off: everything in it tells of it, tick by tick, and
+what lies before and after tells of its first and its last tick as it does of a single one. So the loss between
 any two sequences of n states grows by what a tick says for itself, with every tick.
 
 Source: docs/proofs/chain-accountant.md, "Stretches of time".

@@ -89,7 +89,7 @@ class FleetPolicy:
         self._policy = b"", ""
         self._again: dict[str, tuple[float, bytes]] = {}
         self._newest_refused = b""
-        self._settled: dict[str, bytes] = {}
+        self._answered: dict[str, bytes] = {}
         self._said: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
@@ -101,7 +101,7 @@ class FleetPolicy:
         if (kind := self._kinds.get(topic)) is None:
             return False
         repeated = kind == "policy" and _name(payload) == self._policy[0] and self._policy[1] not in _PASSING
-        repeated = repeated or self._settled.get(topic) == _name(payload)
+        repeated = repeated or self._answered.get(topic) == _name(payload)
         fits = kind != "table" or topic in self._waiting or len(self._waiting) < MOST_WAITING
         if repeated or not payload:
             self.refused["repeated" if repeated else "empty"] += 1
@@ -248,7 +248,7 @@ class FleetPolicy:
                 found = {**found, "time": self._stored_time}
             self.managed, self._stored_time = managed, found["time"]
             if answer["kind"] == "root":
-                self._settled.clear()
+                self._answered.clear()
             if answer["kind"] == "root" and self._newest_refused:  # it may be of keys that were not known yet
                 self._waiting.setdefault(self._policy_topic, self._newest_refused)
         self._settle(kind, payload, "")
@@ -262,7 +262,7 @@ class FleetPolicy:
     def _settle(self, kind: str, payload: bytes, reason: str) -> None:
         """Remember the newest document of a kind whose judgement would be the same again."""
         if kind in ("root", "time", "stop") and reason not in _PASSING:
-            self._settled[next(topic for topic, one in self._kinds.items() if one == kind)] = _name(payload)
+            self._answered[next(topic for topic, one in self._kinds.items() if one == kind)] = _name(payload)
 
 
 def _name(payload: bytes) -> bytes:

@@ -15,7 +15,7 @@ from contract.errors import FuguError
 from contract.measure_check import check_noise
 from contract.measure_frames import Point, Released, pack_released
 from contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
-from contract.measurement import Measurement, PossibleSets
+from contract.measurement import ConstraintSets, Measurement
 from contract.noise_table import NoiseTable, public_row
 from edge_agent.randomiser import Mechanism
 
@@ -79,7 +79,7 @@ class Measurer:
     def __init__(self, plan: PointSource, entropy: Callable[[memoryview], None]) -> None:
         self._plan = plan
         self._below = uniform_below(entropy)
-        self._reach = PossibleSets(plan.measurement)
+        self._reach = ConstraintSets(plan.measurement)
         self._tables = tuple(self._held(table) for table in plan.tables)
         self._fallback = self._tables[0]
         self._sent: dict[int, _Held] = {}

@@ -1,6 +1,6 @@
 """Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
 
-A count begins at its noise and not at zero, so the true count is nowhere: not in memory, and not on the way out. The
+A count begins at its noise and not at zero, so the true count is nowhere, in memory or in a message. The
 noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it.
 
 A window holds the ticks that one run of the agent has drawn for, under one version of the policy. Ticks without a

@@ -237,7 +237,7 @@ class _Reader:
             stream = parse_topic(topic).stream
             self._window(stream, payload) if "/window/" in topic else self._frame(stream, payload)
         except (FuguError, ValueError, LookupError) as error:
-            self._outputs.problem = self._outputs.problem or f"{topic}: {type(error).__name__}: {error}"
+            self._outputs.problem = self._outputs.problem or f"{topic}: {error}"
 
     def _frame(self, stream: str, payload: bytes) -> None:
         state = _state(stream)

@@ -50,7 +50,7 @@ class MqttSensor(LiveSensor):
                 host="localhost",  # the rest is for `_dial`
                 username=config["username"],
                 password_file=config["password_file"],
-                protocol="3.1.1",  # every broker speaks it, and all that is wanted is in it
+                protocol="3.1.1",  # every broker has it, and it is enough here
                 max_backoff=10,
             ),
             client_id=f"fugu-{secrets.token_hex(8)}",

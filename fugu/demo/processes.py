@@ -34,7 +34,7 @@ def await_that(what: str, condition: Callable[[], bool], seconds: float) -> None
         time.sleep(0.1)
 
 
-def _settled(file: Path) -> Callable[[], bool]:
+def _complete(file: Path) -> Callable[[], bool]:
     """A condition that holds once a file has not grown between two calls."""
     size = -1
 
@@ -78,4 +78,4 @@ def subscriber(port: int, fleet: str, readings: Path, out: Path) -> Iterator[Non
     arguments = ["subscribe", "--fleet", fleet, "--broker", f"127.0.0.1:{port}", "--json"]
     with _process(arguments, readings, out / "subscriber.log"):
         yield
-        await_that("the subscriber has read everything", _settled(readings), STOP_SECONDS)
+        await_that("the subscriber has read everything", _complete(readings), STOP_SECONDS)

@@ -10,7 +10,7 @@ from contract.chains import JointChains
 from contract.frames import MAX_TICK
 from contract.guarantee import Guarantee, Loss
 from contract.measure_policy import MeasurePolicy
-from contract.measurement import PossibleSets
+from contract.measurement import ConstraintSets
 from contract.noise_table import NoiseTable, share_bias
 from contract.policy import Policy
 from contract.policy_header import PolicyHeader
@@ -109,7 +109,7 @@ def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> d
         policy: of points.
         told: what the stream loses about whole stretches of time; empty if no bound is claimed.
     """
-    reach, stream = PossibleSets(policy.measurement), policy.stream_loss
+    reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
     return {
         "protected": protected_sentence(policy.discretiser),
         "epsilon_tick": policy.epsilon,
@@ -132,7 +132,7 @@ def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]
         how: what the whole stream loses, in words.
         told: what it loses about whole stretches of time.
     """
-    reach = PossibleSets(policy.measurement)
+    reach = ConstraintSets(policy.measurement)
     sets = reach.all()
     edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")

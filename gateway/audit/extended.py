@@ -1,7 +1,7 @@
 """What draws of single ticks show of a whole stream, if draws are independent of each other given the states.
 
 The rarest outputs tell most, and no number of trials meets them. But for two states that tend to stay, they are known:
-every symbol speaks for the same state, and every count is beyond what can be. There the accountant's bound is reached,
+every symbol favours the same state, and every count is beyond what can be. There the accountant's bound is reached,
 and it grows with what one tick tells. So a lower bound for one tick, which many draws give closely, is one for the
 stream. Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """

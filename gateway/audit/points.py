@@ -10,7 +10,7 @@ import numpy as np
 
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import Noise, members
-from contract.measurement import PossibleSets
+from contract.measurement import ConstraintSets
 from contract.noise_table import SCALE, NoiseTable
 from gateway.audit.access import Audience
 from gateway.audit.audiences import LEVEL, Attacked
@@ -80,7 +80,7 @@ def attack_points(
 
 def _possible(policy: MeasurePolicy) -> tuple[int, int]:
     """The states that are possible at any tick, and those that are at every tick in the long run; 0 if that changes."""
-    found = PossibleSets(policy.measurement)
+    found = ConstraintSets(policy.measurement)
     every = found.all()
     last = every[found.start :]
     united = 0

@@ -1,6 +1,6 @@
 """The exact likelihood ratio of one output that a mechanism can release: epsilon is at least that.
 
-The outputs that tell most are far too rare to be met: every symbol speaks for the same state for hundreds of ticks, and
+The outputs that tell most are far too rare to be met: every symbol favours the same state for hundreds of ticks, and
 every count is beyond what can be. But whoever knows the mechanism can name one and compute how likely it is under each
 state; this is importance sampling with no variance left, and so there is no interval. It says nothing of the draws of a
 real device: it is about the numbers that the policy states.

@@ -59,7 +59,7 @@ class AttackView:
             self._changed = True
 
     def due(self) -> Callable[[], dict[str, Any]] | None:
-        """What computes the news, in a thread that no other such thing runs in; none if there are none."""
+        """What computes the update, in a thread that no other such thing runs in; none if there are none."""
         if not self._changed or self._told is None:
             return None
         self._changed = False
@@ -70,10 +70,10 @@ class AttackView:
             "kind": "attack",
             "stream": told.stream,
             "version": told.version,
-            **self._news(told, ticks, windows),
+            **self._update(told, ticks, windows),
         }
 
-    def _news(self, told: Description, ticks: Mapping[int, _Symbol], windows: list[WindowFrame]) -> dict[str, Any]:
+    def _update(self, told: Description, ticks: Mapping[int, _Symbol], windows: list[WindowFrame]) -> dict[str, Any]:
         """What the page is told: bands, or a sentence where no attacker applies."""
         try:
             if told.kind == "windows":

@@ -35,7 +35,7 @@ from mqtt_link.descriptions import Descriptions
 __all__ = ["DeviceView"]
 
 _MOST_STREAMS = 64
-_KEPT = {
+_MOST = {
     **{"frame": 40, "points": 40, "window": 40, "status": 5, "policy": 5},
     **{"estimate": 300, "attack": 1, "count": 40, "budget": 1, "description": 1},
 }
@@ -54,7 +54,7 @@ class DeviceView:
     def __init__(self) -> None:
         self.left_out = 0
         self._described = Descriptions()
-        self._kept: dict[tuple[str, str], deque[dict[str, Any]]] = {}
+        self._stored: dict[tuple[str, str], deque[dict[str, Any]]] = {}
         self._streams: set[str] = set()
         self._attacks: dict[str, AttackView] = {}
         self._newest: dict[str, Description] = {}
@@ -85,25 +85,25 @@ class DeviceView:
     def keep(self, told: dict[str, Any]) -> None:
         """Keep what the page is told for those who open it later."""
         kind = told["kind"]
-        self._kept.setdefault((told["stream"], kind), deque(maxlen=_KEPT[kind])).append(told)
+        self._stored.setdefault((told["stream"], kind), deque(maxlen=_MOST[kind])).append(told)
 
     def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
         """What the ledger says now, as the page is told; none if it has been told."""
-        news = {"kind": "budget", "stream": "", **found}
-        if list(self._kept.get(("", "budget"), ())) == [news]:
+        update = {"kind": "budget", "stream": "", **found}
+        if list(self._stored.get(("", "budget"), ())) == [update]:
             return None
-        self.keep(news)
-        return news
+        self.keep(update)
+        return update
 
     def attacks_due(self) -> list[Callable[[], dict[str, Any]]]:
-        """What computes what attackers make of each stream that has news."""
+        """What computes what attackers make of each stream of which something came."""
         return [made for one in self._attacks.values() if (made := one.due()) is not None]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All that is kept, descriptions first, then in the order in which it came."""
-        kinds = list(_KEPT)[::-1]
-        for key in sorted(self._kept, key=lambda one: kinds.index(one[1])):
-            yield from self._kept[key]
+        kinds = list(_MOST)[::-1]
+        for key in sorted(self._stored, key=lambda one: kinds.index(one[1])):
+            yield from self._stored[key]
 
     def _read(self, topic: Topic, payload: bytes, heard: float) -> dict[str, Any] | None:
         match topic.kind:

@@ -98,12 +98,12 @@ class DeviceSource:
 
     def more(self) -> str:
         """See `Source`."""
-        return self._changed() + _news(self._feed.take(self._watcher))
+        return self._changed() + _update(self._feed.take(self._watcher))
 
     def joined(self) -> tuple[str, str]:
         """See `Source`."""
         waited, shown = self._feed.take_and_show(self._watcher)
-        return self._changed() + _news(waited), _event("state", self._state()) + _news(shown)
+        return self._changed() + _update(waited), _event("state", self._state()) + _update(shown)
 
     def close(self) -> None:
         """See `Source`."""
@@ -252,8 +252,8 @@ class _Channel:
             tab.wake.set()
 
 
-def _news(all_new: list[dict[str, Any]]) -> str:
-    return _event("news", all_new) if all_new else ""
+def _update(all_new: list[dict[str, Any]]) -> str:
+    return _event("update", all_new) if all_new else ""
 
 
 def _event(name: str, data: object) -> str:

@@ -58,11 +58,11 @@ class Watcher:
         self.wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def tell(self, news: dict[str, Any]) -> None:
+    def tell(self, update: dict[str, Any]) -> None:
         """Let something wait, from any thread, while the feed's lock is held."""
         if not self.waiting:
             self._loop.call_soon_threadsafe(self.wake.set)
-        self.waiting.append(news)
+        self.waiting.append(update)
 
 
 class Feed:
@@ -211,11 +211,11 @@ class Feed:
         with self._lock:
             due = [(device, made) for device, view in self._devices.items() for made in view.attacks_due()]
         for device, made in due:
-            news = made()
+            update = made()
             with self._lock:
                 if device in self._devices:
-                    self._devices[device].keep(news)
-                    self._say(device, news)
+                    self._devices[device].keep(update)
+                    self._say(device, update)
 
     def _account(self) -> None:
         """Look what the ledger says of the devices that are looked at."""
@@ -225,17 +225,17 @@ class Feed:
             found = self.ledger.budgets(device)
             with self._lock:
                 view = self._devices.get(device)
-                if view is not None and (news := view.budgets(found)) is not None:
-                    self._say(device, news)
+                if view is not None and (update := view.budgets(found)) is not None:
+                    self._say(device, update)
 
     def _tell(self, topic: Topic, payload: bytes, heard: float) -> None:
-        news = self._devices[topic.device].take(topic, payload, heard)
-        if news is not None:
-            self._say(topic.device, news)
+        update = self._devices[topic.device].take(topic, payload, heard)
+        if update is not None:
+            self._say(topic.device, update)
 
-    def _say(self, device: str, news: dict[str, Any]) -> None:
+    def _say(self, device: str, update: dict[str, Any]) -> None:
         for watcher in self._watchers[device]:
-            watcher.tell(news)
+            watcher.tell(update)
 
     def _take_release(self, payload: bytes) -> None:
         if not payload:

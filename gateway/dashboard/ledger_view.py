@@ -21,7 +21,7 @@ __all__ = ["PAGE_ENTRIES", "LedgerView"]
 PAGE_ENTRIES = 50
 _FRESH_SECONDS = 1.0
 """For so long an answer stands for all who ask the same."""
-_MOST_KEPT = 64
+_MOST_KNOWN = 64
 _NONE = (
     "This page has no ledger: the gateway beside it makes no releases, or fugu dashboard was started without --ledger."
 )
@@ -72,7 +72,7 @@ class LedgerView:
             found = self._look(look)
             self._known.pop(key, None)
             self._known[key] = (time.monotonic(), found)
-            if len(self._known) > _MOST_KEPT:
+            if len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
             return found
 

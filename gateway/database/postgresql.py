@@ -329,11 +329,11 @@ class PostgresDatabase:
                     self.execute(statement)
                 self._leave_as_it_is()
                 self.execute("CREATE TABLE holders (name TEXT PRIMARY KEY, epoch BIGINT NOT NULL)")
-                self.execute("CREATE TABLE kept_as (application BIGINT NOT NULL, version BIGINT NOT NULL)")
-                self.execute("INSERT INTO kept_as VALUES (?, ?)", (kind.file.application, FORMAT))
-            marked = self.execute("SELECT to_regclass('kept_as') IS NOT NULL").fetchone()[0]
+                self.execute("CREATE TABLE store_format (application BIGINT NOT NULL, version BIGINT NOT NULL)")
+                self.execute("INSERT INTO store_format VALUES (?, ?)", (kind.file.application, FORMAT))
+            marked = self.execute("SELECT to_regclass('store_format') IS NOT NULL").fetchone()[0]
             application, version = (
-                self.execute("SELECT application, version FROM kept_as").fetchone() if marked else (0, 0)
+                self.execute("SELECT application, version FROM store_format").fetchone() if marked else (0, 0)
             )
             if problem := kind.file.problem(name, application, version, tables):
                 raise kind.refused(problem)

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from contract.guarantee import Adversary
 from contract.measure_table import members
-from contract.measurement import Measurement, PossibleSets
+from contract.measurement import ConstraintSets, Measurement
 from contract.rounding import OUTWARD
 from gateway.chain.arrays import Bools, Floats, Ints
 from gateway.dphmm.graphs import GraphError
@@ -142,7 +142,7 @@ def accepted_loss(measurement: Measurement) -> Floats:
     """
     states = measurement.states
     most = np.full((states, states), 1.0)
-    for possible in PossibleSets(measurement).all():
+    for possible in ConstraintSets(measurement).all():
         joined = np.zeros((states, states), dtype=np.int8)
         for state in members(possible):
             joined[state, members(measurement.neighbours[state] & possible)] = 1

@@ -1,4 +1,4 @@
-"""Which states an adversary holds possible: possible sets, their schedule, and delta-location sets.
+"""Which states an adversary holds possible: constraint sets, their schedule, and delta-location sets.
 
 Reachability is boolean. Whether a probability is above 0 in floating point is another question: products of small
 numbers underflow, and a state that is possible would seem not to be.

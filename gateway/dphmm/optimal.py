@@ -93,8 +93,8 @@ def optimal_table(
     choice = places if outputs is None else np.unique(lattice(outputs), axis=0)
     if choice.shape[1] != places.shape[1]:
         raise TableError(f"outputs have {choice.shape[1]} dimensions, and measurements {places.shape[1]}")
-    stand_ins = values[surrogates(values, constraint)]
-    rows = np.argmax((stand_ins[:, None, :] == places[None, :, :]).all(axis=2), axis=1)
+    replaced = values[surrogates(values, constraint)]
+    rows = np.argmax((replaced[:, None, :] == places[None, :, :]).all(axis=2), axis=1)
     away = np.sum((values[:, None, :] - choice[None, :, :]).astype(np.float64) ** 2, axis=2)
     costs = np.zeros((len(places), len(choice)))
     np.add.at(costs, rows, _distribution(prior, constraint)[:, None] * away)

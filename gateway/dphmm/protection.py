@@ -4,12 +4,12 @@ Definition 4.4 in its strict form: state i is protected if there is one other st
 output, whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K.
 As printed the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
 
-A delta-location set C' leaves out unlikely states of the possible set C, yet the device may be in one of them, and
+A delta-location set C' leaves out unlikely states of the constraint set C, yet the device may be in one of them, and
 then draws from the row of its surrogate. So the promise is made on all of C: an edge (i, j) of the user's graph holds
 between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)).
 States that share a row protect one another. With C' = C nothing changes.
 
-Every cell of a table is above 0, so no output rules a state out, and the possible sets are known in advance.
+Every cell of a table is above 0, so no output rules a state out, and the constraint sets are known in advance.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def protect_likely(
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
 ) -> Protection:
-    """Protect every state of a possible set when only the likely ones have rows of their own.
+    """Protect every state of a constraint set when only the likely ones have rows of their own.
 
     Args:
         values: f, N x d integers, from `lattice`.

@@ -15,7 +15,7 @@ from contract.guarantee import Adversary
 from contract.measure_check import check_noise
 from contract.measure_policy import MeasurePolicy, sparse_rows
 from contract.measure_table import Noise, set_of
-from contract.measurement import Measurement, PossibleSets
+from contract.measurement import ConstraintSets, Measurement
 from contract.stretches import Stretch
 from gateway.chain import stationary_distribution
 from gateway.chain.arrays import Floats
@@ -191,7 +191,7 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
 
 def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
     """The sets of possible states, as a device finds them."""
-    reach = PossibleSets(_measurement(spec, initial, 1))
+    reach = ConstraintSets(_measurement(spec, initial, 1))
     sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
     return ConstraintSchedule(tuple(sets), reach.start, reach.first_ticks)
 

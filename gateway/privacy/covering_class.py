@@ -1,11 +1,11 @@
 """The class of chains that covers a recording: every stretch of it, at every length, and not only its average.
 
 Where no stretch scatters more than one chain would (`local_transitions`), and the state before the last tells nothing,
-the class is that chain within its intervals. Else rates change over time, and a class of changing chains is declared,
-by the largest odds ratio of a step: that of all but a small share of the stretches of each length, and of every regime
-that lasts as long as they do. The odds ratio of a stretch takes its rates together, each at the low end of its range;
-intervals of each rate alone would join the slowest rate of one hour with the slowest of another. Against chains that
-change every adversary gets the bound of the universal one, which needs nothing but the odds ratio.
+the class is that chain within its intervals. Else probabilities change over time, and a class of changing chains is
+declared, by the largest odds ratio of a step: that of all but a small share of the stretches of each length, and of
+every regime that lasts as long as they do. The odds ratio of a stretch takes its probabilities together, each at the
+low end of its range; intervals of each alone would join the lowest of one hour with the lowest of another. Against
+chains that change every adversary gets the bound of the universal one, which needs nothing but the odds ratio.
 
 Regimes of fewer ticks than the shortest stretch are not covered: what they are worth to an attacker is measured.
 """
@@ -62,7 +62,7 @@ class Length(NamedTuple):
 
     Attributes:
         odds_ratio: the largest of a step, of all stretches but a share.
-        changes: whether some rate changes over them.
+        changes: whether some probability changes over them.
     """
 
     transitions: LocalTransitions
@@ -75,7 +75,7 @@ class Covered(NamedTuple):
 
     Attributes:
         transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
-        low, high: (k, k) the least and largest rate of any stretch that is covered.
+        low, high: (k, k) the least and largest probability of any stretch that is covered.
         lengths: what the stretches of each length need.
         regimes: the regimes that the recording switches between; a single one if there are no others.
         order: test of whether the state before the last tells something.
@@ -91,7 +91,7 @@ class Covered(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether rates change over time, so that no chain of constant rates is declared."""
+        """Whether probabilities change over time, so that no chain of constant probabilities is declared."""
         return any(length.changes for length in self.lengths) or self.order.p_value < _SIGNIFICANT
 
 
@@ -192,7 +192,7 @@ def _length(transitions: LocalTransitions, share: float) -> Length:
 
 
 def _quantile(transitions: Floats, share: float) -> Floats:
-    """The rate (k, k) that a share of the stretches is below, never further inside than one of theirs."""
+    """The probability (k, k) that a share of the stretches is below, never further inside than one of theirs."""
     return np.quantile(transitions, share, axis=0, method="lower" if share < 0.5 else "higher")
 
 
@@ -204,9 +204,9 @@ def _floored(regime: Regime, visited: Ints) -> Floats:
 
 
 def _constant(counts: Ints) -> BinaryChains:
-    """One chain within intervals of both rates, of such a length that the odds ratio, which they make, holds with 90 %.
+    """One chain within intervals of both probabilities, so long that the odds ratio, which they make, holds with 90 %.
 
-    Errors of the two rates are independent, and the logarithm of the odds ratio is the sum of their log-odds.
+    Errors of the two probabilities are independent, and the logarithm of the odds ratio is the sum of their log-odds.
     """
     seen, of = counts[[0, 1], [1, 0]], counts.sum(axis=1)
     share = (seen + 0.5) / (of + 1.0)

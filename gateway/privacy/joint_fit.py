@@ -1,7 +1,7 @@
 """Fit a chain whose states show those of several streams, or of one stream at two ticks.
 
 Given the joint state, streams tell nothing more of each other, so that one chain describes all of them. Its class is
-found as for one stream (`covering_class`): rates of people's recordings change, and the joint ones do, too.
+found as for one stream (`covering_class`): transition probabilities of people's recordings change, joint ones too.
 
 Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests are those of `model_fit`.
 """
@@ -144,7 +144,7 @@ def fit_pairs(
 
 
 def independence_test(counts: Ints, shows: Ints) -> model_fit.GTest:
-    """Test streams that move on their own, each by its own rates, against the joint chain.
+    """Test streams that move on their own, each by its own probabilities, against the joint chain.
 
     Args:
         counts: (K, K) steps of the joint chain.

@@ -3,16 +3,16 @@
 A chain is written by its log-ratios theta[x,y] = log(P[x,y] / P[x,x]): every logarithm of an odds ratio of a step is a
 sum of four of them. One chain is fitted to all symbols. What stretches of them, or whole streams, deviate from it is
 partly noise, whose variance is known: the inverse information of their symbols. What is more than noise is how much
-rates differ. Its variance is taken as large as the deviations do not exclude: its interval's upper end, with 90 %.
-Each stretch then has the range that this distribution and its own symbols leave, but for a tenth; and the class holds
-every chain that changes over time whose odds ratios are no larger than those of all but 2 % of the stretches of each
-length, beside the error of the fitted chain, of which its end holds with 90 %.
+probabilities differ. Its variance is taken as large as the deviations do not exclude: its interval's upper end, with 90
+%. Each stretch then has the range that this distribution and its own symbols leave, but for a tenth; and the class
+holds every chain that changes over time whose odds ratios are no larger than those of all but 2 % of the stretches of
+each length, beside the error of the fitted chain, of which its end holds with 90 %.
 
 So noise makes a class wide, never narrow. What no symbols show: regimes that are shorter than the shortest stretches.
 
 Source: one Newton step from an estimate (Le Cam, "On the asymptotic theory of estimation", 1956); the interval of a
-normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for rates that differ; the normal
-distribution of a mean whose own is normal.
+normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for probabilities that differ; the
+normal distribution of a mean whose own is normal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Deviations(NamedTuple):
         ticks: of each, (s,).
         deviations: (s, k (k - 1)), of their own log-ratios from those of all.
         kinds: (s,), whose noise each has, a place in `noise`.
-        noise: (g, d, d), the covariance of the deviations of a stretch of one tick, if rates do not differ.
+        noise: (g, d, d), the covariance of the deviations of a stretch of one tick, if probabilities do not differ.
     """
 
     ticks: Ints
@@ -83,7 +83,7 @@ class LearnedClass(NamedTuple):
 
     Attributes:
         transition: (k, k) the chain of all symbols.
-        low, high: (k, k) of its rates; each end holds with 90 %.
+        low, high: (k, k) of its probabilities; each end holds with 90 %.
         known: the largest odds ratio of its steps.
         chains: the class, none if it is refused.
         refused: why, empty if it is not.
@@ -216,7 +216,7 @@ def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
 
 
 def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """Both ends of the interval of each rate, by the normal distribution of its log-odds; the largest error counts."""
+    """Each probability's interval, from the normal distribution of its log-odds; the largest error counts."""
     k = len(transition)
     low, high = np.empty((k, k)), np.empty((k, k))
     for x in range(k):

@@ -1,23 +1,24 @@
-"""Local rates: how often states follow one another in each stretch of a recording, without the sampling error.
+"""Local transition probabilities: how often states follow one another in each stretch, without the sampling error.
 
 A recording is cut into stretches of one length. Even if one chain made all of it, the shares that are counted in
 stretches scatter. So a row of the chain is tested first: its visits are cut into blocks of one size, in which a chain
-of constant rates makes binomial counts, however long its states last. Where the blocks scatter no more than those, all
-stretches get the rate of the whole recording, with its Clopper-Pearson interval. Where they scatter more, the
-distribution of the rates over stretches is estimated (the mixing distribution of largest likelihood), and each stretch
-gets the range that this distribution and its own counts leave, but for a tenth at each end.
+of constant probabilities makes binomial counts, however long its states last. Where the blocks scatter no more than
+those, all stretches get the probability of the whole recording, with its Clopper-Pearson interval. Where they scatter
+more, the distribution of the probabilities over stretches is estimated (the mixing distribution of largest likelihood),
+and each stretch gets the range that this distribution and its own counts leave, but for a tenth at each end.
 
 A stretch in which something never happened does not tell how rare that is, only that it is about as rare as once in
-the whole stretch, or rarer; no estimate can do better, and 0 would make every guarantee infinite. Such a rate is taken
-to be no less than half an occurrence, 1 / (2n + 2) for n visits (the mean under Jeffreys' prior). What lasts longer
-than a stretch is seen in longer ones, so they are needed as well: two thousand equal states are 1 / 4002, not 1 / 1002.
-A rate that a stretch says nothing about, because a state is not visited there, may be nearly the lowest of any stretch.
+the whole stretch, or rarer; no estimate can do better, and 0 would make every guarantee infinite. Such a probability is
+taken to be no less than half an occurrence, 1 / (2n + 2) for n visits (the mean under Jeffreys' prior). What lasts
+longer than a stretch is seen in longer ones, so they are needed as well: two thousand equal states are 1 / 4002, not
+1 / 1002. A probability that a stretch says nothing about, because a state is not visited there, may be nearly the
+lowest of any stretch.
 
 Source: Laird, "Nonparametric maximum likelihood estimation of a mixing distribution" (1978); Clopper, Pearson (1934).
 
-Slow regimes are a chain whose rates switch now and then between a few sets. The hidden state is a regime and a state,
-and the state is seen, so that the kernel which learns a chain from symbols learns this as well. The number of regimes
-is that of the largest likelihood after Schwarz's penalty.
+Slow regimes are a chain whose probabilities switch now and then between a few sets. The hidden state is a regime and a
+state, and the state is seen, so that the kernel which learns a chain from symbols learns this as well. The number of
+regimes is that of the largest likelihood after Schwarz's penalty.
 
 Source: Goldfeld and Quandt, "A Markov model for switching regressions" (1973); Schwarz (1978).
 """
@@ -51,19 +52,20 @@ _GRID = 81
 _ROUNDS = 300
 _NEVER = 1e-12
 TAIL = 0.1
-"""What may be below the range of a rate, and above."""
+"""What may be below the range of a probability, and above."""
 
 
 class LocalTransitions(NamedTuple):
-    """Rates in the stretches of one length.
+    """Probabilities in the stretches of one length.
 
     Attributes:
         length: ticks of a stretch; a rest of less than half of one belongs to the last.
         counts: (s, k, k) steps from state x to y in each stretch.
-        low, high: (s, k, k) the range of each rate, inside (0, 1).
+        low, high: (s, k, k) the range of each probability, inside (0, 1).
         log_odds: (s,) the largest of the logarithms of the odds ratios of a step, at the far end of its range.
-        dispersion: (k, k) variance between blocks of visits, over that of binomial counts: 1 for a constant rate.
-        p_value: (k, k) how likely a constant rate scatters that much; 1 where too little was seen.
+        dispersion: (k, k) variance between blocks of visits, over that of binomial counts: 1 for a constant
+            probability.
+        p_value: (k, k) how likely a constant probability scatters that much; 1 where too little was seen.
         changes: (k, k) whether that is too unlikely.
     """
 
@@ -78,7 +80,7 @@ class LocalTransitions(NamedTuple):
 
 
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
-    """Estimate the rates in stretches of several lengths.
+    """Estimate the probabilities in stretches of several lengths.
 
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
@@ -129,7 +131,7 @@ def largest_log_odds(low: Floats, high: Floats) -> float:
 
 
 def _range(row: Ints, y: int, *, changes: bool) -> tuple[Floats | float, Floats | float]:
-    """The range of a rate in each stretch: posterior quantiles under the mixing distribution of all stretches."""
+    """The range of a probability in each stretch: posterior quantiles under all stretches' mixing distribution."""
     seen, of = row[:, y], row.sum(axis=1)
     if not changes:
         return constant_probability(int(seen.sum()), int(of.sum()))
@@ -166,7 +168,7 @@ def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
 
 
 def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
-    """The interval of a constant rate. Each end holds with 90 %, and an odds ratio, made of several, with more.
+    """The interval of a constant probability. Each end holds with 90 %, and an odds ratio, made of several, with more.
 
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
 

@@ -22,7 +22,7 @@ from mqtt_link import Link
 
 __all__ = ["Describing", "digest"]
 
-SETTLED_SECONDS = 1.0
+QUIET_SECONDS = 1.0
 """Until the broker has said what it has, after a connection; what comes later is set right then."""
 
 _Stream = tuple[str, str]
@@ -56,7 +56,7 @@ class Describing:
         self._left = left
         self._made: dict[_Stream, _Made] = {}
         self._there: dict[_Stream, bytes] = {}
-        self._settled_at: float | None = None
+        self._quiet_at: float | None = None
         self._due = False
 
     @staticmethod
@@ -67,7 +67,7 @@ class Describing:
     def connected(self) -> None:
         """There is a new connection, to a broker that may have forgotten everything."""
         self._there.clear()
-        self._settled_at, self._due = time.monotonic() + SETTLED_SECONDS, True
+        self._quiet_at, self._due = time.monotonic() + QUIET_SECONDS, True
 
     def renew(self) -> None:
         """The catalogue may have changed."""
@@ -88,7 +88,7 @@ class Describing:
 
     def pump(self) -> None:
         """Publish and clear what has to be, as far as the connection takes it."""
-        if not self._due or self._settled_at is None or time.monotonic() < self._settled_at or not self._link.connected:
+        if not self._due or self._quiet_at is None or time.monotonic() < self._quiet_at or not self._link.connected:
             return
         wanted = self._wanted()
         for stream, made in wanted.items():

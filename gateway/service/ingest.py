@@ -116,7 +116,7 @@ class Inbox:
             return 0
 
     def notify(self, event: Acknowledged | Connected) -> None:
-        """Append what takes no room to speak of, and is wanted after closing, too."""
+        """Append what takes next to no memory, and is wanted after closing, too."""
         with self._changed:
             self._answers.append(event)
             self._wake()

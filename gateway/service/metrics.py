@@ -202,5 +202,5 @@ class _Server(WSGIServer):
         self.setup_environ()
 
     def handle_error(self, *_: Any) -> None:
-        """A line; a scraper that goes away, or says what is no HTTP, is nobody's trouble but its own."""
+        """A line; a scraper that goes away, or sends what is no HTTP, is not an error of the gateway."""
         _log.info("a scrape of the metrics has failed: %s", cause(sys.exception()))

@@ -195,7 +195,7 @@ class Monitor:
     def remember(self, code: AlarmCode, name: str, detail: str, times: int, *, since: float, last: float) -> None:
         """Something happened before the start, in Unix seconds; call it before `start`."""
         now = self._wall()
-        if now - last <= self.alarms.holds(code):  # what was over before the start is no news
+        if now - last <= self.alarms.holds(code):  # what was over before the start is not told
             self.alarms.note(code, name, detail, times=times, age=now - since)
             self.alarms.note(code, name, times=0, age=now - last)
 

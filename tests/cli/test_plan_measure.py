@@ -13,7 +13,7 @@ import pytest
 from contract.classify import Classifier
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import StaircaseNoise
-from contract.measurement import PossibleSets
+from contract.measurement import ConstraintSets
 from contract.noise_table import NoiseTable
 from gateway.dphmm.graphs import lattice
 from gateway.dphmm.hull import complete_hull
@@ -244,7 +244,7 @@ def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
     assert "from tick 6 on  16 of 16 states" in shown
     assert "comes back for ever" in shown
     policy = planner.policy(corner, *NAMES)
-    sets = PossibleSets(policy.measurement).all()
+    sets = ConstraintSets(policy.measurement).all()
     assert [table.constraint for table in policy.measure_tables] == [0, sets[6], *sets[1:6]]
     assert [table.first for table in policy.measure_tables] == [0, 6, 1, 2, 3, 4, 5]
     for tick, possible in enumerate(sets[1:], start=1):
@@ -499,7 +499,7 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
     assert document["states"] == 8
     assert any("24 states; what is promised is about the 8" in note for note in document["notes"])
     known = planner.policy({**spec, "initial": [1.0] + [0.0] * 23}, *NAMES[:6], "--quick")
-    reach, states = PossibleSets(known.measurement), {0}
+    reach, states = ConstraintSets(known.measurement), {0}
     for tick in range(30):
         possible = {int(shows[state]) for state in states}
         assert {x for x in range(8) if reach.at(tick) >> x & 1} == possible
@@ -531,7 +531,7 @@ def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fu
     assert document["epsilon_stream"] is None
     assert any("change 1 times in each cycle of 12" in note for note in document["notes"])
     policy = planner.policy(spec, *NAMES)
-    reach, states = PossibleSets(policy.measurement), {0, 1, 2, 3}
+    reach, states = ConstraintSets(policy.measurement), {0, 1, 2, 3}
     seen = set()
     for tick in range(60):
         possible = sum(1 << x for x in states)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contract.errors import PolicyError
 from contract.measure_table import members, set_of
-from contract.measurement import MOST_SETS, Measurement, PossibleSets, neighbours_of
+from contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
 from gateway.chain.arrays import Bools
 from gateway.dphmm import graphs
 from gateway.dphmm.constraints import schedule, surrogates
@@ -93,7 +93,7 @@ def test_a_graph_that_does_not_fit_is_refused(graph: dict[str, Any], text: str) 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_stand_ins_are_those_of_the_gateway(seed: int) -> None:
+def test_surrogates_are_those_of_the_gateway(seed: int) -> None:
     """Few places and many ties."""
     generator = np.random.default_rng(seed)
     points = random_points(generator, 20, reach=1)
@@ -119,7 +119,7 @@ def test_sets_are_those_of_the_schedule_on_random_chains() -> None:
         initial = np.zeros(count, dtype=np.bool_)
         initial[generator.integers(0, count)] = True
         expected = schedule(initial, possible)
-        reach = PossibleSets(
+        reach = ConstraintSets(
             chain([set_of(np.flatnonzero(row).tolist()) for row in possible], set_of(np.flatnonzero(initial)))
         )
         ticks = list(range(3 * len(expected.constraints) + 20))
@@ -145,7 +145,7 @@ def cycles(*lengths: int) -> tuple[list[int], int]:
 
 
 def test_a_periodic_chain_comes_back_and_is_asked_far_ahead() -> None:
-    reach = PossibleSets(chain(*cycles(3, 5, 7)))
+    reach = ConstraintSets(chain(*cycles(3, 5, 7)))
     assert len(reach.all()) == 105
     assert reach.start == 0
     far = 10**15
@@ -156,17 +156,17 @@ def test_there_is_a_limit_to_the_number_of_sets() -> None:
     """4096 of them are taken, one more is not."""
     successors, initial = cycles(8, 27, 25)
     with pytest.raises(PolicyError, match="do not repeat within 4096 ticks"):
-        PossibleSets(chain(successors, initial)).all()
+        ConstraintSets(chain(successors, initial)).all()
     run_in = [1 << x + 1 for x in range(1023)] + [1 << 1023]
-    assert len(PossibleSets(chain(run_in, 1)).all()) == 1024
-    assert len(PossibleSets(chain(*cycles(64, 63))).all()) == 64 * 63 <= MOST_SETS
-    assert len(PossibleSets(chain(*cycles(4096))).all()) == MOST_SETS
+    assert len(ConstraintSets(chain(run_in, 1)).all()) == 1024
+    assert len(ConstraintSets(chain(*cycles(64, 63))).all()) == 64 * 63 <= MOST_SETS
+    assert len(ConstraintSets(chain(*cycles(4096))).all()) == MOST_SETS
     with pytest.raises(PolicyError, match="do not repeat"):
-        PossibleSets(chain(*cycles(4097))).all()
+        ConstraintSets(chain(*cycles(4097))).all()
 
 
 def test_a_state_without_a_successor_empties_the_sets() -> None:
-    reach = PossibleSets(chain([0b10, 0b00], 0b01))
+    reach = ConstraintSets(chain([0b10, 0b00], 0b01))
     assert [reach.at(0), reach.at(1)] == [0b01, 0b10]
     for ask in (lambda: reach.at(2), reach.all, lambda: reach.has(1), lambda: reach.start):
         with pytest.raises(PolicyError, match="no state is possible at tick 2"):
@@ -175,7 +175,7 @@ def test_a_state_without_a_successor_empties_the_sets() -> None:
 
 @given(st.integers(0, 2**40))
 def test_every_tick_has_a_set(tick: int) -> None:
-    assert PossibleSets(chain([0b0010, 0b1100, 0b0001, 0b0001], 0b0001)).at(tick) != 0
+    assert ConstraintSets(chain([0b0010, 0b1100, 0b0001, 0b0001], 0b0001)).at(tick) != 0
 
 
 # Steps that change, and states that show others
@@ -201,14 +201,14 @@ def test_sets_follow_steps_that_change_tick_by_tick(seed: int) -> None:
     initial = int(generator.integers(1, 1 << count))
     points = tuple((x,) for x in range(3 if shows else count))
     measurement = Measurement(points, (0,) * len(points), first, initial, 1.0, 1, 2, shows, cycle, changes)
-    reach, states, shown_at = PossibleSets(measurement), initial, []
+    reach, states, shown_at = ConstraintSets(measurement), initial, []
     for tick in range(12 * cycle + 200):
         shown_at.append(set_of({shows[x] for x in members(states)} if shows else members(states)))
         assert reach.at(tick) == shown_at[-1]
-        assert tick > 40 or PossibleSets(measurement).at(tick) == shown_at[-1]
+        assert tick > 40 or ConstraintSets(measurement).at(tick) == shown_at[-1]
         steps = [part for begin, part in ((0, first), *changes) if begin <= tick % cycle][-1]
         states = set_of({y for x in members(states) for y in members(steps[x])})
-    again = PossibleSets(measurement)
+    again = ConstraintSets(measurement)
     assert reach.at(10**15) == again.at(10**15)
     assert set(shown_at) == set(again.all())
     for one in set(shown_at):
@@ -220,14 +220,14 @@ def test_sets_follow_steps_that_change_tick_by_tick(seed: int) -> None:
         assert until is not None or last > 6 * cycle + 100, "what never ends came back late"
 
 
-def test_a_long_cycle_of_settled_sets_is_short() -> None:
+def test_a_long_cycle_of_sets_that_stay_is_short() -> None:
     """A day of seconds, at night nobody moves: what is kept are the sets, not the ticks."""
     everywhere = (1 << 5) - 1
     day = tuple(set_of({x, min(x + 1, 4), max(x - 1, 0)}) for x in range(5))
     night = tuple(1 << x for x in range(5))
     points = tuple((x,) for x in range(5))
     measurement = Measurement(points, (0,) * 5, night, 1, 1.0, 1, 2, (), 86_400, ((30_000, day), (80_000, night)))
-    reach = PossibleSets(measurement)
+    reach = ConstraintSets(measurement)
     assert [reach.at(tick) for tick in (0, 30_000, 30_001, 30_002, 30_004, 79_000, 86_400 * 10**9)] == [
         1, 1, 3, 7, everywhere, everywhere, everywhere
     ]  # fmt: skip
@@ -251,5 +251,5 @@ def test_a_graph_of_steps_joins_what_is_shown_in_any_part_of_the_cycle() -> None
     }
     found = Measurement.of(policy)
     assert found.neighbours == (0b110, 0b001, 0b001), "states 0 and 1 by the first part, 0 and 2 by the second"
-    assert PossibleSets(found).at(2) == 0b100
-    assert PossibleSets(found).at(3) == 0b101
+    assert ConstraintSets(found).at(2) == 0b100
+    assert ConstraintSets(found).at(3) == 0b101

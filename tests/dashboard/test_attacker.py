@@ -137,18 +137,18 @@ def test_where_no_attacker_applies_it_is_said_why() -> None:
             chains_of(one)
         view = AttackView()
         view.describe(one)
-        news = view.due()
-        assert news is not None
-        assert words in news()["none"]
+        update = view.due()
+        assert update is not None
+        assert words in update()["none"]
 
 
 def test_what_does_not_fit_together_is_said_and_stops_nobody() -> None:
     view = AttackView()
     view.describe(told(FiniteChains(transitions=(STICKY,))))
     view.take(SymbolFrame(1, -1, 0, bytes([0, 1, 0])))
-    news = view.due()
-    assert news is not None
-    assert "does not fit together" in news()["none"]
+    update = view.due()
+    assert update is not None
+    assert "does not fit together" in update()["none"]
 
 
 def test_a_description_that_promises_more_than_its_table_keeps_is_found() -> None:
@@ -158,9 +158,9 @@ def test_a_description_that_promises_more_than_its_table_keeps_is_found() -> Non
         view = AttackView()
         view.describe(given.model_copy(update={"guarantee": promise}))
         view.take(frame(0, "1" * 60))
-        news = view.due()
-        assert news is not None
-        assert news()["beyond"] is beyond
+        update = view.due()
+        assert update is not None
+        assert update()["beyond"] is beyond
 
 
 def frame(first: int, symbols: str, version: int = 1, shift: int = 0) -> SymbolFrame:
@@ -175,16 +175,16 @@ def test_exactly_the_symbols_that_came_are_weighed_whenever_they_came() -> None:
     view.describe(given)
     view.take(frame(5, "1"))  # late
     view.take(frame(9, "1111", version=2))
-    news = view.due()
-    assert news is not None
+    update = view.due()
+    assert update is not None
     assert view.due() is None
-    told_of = news()
+    told_of = update()
     expected = attacked(given, chains_of(given), [1, *[-1] * 8, 0, 1])
     assert told_of["low"] == [[round(low, 4) for _, low in expected.low]]
     assert "the 3 newest symbols" in told_of["read"]
     assert told_of["times"][0] == 5.0
     assert told_of["times"][-1] == 13.0
     view.take(frame(14 + MOST_TICKS, "0" * MOST_TICKS))
-    news = view.due()
-    assert news is not None
-    assert len(news()["times"]) == MOST_TICKS
+    update = view.due()
+    assert update is not None
+    assert len(update()["times"]) == MOST_TICKS

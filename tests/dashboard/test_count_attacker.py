@@ -83,9 +83,9 @@ def test_where_none_can_read_a_count_it_is_said_why() -> None:
             CountAttack(one)
         view = AttackView()
         view.describe(one)
-        news = view.due()
-        assert news is not None
-        assert words in news()["none"]
+        update = view.due()
+        assert update is not None
+        assert words in update()["none"]
 
 
 def test_whole_windows_of_this_policy_are_read_in_their_order() -> None:
@@ -95,10 +95,10 @@ def test_whole_windows_of_this_policy_are_read_in_their_order() -> None:
         first = index * LENGTH
         view.take_window(WindowFrame(version, "some", index - 1, index, first, LENGTH, observed, (count,)))
     view.take_window(WindowFrame(1, "other", -1, 0, 0, LENGTH, LENGTH, (5,)))
-    news = view.due()
-    assert news is not None
+    update = view.due()
+    assert update is not None
     assert view.due() is None
-    found, attack = news(), CountAttack(told())
+    found, attack = update(), CountAttack(told())
     assert found["low"] == [[round(attack.shares((count,)).low, 4) for count in (5, 30)]]
     assert found["times"] == [40.0, 120.0]
     assert (found["states"], found["guesses"], found["beyond"]) == (["s1"], ["s1"], False)
@@ -109,6 +109,6 @@ def test_a_description_that_promises_more_than_its_noise_keeps_is_found() -> Non
     view = AttackView()
     view.describe(told(epsilon=0.5))
     view.take_window(WindowFrame(1, "some", -1, 0, 0, LENGTH, LENGTH, (40,)))
-    news = view.due()
-    assert news is not None
-    assert news()["beyond"]
+    update = view.due()
+    assert update is not None
+    assert update()["beyond"]

@@ -241,9 +241,9 @@ def test_it_is_stored_anew_without_what_was_removed(store: Store) -> None:
     ("statement", "says"),
     [
         ("CREATE TABLE songs (name TEXT)", "is no store"),
-        ("CREATE TABLE kept_as AS SELECT 9::bigint AS application, 2::bigint AS version", "is no store"),
-        ("UPDATE kept_as SET version=9", "is of version 9, this program knows 2: use a newer program"),
-        ("UPDATE kept_as SET version=1", "is of an older version than this program"),
+        ("CREATE TABLE store_format AS SELECT 9::bigint AS application, 2::bigint AS version", "is no store"),
+        ("UPDATE store_format SET version=9", "is of version 9, this program knows 2: use a newer program"),
+        ("UPDATE store_format SET version=1", "is of an older version than this program"),
     ],
 )
 def test_a_schema_with_anything_else_is_refused_and_left_alone(server: Server, statement: str, says: str) -> None:

@@ -23,7 +23,7 @@ CODES = ("storage-full", "storage", "clock", "policy-inactive", "policy-expired"
 
 
 class Line:
-    """A stream of the image: its ticks, and what of it is on the way.
+    """A stream of the image: its ticks, and what of it was sent and not acknowledged.
 
     Attributes:
         sent: segments up to this one have been sent on this connection.

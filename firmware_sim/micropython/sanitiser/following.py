@@ -42,7 +42,7 @@ class Following:
             fleet + "time": "time",
         }
         self.topics = list(self._kinds) if trusted.root else []
-        self._waiting, self._settled, self._judged = {}, {}, b""
+        self._waiting, self._answered, self._judged = {}, {}, b""
         self._reason = self._detail = ""
         self._refused = 0
         self._arrived = asyncio.Event()
@@ -58,7 +58,7 @@ class Following:
         if payload is None:
             self._refuse(kind, b"", RefusedError("malformed", "larger than a board has room for"))
             return
-        if self._settled.get(kind) != hashlib.sha256(payload).digest():
+        if self._answered.get(kind) != hashlib.sha256(payload).digest():
             self._waiting[kind] = payload
             self._arrived.set()
 
@@ -115,8 +115,8 @@ class Following:
                 raise
             except MemoryError:
                 raise RefusedError("judge", "the check of a document needs more memory than there is") from None
-            except Exception as error:  # what nobody thought of is a refusal
-                raise RefusedError("unexpected", type(error).__name__) from None
+            except Exception:  # what nobody thought of is a refusal
+                raise RefusedError("unexpected", "an error that nobody has foreseen") from None
             finally:
                 release(*JUDGES)
             if trusted is not None:
@@ -130,12 +130,12 @@ class Following:
         except RefusedError as error:
             self._refuse(kind, name, error)
             return
-        self._settled[kind] = name
+        self._answered[kind] = name
         if kind == "time":
             fresh = self._image.FRESH_SECONDS * 500 or _TIME_MS
             self._time_from = time.ticks_add(time.ticks_ms(), min(fresh, _TIME_MS))
         if kind == "root" and trusted is not None:  # what was refused may be of keys that were not known
-            self._settled = {kind: name}
+            self._answered = {kind: name}
             self._again = time.ticks_ms()
         if kind == "policy":
             self._judged, self._reason, self._detail = name[:8], "", ""
@@ -151,4 +151,4 @@ class Following:
         if error.reason in _PASSING:
             self._again = time.ticks_add(time.ticks_ms(), _RETRY_MS)
         else:
-            self._settled[kind] = name
+            self._answered[kind] = name

@@ -23,7 +23,7 @@ export function device(main, listen, name) {
   const left = new Left();
   const map = make("p", {}, make("a", { href: `/place/${encodeURIComponent(name)}` }, "Where it may be, on a map"));
   main.append(make("h1", {}, name), make("p", {}, condition), facts, left.root);
-  listen(`/events/device/${encodeURIComponent(name)}`, { state, news });
+  listen(`/events/device/${encodeURIComponent(name)}`, { state, update });
 
   function state({ member, about }) {
     view = about.ledger;
@@ -33,7 +33,7 @@ export function device(main, listen, name) {
     put(facts, [...wrong, `agent ${member.agent}`, `frames unsent: ${number(member.outbox)}`].join(" · "));
   }
 
-  function news(all) {
+  function update(all) {
     for (const one of all) {
       if (one.kind === "description") left.describe(one.stream, one);
       if (one.kind === "description" && one.place) facts.after(map);

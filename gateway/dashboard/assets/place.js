@@ -11,9 +11,9 @@ export function place(main, listen, name) {
   const facts = make("p", { class: "quiet small" }, "waiting for a stream of places …");
   const streams = new Map();
   main.append(make("h1", {}, `Where ${name} may be`), make("p", {}, make("a", { href: `/device/${encodeURIComponent(name)}` }, "All of this device")), facts);
-  listen(`/events/device/${encodeURIComponent(name)}`, { state: () => {}, news });
+  listen(`/events/device/${encodeURIComponent(name)}`, { state: () => {}, update });
 
-  function news(all) {
+  function update(all) {
     for (const one of all) {
       if (one.kind === "description") describe(one);
       streams.get(one.stream)?.take(one);

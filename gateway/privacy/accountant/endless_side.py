@@ -32,7 +32,7 @@ Step = Callable[[Floats], Floats]
 _SLACK = 1e-13
 _MOST_SLACK = 1.0
 _MOST_STEPS = 5_000
-_SETTLED = 1e-14
+_CONVERGED = 1e-14
 _SHAPED = 1e-8
 _SHAPE_EVERY = 8
 _FORGOTTEN = 1e-10
@@ -175,7 +175,7 @@ class EndlessSide:
                 if (side - earlier).max() > _SHAPED:
                     ahead = (side - earlier) / (side - earlier).max()
                 earlier = side
-            if np.abs(change).max() <= _SETTLED * max(1.0, side.max()):
+            if np.abs(change).max() <= _CONVERGED * max(1.0, side.max()):
                 break
         else:  # a geometric series: what is left of it
             shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
@@ -208,7 +208,7 @@ class EndlessSide:
                     near = ((ticks - 1) * largest + ticks * self.error) * others
                     found = step(matrix, order, rate + bound, bound - near, moves[ticks])
                     bound = np.minimum(bound, near + found)
-            if np.all(bound >= before - _SETTLED):
+            if np.all(bound >= before - _CONVERGED):
                 break
         return bound
 

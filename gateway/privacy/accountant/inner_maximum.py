@@ -49,7 +49,7 @@ widened = kernel(widening)
 def step(
     kernel_matrix: Floats, order: Order, bounds: Floats, known: Floats | None = None, moves: Moves | None = None
 ) -> Floats:
-    """The best bound at hand for all pairs of rows.
+    """The best bound that is known for all pairs of rows.
 
     Args:
         kernel_matrix: (a, b) distributions over next states.

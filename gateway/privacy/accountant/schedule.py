@@ -190,7 +190,7 @@ def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
 
 
 def _follow(sides: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Bools]]) -> None:
-    """Raise `sides` by those of all ticks on the way away from a known state.
+    """Raise `sides` by those of all ticks between this and a known state.
 
     Args:
         weights: entry s is what s steps to the known state weigh, (k,), and from where it can be reached at all.

@@ -30,7 +30,7 @@ from gateway.privacy.chain_class import MarkovChain
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
 
 _MOST_STEPS = 200
-_SETTLED = 1e-3  # relative to the side
+_CONVERGED = 1e-3  # relative to the side
 _LARGEST = 500.0
 _LONGEST_BLOCK = 1024
 _SMALLEST = 1e-280  # below, a product could have lost its accuracy
@@ -87,7 +87,7 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
     future = _side(chain.transition, rate, adversary)
     # A walk on a graph is its own reversal up to rounding; probabilities within 1e-12 change a logarithm of a ratio of
-    # means by at most 2e-12, which the margin of `_settled` is above. Quilts have none.
+    # means by at most 2e-12, which the margin of `_converged` is above. Quilts have none.
     same = adversary == "ignorant" and np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
     past = future if same or future is None else _side(np.ascontiguousarray(backward[1]), rate, adversary)
     if future is None or past is None:
@@ -149,7 +149,7 @@ def _any_past(transition: Floats, rate: float) -> float | None:
 
 def _side(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | None:
     side = EndlessSide(transition)
-    bound = _settled(side, rate)
+    bound = _converged(side, rate)
     if bound is None or adversary == "ignorant":
         return bound
     # the bridges of many states are covered by quilts, at least as much as an adversary who knows nothing learns
@@ -157,7 +157,7 @@ def _side(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | No
     return informed if np.all(np.isfinite(informed)) else None
 
 
-def _settled(side: EndlessSide, rate: Floats) -> Floats | None:
+def _converged(side: EndlessSide, rate: Floats) -> Floats | None:
     """Steps down from a bound, each of which is a bound, until one gains little; none if there is no bound."""
     bound, others = side.descend(rate, side.quick(rate)), 1.0 - np.eye(side.states)
     for _ in range(_MOST_STEPS):
@@ -165,6 +165,6 @@ def _settled(side: EndlessSide, rate: Floats) -> Floats | None:
         if bounds.max() > _LARGEST:
             return None
         before, bound = bound, np.minimum(bound, local_step(side.transition, bounds) + WIDE * others)
-        if float((before - bound).max()) <= _SETTLED * float(bound.max()):
+        if float((before - bound).max()) <= _CONVERGED * float(bound.max()):
             break
     return bound

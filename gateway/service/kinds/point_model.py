@@ -16,7 +16,7 @@ from contract.errors import PolicyError
 from contract.measure_frames import MeasureFrame, Released
 from contract.measure_policy import MeasurePolicy
 from contract.measure_table import StaircaseNoise, TimedTable
-from contract.measurement import PossibleSets
+from contract.measurement import ConstraintSets
 from contract.noise_table import MAX_TABLE_STATES
 from gateway.chain import predict
 from gateway.chain.arrays import Floats
@@ -80,7 +80,7 @@ class MeasureModel:
         self._matrices = [matrix / matrix.sum(axis=1, keepdims=True) for matrix in matrices]
         self._moves = [Transition.of(matrix) for matrix in self._matrices]
         self._changes = [one.tick for one in policy.changes]
-        self.reach = PossibleSets(self.measurement)
+        self.reach = ConstraintSets(self.measurement)
         self.grid = place_grid(policy)
         self.meaning = (policy.discretiser.model_dump_json(), policy.clock, policy.coordinates, policy.shows)
         self._initial = np.array(policy.initial) / sum(policy.initial)
