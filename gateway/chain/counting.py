@@ -1,7 +1,8 @@
 """Smoothing when windows of ticks are counted: forward and backward over (state, count so far), exactly.
 
 Inside a window the hidden state is a pair, and at its end the count meets the likelihood of what was released. Only the
-messages at the windows' beginnings are stored by the forward pass; the backward pass computes each window's lattice again.
+messages at the windows' beginnings are stored by the forward pass; the backward pass computes each window's lattice
+again.
 """
 
 from __future__ import annotations

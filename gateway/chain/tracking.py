@@ -145,7 +145,7 @@ def _carry_and_weigh(
     distributions: Floats, weights: Floats, shifts: Ints, margin: int, rows: Floats, which: Ints, whole: bool,
     work: Floats, out: Floats, logs: Floats,
 ) -> int:  # fmt: skip
-    """Carry distributions (devices, N) on by a matrix given by its diagonals, and multiply by likelihoods in the same pass."""
+    """Carry distributions (devices, N) on by a matrix given by its diagonals, and multiply by likelihoods at once."""
     nowhere = -1
     states, size = distributions.shape[1], weights.shape[1]
     flat = distributions.reshape(-1)
