@@ -46,17 +46,20 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+_LONGEST = ("tests/system/test_installed.py", "tests/system/faults/", "tests/system/test_documents.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a broker or other processes: by their fixtures, and by what their modules import.
 
-    Those of the whole system wait most: they begin first, while other workers compute.
+    Those of the whole system wait most: they begin first, while other workers compute, and the longest before all.
     """
     for item in items:
         assert isinstance(item, pytest.Function)  # there are no doctests
         servers = {"broker", "fleet", "written", "postgres"} & set(item.fixturenames)
         if servers or _starts_processes(item.module.__name__):
             item.add_marker("processes")
-    items.sort(key=lambda item: not item.nodeid.startswith("tests/system/"))
+    items.sort(key=lambda item: (not item.nodeid.startswith(_LONGEST), not item.nodeid.startswith("tests/system/")))
 
 
 @pytest.hookimpl(wrapper=True)

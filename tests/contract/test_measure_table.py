@@ -232,8 +232,8 @@ CIRCLE_257 = [(x, 1) for x in range(258)]
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
-        ({"likely": b""}, FrameRangeError, "kept 0"),
-        ({"likely": 3}, FrameTypeError, "kept is int"),
+        ({"likely": b""}, FrameRangeError, "likely 0"),
+        ({"likely": 3}, FrameTypeError, "likely is int"),
         ({"vertices": []}, FrameLengthError, "vertices has length 0"),
         ({"vertices": [[0, 0]]}, FrameLengthError, "vertices has length 1"),
         ({"vertices": CIRCLE_257}, FrameLengthError, f"vertices has length 258, not 2..{MOST_VERTICES}"),

@@ -426,7 +426,7 @@ def test_every_device_of_a_sum_has_an_account_by_the_rule(tmp_path: Path) -> Non
 
 def test_the_table_of_the_manual(tmp_path: Path) -> None:
     """The same window under every mechanism, as the plan and the gateway find it."""
-    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "releases.md").read_text()
     rows = re.findall(r"^\| `([a-z-]+)` \| ([\d.]+) \| ([\d.]+) \| (\S+) \| (yes|no) \|$", page, re.MULTILINE)
     assert [row[0] for row in rows] == list(SCALES)
     for name, counted, symbols, against, further in rows:
