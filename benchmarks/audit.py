@@ -18,6 +18,9 @@ from contract.policies import AnyPolicy
 from contract.windows import Window
 from firmware_sim.constant import parts, run_constant
 from gateway.audit.device import device_tests
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto
 from tests.support.measured import measure_policy

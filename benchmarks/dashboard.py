@@ -35,6 +35,9 @@ from contract.reports import StateEstimate, encode_report
 from contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
 from fugu.demo.broker import start_broker
 from mqtt_link import Broker, Link
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
+
 from tests.support.brokers import free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import Site

@@ -61,7 +61,7 @@ class Site:
         """Whether anybody serves it."""
         try:
             return self.ask("/login")[0] < 500
-        except OSError:
+        except (OSError, http.client.HTTPException):  # a port that nobody listens at may be connected to itself
             return False
 
     def _connect(self, source: str) -> http.client.HTTPConnection:

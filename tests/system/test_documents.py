@@ -49,7 +49,7 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
 def test_a_broker_with_credentials(tmp_path: Path) -> None:
     port = free_port()
     replace = {"--port 8883": f"--port {port}", "127.0.0.1:8883": f"127.0.0.1:{port}"}
-    replace |= {"--timeout 60": f"--timeout {PATIENCE:g}", "--period 1 ": "--period .1 "}  # a frame of 60 ticks
+    replace |= {"--timeout 60": f"--timeout {PATIENCE:g}", "--period 1 ": "--period 1 --latency 3 "}
     with Page("docs/broker.md", tmp_path, replace) as page:
         assert page.run() == 5
 

@@ -11,6 +11,7 @@ import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,8 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
     assert Path(where.strip()).is_relative_to(home)
     assert "sage: " in run(fugu, "--help")
-    for name in COMMANDS:
-        words = [(name,)] if name in edge.COMMANDS else list(commands(load(name), (name,)))
-        run(home / "bin" / "python", "-c", HELP, json.dumps(words))
+    below = [[(name,)] if name in edge.COMMANDS else commands(load(name), (name,)) for name in COMMANDS]
+    run(home / "bin" / "python", "-c", HELP, json.dumps([*chain.from_iterable(below)]))
     shipped = (
         "import importlib.resources as r; print(r.files('contract').joinpath('asyncapi.json').read_text(), end='')"
     )
