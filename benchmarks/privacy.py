@@ -25,7 +25,7 @@ from scipy.sparse import coo_array
 
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.endless_leakage import EndlessLeakage
 from gateway.privacy.accountant.inner_maximum import closed, step
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
@@ -144,12 +144,12 @@ def compare_with_numpy(chain: MarkovChain, length: int) -> None:
 
 def compare_with_highs(chain: MarkovChain) -> None:
     """Time a step of the accountant, for all pairs of states, beside linear programmes for a few of them."""
-    side = EndlessSide(chain.transition)
+    leakage = EndlessLeakage(chain.transition)
     rate = (1.0 - np.eye(chain.states)) / STEP_SCALE
-    bounds = closed(rate + side.ignorant(rate))
+    bounds = closed(rate + leakage.ignorant(rate))
     pairs = chain.states * (chain.states - 1)
-    own = timed(lambda: float(step(chain.transition, side.blocks[0][2], bounds).max()))
-    found = step(chain.transition, side.blocks[0][2], bounds)
+    own = timed(lambda: float(step(chain.transition, leakage.blocks[0][2], bounds).max()))
+    found = step(chain.transition, leakage.blocks[0][2], bounds)
     generator = np.random.default_rng(1)
     some = [tuple(map(int, generator.choice(chain.states, 2, replace=False))) for _ in range(HIGHS_PAIRS)]
     started = time.perf_counter()

@@ -194,7 +194,7 @@ class JointChains(Document):
         names = ", ".join(shown.name for shown in self.streams)
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
 
-    def pairs(self, rates: Sequence[float]) -> list[list[float]]:
+    def joint_rates(self, rates: Sequence[float]) -> list[list[float]]:
         """The most that a tick tells of any two states of the chain.
 
         Args:

@@ -25,10 +25,18 @@ from contract._document import Document
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
-from contract.finite_sides import finite_loss
+from contract.finite_leakage import finite_loss
+from contract.leakage import (
+    CONTEXT,
+    Way,
+    as_decimal,
+    ignorant_leakage,
+    informed_leakage,
+    universal_leakage,
+    worst_odds_ratio,
+)
 from contract.noise_table import NoiseTable
-from contract.sides import CONTEXT, Way, as_decimal, ignorant_side, informed_side, universal_side, worst_odds_ratio
-from contract.soft_sides import informed_loss, soft_loss
+from contract.soft_leakage import informed_loss, soft_loss
 
 __all__ = [
     "Adversary",
@@ -48,7 +56,7 @@ Adversary = Literal["ignorant", "informed", "universal"]
 """What the adversary knows: only the class of chains; also any set of true states; any side information."""
 
 _ROUNDING = Decimal("1e-30")
-"""Far above the error of all that is computed (contract.sides says why), and far below what a float can tell."""
+"""Far above the error of all that is computed (contract.leakage says why), and far below what a float can tell."""
 
 
 class Guarantee(Document):
@@ -275,7 +283,7 @@ def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adver
 def _stationary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
     """Take the worst member of the class, in each direction.
 
-    The side map f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
+    The map of one tick f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
     and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
     lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
     grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
@@ -292,8 +300,8 @@ def _stationary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fraction, ad
     epsilons = [as_decimal(ratio_01).ln(), as_decimal(ratio_10).ln()]
     for q, r in members:
         for direction, way in enumerate((Way(q, r, ratio_01, 1 / ratio_10), Way(r, q, ratio_10, 1 / ratio_01))):
-            side = ignorant_side(way) if adversary == "ignorant" else informed_side(*way).ratio
-            epsilons[direction] = max(epsilons[direction], (as_decimal(way.largest) * side * side).ln())
+            leakage = ignorant_leakage(way) if adversary == "ignorant" else informed_leakage(*way).ratio
+            epsilons[direction] = max(epsilons[direction], (as_decimal(way.largest) * leakage * leakage).ln())
     bound = "BDP theorem 1" if adversary == "ignorant" else "bridge recursion"
     if sum(high) > 1 and low != high and adversary == "informed":
         worst = _universal_epsilons(worst_odds_ratio(*high), (ratio_01, ratio_10), (max(ratio_01, ratio_10),) * 2)
@@ -315,8 +323,8 @@ def _universal_binary(chains: BinaryChains, ratio_01: Fraction, ratio_10: Fracti
     corners = _corners(chains)
     alpha = max(worst_odds_ratio(q, r) for q, r in corners)
     positive = all(q + r <= 1 for q, r in corners)
-    sides = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
-    epsilons = _universal_epsilons(alpha, (ratio_01, ratio_10), sides)
+    neighbours = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
+    epsilons = _universal_epsilons(alpha, (ratio_01, ratio_10), neighbours)
     return _rounded_up(epsilons, "universal", "odds-ratio bound")
 
 
@@ -360,7 +368,7 @@ def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float]
 
     Args:
         chains: The class.
-        adversary: What the adversary knows; the informed one as of `contract.soft_sides.informed_loss`.
+        adversary: What the adversary knows; the informed one as of `contract.soft_leakage.informed_loss`.
         rates: What a tick of each stream may tell at most, in nats; none for what the class allows.
 
     Returns:
@@ -373,20 +381,20 @@ def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float]
     """
     rates = [stream.rate for stream in chains.streams] if rates is None else rates
     with localcontext(CONTEXT):
-        return _shown(chains, chains.pairs(rates), adversary)
+        return _shown(chains, chains.joint_rates(rates), adversary)
 
 
-def _shown(chains: JointChains, pairs: list[list[float]], adversary: Adversary) -> Loss:
+def _shown(chains: JointChains, joint_rates: list[list[float]], adversary: Adversary) -> Loss:
     """Take the first bound that there is: the later ones are larger."""
     odds = chains.odds_ratio
     if odds is None:
         kernels = [[list(row) for row in matrix] for matrix in chains.transitions]
-        ways: list[tuple[str, Callable[[], float]]] = [("soft evidence", lambda: soft_loss(kernels, pairs))]
+        ways: list[tuple[str, Callable[[], float]]] = [("soft evidence", lambda: soft_loss(kernels, joint_rates))]
         if adversary == "ignorant":
-            ways.insert(0, ("chain accountant", lambda: finite_loss(kernels, pairs, informed=False)))
+            ways.insert(0, ("chain accountant", lambda: finite_loss(kernels, joint_rates, informed=False)))
         elif adversary == "informed":
-            whole = partial(finite_loss, kernels, pairs, informed=True)
-            ways.insert(0, ("known states", lambda: informed_loss(kernels, pairs, chains.shows, whole)))
+            whole = partial(finite_loss, kernels, joint_rates, informed=True)
+            ways.insert(0, ("known states", lambda: informed_loss(kernels, joint_rates, chains.shows, whole)))
         for bound, way in ways:
             with suppress(GuaranteeError):
                 epsilon = way()
@@ -395,18 +403,18 @@ def _shown(chains: JointChains, pairs: list[list[float]], adversary: Adversary) 
             odds = max(odds_ratio(matrix) for matrix in chains.transitions)
         except ValueError as error:
             raise GuaranteeError(f"no finite guarantee against the {adversary} adversary: {error}") from None
-    ratio = exp_up(Fraction(max(map(max, pairs))))
+    ratio = exp_up(Fraction(max(map(max, joint_rates))))
     return _rounded_up(_universal_epsilons(Fraction(odds), (ratio,) * 2, (ratio,) * 2), adversary, "odds-ratio bound")
 
 
 def _universal_epsilons(
-    alpha: Fraction, ticks: tuple[Fraction, Fraction], sides: tuple[Fraction, Fraction]
+    alpha: Fraction, ticks: tuple[Fraction, Fraction], neighbours: tuple[Fraction, Fraction]
 ) -> list[Decimal]:
-    """Return log(G m^2) in both directions: G from `ticks`, m the side whose ticks have the ratios of `sides`."""
+    """Return log(G m^2) in both directions: G from `ticks`, m the leakage of `neighbours`."""
     epsilons = []
-    for tick, worst in zip(ticks, sides, strict=True):
-        side = universal_side(alpha, worst)
-        epsilons.append((as_decimal(tick) * side * side).ln())
+    for tick, worst in zip(ticks, neighbours, strict=True):
+        leakage = universal_leakage(alpha, worst)
+        epsilons.append((as_decimal(tick) * leakage * leakage).ln())
     return epsilons
 
 

@@ -24,13 +24,13 @@ from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChain
 from contract.discretisers import Discretiser, remembers
 from contract.errors import PolicyError
 from contract.guarantee import Adversary, Guarantee
+from contract.leakage import worst_odds_ratio
 from contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
 from contract.measure_table import members, set_of
 from contract.measurement import Measurement, neighbours_of
 from contract.policies import AnyPolicy
 from contract.policy import Policy
 from contract.policy_header import Clock
-from contract.sides import worst_odds_ratio
 
 __all__ = ["MeasuredPins", "Pins", "SymbolPins", "contains", "pins_of", "violations"]
 

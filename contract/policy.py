@@ -194,9 +194,9 @@ class Policy(PolicyHeader):
         if isinstance(self.chains, JointChains):
             # Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them.
             told = math.fsum(shown.rate for shown in self.chains.streams) * (1.0 + UPWARD)
-            return stretches(epsilon, told, self.clock.period_us, sides_alike=False, hidden=True)
+            return stretches(epsilon, told, self.clock.period_us, equal_leakages=False, hidden=True)
         alike = adversary == "universal" or not isinstance(self.chains, FiniteChains)
-        return stretches(epsilon, rate, self.clock.period_us, self.windows, sides_alike=alike)
+        return stretches(epsilon, rate, self.clock.period_us, self.windows, equal_leakages=alike)
 
     @property
     def _unused(self) -> set[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
+    "CLOSED_FORM",
     "FOUR_ROUNDINGS",
     "HAIR",
     "LOGARITHM",
     "OUTWARD",
-    "SIDE",
     "SIXTEEN_ROUNDINGS",
     "UNIT",
     "UPWARD",
@@ -25,8 +25,8 @@ LOGARITHM = 1e-14
 """For the logarithm of a quotient below e^100; relative, for a sum of a few of them."""
 HAIR = 1e-14
 """What the constraints of a cone are widened by, relative and times up to 11, so that no two are tight together."""
-SIDE = 1e-13
-"""For a side of a tick in closed form: some hundred roundings, of numbers that may be large."""
+CLOSED_FORM = 1e-13
+"""For a leakage in closed form: some hundred roundings, of numbers that may be large."""
 OUTWARD = 1e-12
 """Relative, far above the error of thousands of roundings, and far below what anybody would notice."""
 WIDE = 1e-11

@@ -76,7 +76,7 @@ def stretch_epsilon(
     rate: float,
     windows: Iterable[Window] = (),
     *,
-    sides_alike: bool,
+    equal_leakages: bool,
     hidden: bool = False,
 ) -> float:
     """Bound the loss between any two sequences of states of a stretch, from that of a single tick.
@@ -87,9 +87,9 @@ def stretch_epsilon(
         ticks: n >= 1, of the stretch.
         rate: bound on what a tick's own output tells of any two states, without the windows.
         windows: counted on the device beside it.
-        sides_alike: whether past and future have the same bound for each pair, at every tick.
-        hidden: whether states may differ that show the same, and have no rate between them: a side of such is at most
-            epsilon.
+        equal_leakages: whether past and future have the same bound for each pair, at every tick.
+        hidden: whether states may differ that show the same, and have no rate between them: what past and future tell
+            of such is at most epsilon.
 
     Returns:
         In nats, rounded up; `epsilon` for one tick.
@@ -104,8 +104,8 @@ def stretch_epsilon(
         added = (covered(window, length) * window.sensitivity / Fraction(window.scale) for window in counts)
         return length * Fraction(rate) + sum(added, Fraction(0))
 
-    sides = Fraction(epsilon) - (0 if hidden else own(1))
-    total = own(ticks) + (sides if sides_alike else 2 * sides)
+    leakages = Fraction(epsilon) - (0 if hidden else own(1))
+    total = own(ticks) + (leakages if equal_leakages else 2 * leakages)
     nearest = float(total)
     return nearest if Fraction(nearest) >= total else math.nextafter(nearest, math.inf)
 
@@ -116,7 +116,7 @@ def stretches(
     period_us: int | None,
     windows: Iterable[Window] = (),
     *,
-    sides_alike: bool,
+    equal_leakages: bool,
     hidden: bool = False,
 ) -> tuple[Stretch, ...]:
     """What is lost about a single tick, a minute, an hour and a night.
@@ -130,6 +130,8 @@ def stretches(
     if period_us is not None:
         lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
     return tuple(
-        Stretch(name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, sides_alike=sides_alike, hidden=hidden))
+        Stretch(
+            name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, equal_leakages=equal_leakages, hidden=hidden)
+        )
         for name, ticks in [("a single tick", 1), *lengths]
     )

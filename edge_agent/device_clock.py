@@ -168,7 +168,7 @@ class DeviceClock:
             self._jump = None
             self._follow(offset, elapsed)
         else:
-            self._consider(offset, elapsed, near and abs(offset - self._offset) > 2 * abs(wall - (signed_us or 0)))
+            self._judge_jump(offset, elapsed, near and abs(offset - self._offset) > 2 * abs(wall - (signed_us or 0)))
 
     def _follow(self, offset: int, elapsed: int) -> None:
         """Take over a small difference, little by little."""
@@ -179,7 +179,7 @@ class DeviceClock:
         if abs(self._offset - self._stored) > SMALL_US // 2:
             self._remember()
 
-    def _consider(self, offset: int, elapsed: int, confirmed: bool) -> None:
+    def _judge_jump(self, offset: int, elapsed: int, confirmed: bool) -> None:
         """A jump: does it count?"""
         self._followed = elapsed
         if self._jump is None or abs(offset - self._jump[0]) > SMALL_US:

@@ -1,6 +1,6 @@
 """Do a stream's true states look like the class that its policy declares? In memory only, for the device's owner.
 
-The steps between states are counted over stretches of several lengths. Within a stretch rates are taken to stay put: a
+The steps between states are counted over stretches of several lengths. Within a stretch the chain is taken to be one: a
 class whose chains may change at every step excludes nothing, as for every sequence of states one of them gives it a
 probability near 1. Where they may change at all, stretches are short, and a change within one may be taken for a chain
 outside the class; what is found says so. Of one with counts n the e-value is
@@ -28,7 +28,7 @@ from typing import Any
 __all__ = ["ALARM", "CHANGING_LENGTHS", "LENGTHS", "Watch", "watched_class"]
 
 ALARM = 1e-3
-"""How likely a true class is ever called wrong, from one start of the agent to the next, if rates stay put."""
+"""How likely a true class is ever called wrong between two starts of the agent, if no stretch has two chains."""
 LENGTHS = (128, 512, 2048, 8192)
 CHANGING_LENGTHS = (128, 512)
 _WEIGHTS = (0.5, 0.05, 0.005)
@@ -109,7 +109,7 @@ class Watch:
             return f"nothing speaks against the declared class of chains ({so_far} of {1 / ALARM:g})"
         changes, certainly = "", "is"
         if "odds_ratio" in self._chains:
-            changes, certainly = f", unless its rates changed within {CHANGING_LENGTHS[-1]} steps", "may be"
+            changes, certainly = f", unless its chain changed within {CHANGING_LENGTHS[-1]} steps", "may be"
         return (
             f"the states are NOT in the declared class of chains{changes}, found at tick {self.alarm} ({so_far}): "
             f"epsilon {certainly} larger than promised; ask for a policy with a wider class"
@@ -124,7 +124,7 @@ def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
         leave = [min(max(probability, low), high) for probability, low, high in inside]
         chain = [[1 - leave[0], leave[0]], [leave[1], 1 - leave[1]]]
         return sum(map(_log_mixed, counts)) - _log_likelihood(counts, chain)
-    # Given that a step from x or y ends in x or y, it does so by two rates whose odds ratio is bounded as well. The
+    # Given that a step from x or y ends in x or y, it does so by two chances whose odds ratio is bounded as well. The
     # average of e-values is one.
     pairs = [
         ((counts[x][x], counts[x][y]), (counts[y][x], counts[y][y])) for x, y in combinations(range(len(counts)), 2)

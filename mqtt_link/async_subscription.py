@@ -69,12 +69,12 @@ class AsyncSubscription(Subscriber):
             except queue.Empty:
                 if self._left:
                     return None
-                await self._wait_for_news(max(left, 0.0))
+                await self._wait_for_messages(max(left, 0.0))
             if left <= 0.0 and not self._ready:
                 return None
         return self._ready.popleft()
 
-    async def _wait_for_news(self, seconds: float) -> None:
+    async def _wait_for_messages(self, seconds: float) -> None:
         """Wait until a message may have arrived, but not long: the link wants to be looked after."""
         self._wake.clear()  # what arrives from here on sets it, in this loop, so not before the next line waits
         with contextlib.suppress(TimeoutError):

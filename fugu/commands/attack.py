@@ -47,7 +47,7 @@ def _attack(
 
     The recording is the truth that attackers are judged by.
 
-    Without a policy noise is tried for independent readings (ordinary randomised response), for the mean rates of the
+    Without a policy noise is tried for independent readings (ordinary randomised response), for the mean chain of the
     recording and its halves, and for every stretch of it.
 
     \b

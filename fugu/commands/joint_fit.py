@@ -13,7 +13,7 @@ from fugu.view.joint_model import show_joint_model
 from fugu.view.terminal import warn, working
 from gateway.planning.joint_recording import JointRecording, StreamRule, named, read_joint
 from gateway.planning.true_class import attack_streams
-from gateway.privacy.joint_fit import fit_joint, fit_pairs, joint_states
+from gateway.privacy.joint_fit import fit_joint, fit_order_two, joint_states
 from gateway.privacy.joint_model import MOST_STREAMS, StreamStates
 
 __all__ = ["fit_streams"]
@@ -45,7 +45,7 @@ def fit_streams(
         names = named(None if given.name is None else _words(given.name), rules, recording.streams)
         streams = _streams(rules, names, recording)
         if given.order == 2:
-            model = fit_pairs(
+            model = fit_order_two(
                 recording.states[:, 0],
                 recording.segments,
                 streams[0],

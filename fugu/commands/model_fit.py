@@ -15,7 +15,7 @@ from fugu.view.model import show_class, show_grid, show_model
 from fugu.view.terminal import answer, say, warn, working
 from gateway.planning.alternatives import Alternative, alternatives
 from gateway.planning.grid_model import WARNING, fit_cells, fit_grid, grid_document
-from gateway.planning.grid_pairs import pairs_document
+from gateway.planning.grid_order_two import order_two_document
 from gateway.planning.recording import read_recording
 from gateway.planning.traces import read_traces, resampled
 from gateway.planning.true_class import attack_model
@@ -122,7 +122,7 @@ def fit_places(
             model = fit_grid(traces, metres, period_seconds=period)
         else:
             model = fit_cells(traces, cells, period_seconds=period)
-        document = grid_document(model, traces) if order == 1 else pairs_document(model, traces)
+        document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
     answer(as_json, lambda: document, lambda: show_grid(model, traces))

@@ -39,8 +39,8 @@ class Night:
         truth: (w,) the true shares.
         released: (w,) the shares that arrived.
         band: half the width of a 95 % interval of a released share.
-        quilts: the same with the noise of Markov quilts, for chains whose rates lie where those of the class do, and do
-            not change, and an adversary who knows no state.
+        quilts: the same with the noise of quilts, for chains inside those of the class that do not change, and an
+            adversary who knows no state.
         group: the same if all heartbeats of a window are protected as one.
         ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
             heartbeat, for an attacker who uses all of them (forward-backward with the average chain of the class).

@@ -30,10 +30,10 @@ def show_trials(trials: Sequence[Trial]) -> None:
             ]  # fmt: skip
             show_table(f"noise for {trial.chains}: {trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
     say(
-        "right: share of the states that an attacker names who is given the recording's mean rates. without: the same "
+        "right: share of the states that an attacker names who is given the recording's mean chain. without: the same "
         "attacker without what was released. ceiling: what epsilon allows, proven if the readings are in the class; * "
         "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon, for who believes the "
-        "mean rates. Noise was drawn once."
+        "mean chain. Noise was drawn once."
     )
 
 

@@ -31,11 +31,11 @@ def show_learned(model: LearnedModel) -> None:
         if x != y
     ]
     say(f"Learned from {learned_words(model)}.")
-    show_table("The chain of all symbols", ("step", "rate", "each end with 90 %"), rows)
+    show_table("The chain of all symbols", ("step", "probability", "each end with 90 %"), rows)
     scales = [
         (f"{one.ticks}", f"{one.stretches}", f"{one.odds_ratio:.4g}", f"{one.p_value:.2g}") for one in model.scales
     ]
-    columns = ("ticks", "stretches", "odds ratio of all but 2 %", "p if rates do not change")
+    columns = ("ticks", "stretches", "odds ratio of all but 2 %", "p if the chain does not change")
     show_table(f"Stretches (the chain itself has the odds ratio {model.known:.4g})", columns, scales)
     if model.refused is not None:
         warn(f"no class: {model.refused}")

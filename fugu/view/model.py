@@ -95,18 +95,18 @@ def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
 
 
 def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:
-    """Print how rates change over a recording."""
+    """Print how the chain changes over a recording."""
     if stretches:
         rows = []
         for one in stretches:
             scatter, changes = f"{max(map(max, one.dispersion)):.1f}", "yes" if one.changes else "no"
             rows.append((str(one.ticks), str(one.stretches), scatter, changes, f"{one.odds_ratio:.4g}"))
-        title = "Rates over stretches of the recording (scatter: 1 for a chain whose rates do not change)"
-        show_table(title, ("ticks", "stretches", "scatter", "rates change", "odds ratio that covers them"), rows)
+        title = "Transitions over stretches of the recording (scatter: 1 for a chain that does not change)"
+        show_table(title, ("ticks", "stretches", "scatter", "chain changes", "odds ratio that covers them"), rows)
     for each in regimes if len(regimes) > 1 else ():
         ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
-        rates = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
-        say(f"Regime of {each.share:.0%} of the time, {ticks}: {rates}")
+        leaves = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))
+        say(f"Regime of {each.share:.0%} of the time, {ticks}: {leaves}")
 
 
 def show_attacked(attacked: Attacked) -> None:

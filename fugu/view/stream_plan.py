@@ -100,7 +100,7 @@ def show_plan(
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
-    rate = "bits/tick" if request.period_seconds is None else "bits/hour"
+    unit = "bits/tick" if request.period_seconds is None else "bits/hour"
     for note in source.notes:
         say(note)
     say(f"Chains: {_chains(chosen)}; one reading every {_length(plan, chosen.every)}")
@@ -112,7 +112,7 @@ def show_plan(
     show_stretches(chosen.stretches)
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
-        ("a reading every", *noise, "estimate right", "majority", "bits/reading", rate),
+        ("a reading every", *noise, "estimate right", "majority", "bits/reading", unit),
         [_period_row(plan, option) for option in plan.periods],
     )
     if plan.others:

@@ -201,4 +201,4 @@ def _span(window: Window, period: float | None) -> str:
 def _stretches(plan: JointPlan, period: float | None) -> tuple[Stretch, ...]:
     rate = 0.0 if plan.table is None else log_up(max(tick_ratios(plan.table)))
     period_us = None if period is None else max(1, round(period * 1_000_000))
-    return stretches(plan.loss.epsilon, rate, period_us, plan.windows, sides_alike=True)
+    return stretches(plan.loss.epsilon, rate, period_us, plan.windows, equal_leakages=True)

@@ -108,7 +108,7 @@ def attack(
         states: (n,) true states, -1 where there is none. Those are not judged, nor are ticks that the attacker knows.
         segments: (n,) equal inside a stretch without gaps.
         epsilon: what was promised, in nats.
-        transition: (k, k) the chain that attackers believe; none: they are given the recording's own mean rates.
+        transition: (k, k) the chain that attackers believe; none: they are given the recording's own mean chain.
         known: (n,) true states that attackers are given, -1 elsewhere.
         attackers: those to run; none: all that can read these outputs.
         confidence: of all intervals together (Bonferroni).
@@ -168,7 +168,7 @@ def odds_change(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
 
 def mean_transitions(states: Ints, segments: Ints, k: int) -> Floats:
-    """The chain (k, k) with a recording's own transition rates; every transition counts half a time more than seen."""
+    """The chain (k, k) with a recording's own transitions; every transition counts half a time more than seen."""
     pairs = (states[:-1] >= 0) & (states[1:] >= 0) & (segments[:-1] == segments[1:])
     counts = np.full((k, k), 0.5)
     np.add.at(counts, (states[:-1][pairs], states[1:][pairs]), 1.0)

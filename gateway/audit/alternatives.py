@@ -43,11 +43,11 @@ def widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any] | None:
 
     Args:
         chains: as in a policy.
-        factor: at least 1; an odds ratio is of two such rates, and grows with its square.
+        factor: at least 1; an odds ratio is of two such probabilities, and grows with its square.
     """
     if chains["kind"] == "binary":
-        rates = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
-        return {**chains, **rates}
+        wider = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
+        return {**chains, **wider}
     if chains.get("odds_ratio") is not None:
         return {**chains, "odds_ratio": chains["odds_ratio"] * factor**2}
     return None

@@ -47,7 +47,7 @@ class Counted(NamedTuple):
         symbols: the source whose symbols are counted; none if states are.
         scale: of the discrete Laplace noise.
         terms: how many such noises were added up.
-        pairs: whether consecutive symbols are counted, two at a time.
+        consecutive: whether consecutive symbols are counted, two at a time.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Counted(NamedTuple):
     symbols: int | None
     scale: Fraction
     terms: int = 1
-    pairs: bool = False
+    consecutive: bool = False
 
 
 class Mechanism(NamedTuple):
@@ -93,7 +93,7 @@ class Mechanism(NamedTuple):
     @property
     def telling(self) -> tuple[int, ...]:
         """Those of them whose likelihood is computed."""
-        return tuple(n for n in self.independent if not self.counts[n].pairs)
+        return tuple(n for n in self.independent if not self.counts[n].consecutive)
 
     @property
     def drawn(self) -> tuple[int, ...]:
@@ -188,7 +188,7 @@ def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard
     counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
     for n, one in enumerate(mechanism.counts):
         of = (states if one.symbols is None else symbols[one.symbols])[:, one.first : one.first + one.length]
-        if one.pairs:
+        if one.consecutive:
             assert one.symbols is not None
             of = of[:, :-1] * mechanism.sources[one.symbols].emission.shape[1] + of[:, 1:]
         counts[:, n] = np.isin(of, one.members).sum(axis=1) + randomness.noise(one, len(states))

@@ -151,11 +151,11 @@ def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
     likelier these are under x than under z one tick further away, s / (1 - s) = (odds u)^(-1/2) for s the probability
     of a step from z into x. Source: docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
-    rate, side, into = math.exp(float(told[x, z])), 1.0, 1 / math.sqrt(odds)
+    rate, leakage, into = math.exp(float(told[x, z])), 1.0, 1 / math.sqrt(odds)
     for _ in range(_STEPS if odds > 1 else 0):
-        further = rate * side
+        further = rate * leakage
         into = 1 / math.sqrt(odds * further)
-        side = (odds * into * further + 1) / (odds * into + 1) * (into + 1) / (into * further + 1)
+        leakage = (odds * into * further + 1) / (odds * into + 1) * (into + 1) / (into * further + 1)
     matrix = np.full(told.shape, _RARE)
     for state in range(len(told)):
         chance = odds * into if state == x else into
@@ -187,7 +187,7 @@ def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Defi
     counts = [
         Counted(
             *(name, first - low, one.length, _members(scene, one, group), one.source if one.symbols else None),
-            *(one.scale, one.terms, one.pairs),
+            *(one.scale, one.terms, one.consecutive),
         )
         for one in definitions
         for first, last in one.windows(low, high)

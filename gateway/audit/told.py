@@ -31,7 +31,7 @@ class Definition(NamedTuple):
         symbols: whether symbols are counted.
         scale: of the noise.
         terms: how many noises each count has.
-        pairs: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
+        consecutive: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
         alone: whether it does not compose with anything: its only window takes all of its audience's epsilon.
         part: of the release, if it is put together.
         source: which of the policies it is about.
@@ -46,7 +46,7 @@ class Definition(NamedTuple):
     symbols: bool
     scale: Fraction
     terms: int = 1
-    pairs: bool = False
+    consecutive: bool = False
     alone: bool = False
     part: str = ""
     source: int = 0
@@ -66,7 +66,7 @@ class Definition(NamedTuple):
     @property
     def spread(self) -> Fraction:
         """The most that one window tells of a tick, or of its symbol, in nats."""
-        return (4 if self.pairs else min(len(self.groups), 2)) / self.scale
+        return (4 if self.consecutive else min(len(self.groups), 2)) / self.scale
 
     @property
     def rate(self) -> Fraction:
@@ -145,8 +145,8 @@ def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Q
     """The counts of symbols that a release is made of."""
     assert policy.table is not None
     symbols = policy.table.symbols
-    pairs = plan.query == "dwell"
-    groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if pairs else symbols))
+    consecutive = plan.query == "dwell"
+    groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
     if plan.query in ("count", "frequency"):
         rule = two_valued(policy.table, query.states)
         if rule is not None:
@@ -157,9 +157,9 @@ def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Q
     elif plan.scale is not None:
         scale = Fraction(plan.scale)
     else:
-        scale = _share(policy, plan, config, 4 if pairs else min(len(groups), 2))
+        scale = _share(policy, plan, config, 4 if consecutive else min(len(groups), 2))
     spans = (plan.once or 0, plan.length, plan.step)
-    return Definition(_called(policy, plan), True, *spans, groups, True, scale, pairs=pairs, alone=alone)
+    return Definition(_called(policy, plan), True, *spans, groups, True, scale, consecutive=consecutive, alone=alone)
 
 
 def _called(policy: Policy, plan: Scheduled) -> str:

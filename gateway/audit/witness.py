@@ -104,7 +104,7 @@ def _share(made: Mechanism, count: int) -> Floats:
         return np.isin(np.arange(made.states), one.members).astype(np.float64)
     emission = made.sources[one.symbols].emission
     symbols = np.arange(emission.shape[1])
-    if not one.pairs:
+    if not one.consecutive:
         return np.asarray(emission[:, np.isin(symbols, one.members)].sum(axis=1))
     both = [member for member in one.members if member % (emission.shape[1] + 1) == 0]  # a symbol that stays
     return np.asarray(emission[:, [member // emission.shape[1] for member in both]].sum(axis=1))
@@ -139,7 +139,7 @@ def _sign(one: float, other: float) -> int:
 def _score(made: Mechanism, count: int) -> Floats:
     """(k,) what grows with how much a stay in each state adds to a count."""
     one = made.counts[count]
-    if not one.pairs or one.symbols is None:
+    if not one.consecutive or one.symbols is None:
         return _share(made, count)
     emission = made.sources[one.symbols].emission
     first, second = np.divmod(np.array(one.members), emission.shape[1])
@@ -155,7 +155,7 @@ class _Expanded(NamedTuple):
         symbol: (n,) the last symbol; 0 without one.
         secret: (n,) what the state shows.
         weight: (n,) the probability of each, given that.
-        pairs_of: the source of the symbols, if there is one.
+        consecutive_of: the source of the symbols, if there is one.
     """
 
     forward: Floats
@@ -164,12 +164,12 @@ class _Expanded(NamedTuple):
     symbol: Ints
     secret: Ints
     weight: Floats
-    pairs_of: int | None
+    consecutive_of: int | None
 
     @classmethod
     def of(cls, made: Mechanism, chain: MarkovChain) -> _Expanded:
         assert chain.initial is not None
-        of = next((made.counts[n].symbols for n in made.independent if made.counts[n].pairs), None)
+        of = next((made.counts[n].symbols for n in made.independent if made.counts[n].consecutive), None)
         emission = np.ones((made.states, 1)) if of is None else made.sources[of].emission
         symbols = emission.shape[1]
         state, symbol = np.divmod(np.arange(made.states * symbols), symbols)
@@ -201,7 +201,7 @@ class _Expanded(NamedTuple):
             if key not in known:
                 wide = (plain * np.exp(tilts[tick])[:, None])[self.state]
                 for n in of_symbols:
-                    if n in counted and n == self.pairs_of:
+                    if n in counted and n == self.consecutive_of:
                         wide = wide * np.exp(of_symbols[n][tick])[self.symbol][:, None]
                     elif n in counted:
                         wide = wide * (made.sources[n].emission @ np.exp(of_symbols[n][tick]))[self.state][:, None]
@@ -211,13 +211,13 @@ class _Expanded(NamedTuple):
 
     def steps(self, made: Mechanism, signs: Sequence[int]) -> list[Floats]:
         """For each step but the last tick's, (n, n) how likely the counts of pairs of symbols make it; or (1, 1)."""
-        if self.pairs_of is None:
+        if self.consecutive_of is None:
             return [np.ones((1, 1))] * (made.ticks - 1)
         symbols = int(self.symbol.max()) + 1
         tilts = np.zeros((made.ticks - 1, symbols**2))
         for n in made.independent:
             one = made.counts[n]
-            if one.pairs and one.symbols == self.pairs_of:
+            if one.consecutive and one.symbols == self.consecutive_of:
                 tilts[one.first : one.first + one.length - 1, list(one.members)] += signs[n] / float(one.scale)
         pair = self.symbol[:, None] * symbols + self.symbol[None, :]
         return [np.exp(tilt)[pair] for tilt in tilts]
@@ -254,7 +254,7 @@ def _side(
     size = len(wide.state)
     move = wide.backward if past else wide.forward
     seen, known = np.ones((1, 1, size)), np.ones((1, size))
-    wanted = set(_distances(len(options))) if knows and wide.pairs_of is None else set()
+    wanted = set(_distances(len(options))) if knows and wide.consecutive_of is None else set()
     told = range(size) if size <= _MOST_KNOWN else np.flatnonzero(np.isin(wide.secret, pairs[:_MOST_KNOWN])).tolist()
     for place, (option, step) in enumerate(zip(options, steps, strict=True)):
         matrix = move * (step.T if past else step)

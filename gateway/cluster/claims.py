@@ -1,6 +1,6 @@
 """Which parts of a fleet's gateway nobody has: a host on each node looks for them, and a process claims each.
 
-A claim is a hold in the shards' channel, by a session that says something to the server twice a second. When a process
+A claim is a lease in the shards' channel, by a session that says something to the server twice a second. When a process
 is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see
 both long before anything that asks machines how they are.
 
@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Sequence
 
-from gateway.database import Hold
+from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
 from gateway.service.shard_channel import KIND
@@ -63,11 +63,11 @@ class Vacancies:
             more: seconds for which they must have been vacant.
         """
         try:
-            silence = self._db.silence([_hold_of(part).name for part in self._parts])
+            silence = self._db.silence([_lease_of(part).name for part in self._parts])
         except DatabaseError:
             self._since, self._not_before = {}, now + _AGAIN_SECONDS
             return []
-        quiet = [part for part in self._parts if silence.get(_hold_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
+        quiet = [part for part in self._parts if silence.get(_lease_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
         self._since = {part: self._since.get(part, now) for part in quiet}
         return [part for part in quiet if now - self._since[part] >= _SURE_SECONDS + more and now >= self._not_before]
 
@@ -85,7 +85,7 @@ class Claim:
 
     def __init__(self, channel: Server, part: str) -> None:
         self.part = part
-        self._db = PostgresDatabase(channel, KIND, create=True, hold=_hold_of(part))
+        self._db = PostgresDatabase(channel, KIND, create=True, lease=_lease_of(part))
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._say, name="claim", daemon=True)
         self._thread.start()
@@ -107,5 +107,5 @@ class Claim:
                 continue  # it says so again when there is a connection
 
 
-def _hold_of(part: str) -> Hold:
-    return Hold(f"part {part}", silent=_SILENT_SECONDS)
+def _lease_of(part: str) -> Lease:
+    return Lease(f"part {part}", silent=_SILENT_SECONDS)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from gateway.database.engine import MOST_VALUES, Database, Hold, Kind, Rows, batched, file_bytes, hold_file, marks
+from gateway.database.engine import MOST_VALUES, Database, Kind, Lease, Rows, batched, file_bytes, lock_file, marks
 from gateway.database.opening import delete_part, is_there, open_engine, parts_of
 
 __all__ = [
     "MOST_VALUES",
     "Database",
-    "Hold",
     "Kind",
+    "Lease",
     "Rows",
     "batched",
     "delete_part",
     "file_bytes",
-    "hold_file",
     "is_there",
+    "lock_file",
     "marks",
     "open_engine",
     "parts_of",

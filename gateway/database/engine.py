@@ -22,13 +22,13 @@ from host.held_files import damage
 __all__ = [
     "MOST_VALUES",
     "Database",
-    "Hold",
     "Kind",
+    "Lease",
     "Rows",
     "SQLiteDatabase",
     "batched",
     "file_bytes",
-    "hold_file",
+    "lock_file",
     "marks",
 ]
 
@@ -55,8 +55,8 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """That one process alone has a database, or under a name of its own a part of it, while others may read.
+class Lease:
+    """A lease: that one process alone has a database, or under a name of its own a part of it, while others may read.
 
     Attributes:
         name: of the part; small letters, digits, spaces and dashes.
@@ -72,7 +72,7 @@ class Hold:
     def __post_init__(self) -> None:
         """Refuse a name that would have to be quoted."""
         if not re.fullmatch("[a-z0-9 -]*", self.name):
-            raise ValueError(f"a hold cannot be called {self.name!r}")
+            raise ValueError(f"a lease cannot be called {self.name!r}")
 
 
 MOST_VALUES = 500
@@ -157,7 +157,7 @@ class SQLiteDatabase:
         path: of the file.
         kind: what it is; another error than `kind.refused` is never raised.
         create: whether it may be made; else it must be there.
-        hold: for this process alone; none if it shares it.
+        lease: for this process alone; none if it shares it.
         read_only: nothing is written, and nobody waits for this process.
 
     Raises:
@@ -165,13 +165,13 @@ class SQLiteDatabase:
     """
 
     def __init__(
-        self, path: Path, kind: Kind, *, create: bool, hold: Hold | None = None, read_only: bool = False
+        self, path: Path, kind: Kind, *, create: bool, lease: Lease | None = None, read_only: bool = False
     ) -> None:
         settings = ("synchronous=FULL" if kind.durable else "synchronous=NORMAL", "secure_delete=ON")
         self._path = path
         self._held: TextIO | None = None
-        if hold is not None and (create or path.exists()):
-            self._held = hold_file(path, kind, hold.name)
+        if lease is not None and (create or path.exists()):
+            self._held = lock_file(path, kind, lease.name)
         try:
             self._db = open_database(
                 *(path, kind.file, kind.schema, kind.refused),
@@ -261,7 +261,7 @@ def file_bytes(path: Path) -> int:
     return found
 
 
-def hold_file(path: Path, kind: Kind, name: str = "") -> TextIO:
+def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     """Take a file for this process, under a name if several may each have a part of it.
 
     The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.database.engine import Database, Hold, Kind, SQLiteDatabase
+from gateway.database.engine import Database, Kind, Lease, SQLiteDatabase
 from gateway.location import Location, part_of
 
 if TYPE_CHECKING:
@@ -16,21 +16,21 @@ __all__ = ["delete_part", "is_there", "open_engine", "parts_of"]
 
 
 def open_engine(
-    location: Location, kind: Kind, *, create: bool = True, hold: Hold | None = None, read_only: bool = False
+    location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
 ) -> Database:
     """Open a database, and make it if it is new.
 
     Args:
         create: whether it may be made; else it must be there.
-        hold: for this process alone; none if it shares it.
+        lease: for this process alone; none if it shares it.
         read_only: it must be there, nothing is written, and nobody waits for this process.
 
     Raises:
         FuguError: `kind.refused`: it cannot be opened, is of another kind or version, or another process holds it.
     """
     if isinstance(location, Path):
-        return SQLiteDatabase(location, kind, create=create, hold=hold, read_only=read_only)
-    return _on_server(kind)(location, kind, create=create and not read_only, hold=hold, read_only=read_only)
+        return SQLiteDatabase(location, kind, create=create, lease=lease, read_only=read_only)
+    return _on_server(kind)(location, kind, create=create and not read_only, lease=lease, read_only=read_only)
 
 
 def is_there(location: Location, kind: Kind) -> bool:
@@ -65,7 +65,7 @@ def delete_part(location: Location, kind: Kind) -> None:
     Raises:
         FuguError: `kind.refused`: somebody uses it, or the server does not do it.
     """
-    open_engine(location, kind, create=False, hold=Hold()).remove()
+    open_engine(location, kind, create=False, lease=Lease()).remove()
 
 
 def _on_server(kind: Kind) -> type[PostgresDatabase]:

@@ -27,7 +27,7 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.numeric import Int8BinaryDumper
 
 from contract.errors import cause
-from gateway.database.engine import Hold, Kind, Rows
+from gateway.database.engine import Kind, Lease, Rows
 from gateway.location import Server
 from host.database import FORMAT, AwayError, DatabaseError
 from host.held_files import FileLostError
@@ -42,7 +42,7 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-# The server, too, shall notice soon that a gateway's machine has gone, and give its hold back.
+# The server, too, shall notice soon that a gateway's machine has gone, and give its lease back.
 _SESSION = (
     "SET synchronous_commit = {}; SET lock_timeout = {}; SET client_min_messages = warning; "
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
@@ -90,7 +90,7 @@ class PostgresDatabase:
         server: where; its tables are in the first schema of the search path, or in the part's beside that.
         kind: what it is.
         create: whether it may be made; else it must be there.
-        hold: for this process alone; none if it shares it.
+        lease: for this process alone; none if it shares it.
         read_only: the server refuses whatever would write.
 
     Raises:
@@ -98,12 +98,12 @@ class PostgresDatabase:
     """
 
     def __init__(
-        self, server: Server, kind: Kind, *, create: bool = False, hold: Hold | None = None, read_only: bool = False
+        self, server: Server, kind: Kind, *, create: bool = False, lease: Lease | None = None, read_only: bool = False
     ) -> None:
         self._server = server
         self._read_only = read_only
         self._kind = kind
-        self._hold = hold
+        self._lease = lease
         self._epoch = 0
         self._in_transaction = False
         self._closed = False
@@ -123,7 +123,7 @@ class PostgresDatabase:
             self._identity = self._found()
             self._schema = self._identity.schema
             self._prepare(create)
-            if hold is not None and not self._take(hold):
+            if lease is not None and not self._take(lease):
                 raise kind.refused(f"another gateway runs with {what}: stop it, or use another {kind.file.name}")
         except DatabaseError as error:
             self.close()
@@ -216,7 +216,7 @@ class PostgresDatabase:
         """For how many seconds who holds something has said nothing to the server; without what nobody holds.
 
         Args:
-            names: of holds.
+            names: of leases.
         """
         keys = {self._key(name): name for name in names}
         return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
@@ -228,8 +228,8 @@ class PostgresDatabase:
             FileLostError: it is not.
             AwayError: that cannot be asked now.
         """
-        if self._hold is not None and not self._in_transaction:
-            self._be_sure(self.execute("SELECT epoch FROM holders WHERE name=?", (self._hold.name,)).fetchone())
+        if self._lease is not None and not self._in_transaction:
+            self._be_sure(self.execute("SELECT epoch FROM holders WHERE name=?", (self._lease.name,)).fetchone())
 
     def damage(self, _tables: Iterable[str] = ("",), /) -> str:
         """Nothing is looked at: the server has checksums for it."""
@@ -348,63 +348,63 @@ class PostgresDatabase:
     @contextmanager
     def _opening(self, lock: str) -> Iterator[None]:
         """A transaction under a lock, in which it does not matter who holds what."""
-        hold, self._hold = self._hold, None
+        lease, self._lease = self._lease, None
         self._begin(lock)
         try:
             yield
             self._run("COMMIT")
         finally:
             self._roll_back()
-            self._hold = hold
+            self._lease = lease
 
-    def _take(self, hold: Hold) -> bool:
+    def _take(self, lease: Lease) -> bool:
         """Become the one that holds it; whether that could be."""
-        if hold.take:
-            self._new_epoch(hold)  # who had it can write nothing from here on
-        elif hold.silent is not None:
-            self._end_sessions(hold, hold.silent)
-        if not self._locked(hold, time.monotonic() + (_TAKE_SECONDS if hold.take else _HOLD_SECONDS), end=hold.take):
+        if lease.take:
+            self._new_epoch(lease)  # who had it can write nothing from here on
+        elif lease.silent is not None:
+            self._end_sessions(lease, lease.silent)
+        if not self._locked(lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end=lease.take):
             return False
-        if not hold.take:
-            self._new_epoch(hold)
+        if not lease.take:
+            self._new_epoch(lease)
         return True
 
-    def _new_epoch(self, hold: Hold) -> None:
+    def _new_epoch(self, lease: Lease) -> None:
         query = (
             "INSERT INTO holders VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET epoch=holders.epoch+1 RETURNING epoch"
         )
-        if hold.take:
-            self._end_sessions(hold)  # one of them may be in a transaction, and have the write lock
+        if lease.take:
+            self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
         with self._opening("write"):
-            (self._epoch,) = self.execute(query, (hold.name,)).fetchone()
+            (self._epoch,) = self.execute(query, (lease.name,)).fetchone()
 
-    def _locked(self, hold: Hold, deadline: float, *, end: bool) -> bool:
+    def _locked(self, lease: Lease, deadline: float, *, end: bool) -> bool:
         """Whether the lock is this session's at the deadline at the latest.
 
         Args:
             end: whether the session that has it is ended.
         """
-        while not self.execute("SELECT pg_try_advisory_lock(?)", (self._key(hold.name),)).fetchone()[0]:
+        while not self.execute("SELECT pg_try_advisory_lock(?)", (self._key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
             if end:
-                self._end_sessions(hold)
+                self._end_sessions(lease)
             time.sleep(_POLL_SECONDS)
         return True
 
-    def _end_sessions(self, hold: Hold, silent: float = 0.0) -> None:
+    def _end_sessions(self, lease: Lease, silent: float = 0.0) -> None:
         """End the session that has the lock, if it has said nothing for so many seconds."""
         query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
-        self.execute(query, (self._key(hold.name), silent)).fetchall()
+        self.execute(query, (self._key(lease.name), silent)).fetchall()
 
     def _begin(self, lock: str = "write") -> None:
         """Begin to write: nobody else does, and what this process holds is still its own."""
         query = f"BEGIN; SELECT pg_advisory_xact_lock({self._key(lock, 'schema')})"
-        if self._hold is not None:
-            query += f"; SELECT epoch FROM holders WHERE name='{self._hold.name}'"
+        if self._lease is not None:
+            query += f"; SELECT epoch FROM holders WHERE name='{self._lease.name}'"
         try:
             cursor = self._run(query)
-            if self._hold is not None:
+            if self._lease is not None:
                 while cursor.nextset():
                     pass
                 self._be_sure(cursor.fetchone())
@@ -420,7 +420,7 @@ class PostgresDatabase:
             self._connection.close()
             raise self._lost
 
-    def _key(self, name: str, what: str = "hold") -> int:
+    def _key(self, name: str, what: str = "lease") -> int:
         """A number for a lock; the server keeps those of its databases apart."""
         digest = hashlib.sha256(f"fugu\0{self._schema}\0{what}\0{name}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
@@ -471,10 +471,10 @@ class PostgresDatabase:
         found = self._found()
         if found != self._identity:
             raise FileLostError(f"{self._server.name} is another server now, or has another history")
-        if self._hold is not None:
+        if self._lease is not None:
             self.check()
             # A session that is broken here may live on there, and have the lock: in this epoch it is its own.
-            if not self._locked(self._hold, time.monotonic() + _TAKE_SECONDS, end=True):
+            if not self._locked(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
     def _failed(self, error: psycopg.Error) -> DatabaseError:

@@ -85,7 +85,7 @@ def measured_stretches(measurement: Measurement, epsilon: float, period_us: int 
         epsilon: from `measured_loss`, of a single tick.
         period_us: microseconds from tick to tick, or none.
     """
-    return stretches(epsilon, float(accepted_loss(measurement).max()), period_us, sides_alike=False)
+    return stretches(epsilon, float(accepted_loss(measurement).max()), period_us, equal_leakages=False)
 
 
 def rounded_up(epsilon: float) -> float:

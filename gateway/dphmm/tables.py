@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contract.noise_table import SCALE
-from contract.rounding import OUTWARD, SIDE
+from contract.rounding import CLOSED_FORM, OUTWARD
 from contract.staircase import bezout
 from gateway.chain.arrays import Bools, Ints
 from gateway.dphmm.constraints import surrogates
@@ -235,7 +235,7 @@ def table_loss(weights: Ints) -> NDArray[np.float64]:
     """
     logs = np.log(weights.astype(np.float64))
     loss: NDArray[np.float64] = np.array([(row - logs).max(axis=1) for row in logs])
-    loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + SIDE  # each logarithm is at most 22.2, and good to 4e-15
+    loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + CLOSED_FORM  # each logarithm is at most 22.2, and good to 4e-15
     np.fill_diagonal(loss, 0.0)
     return loss
 

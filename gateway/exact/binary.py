@@ -12,7 +12,7 @@ from typing import Any
 
 from gateway.exact.numbers import BITS, ONE, ceil_of, sqrt_of
 
-__all__ = ["binary_loss", "odds_ratio_loss", "odds_side"]
+__all__ = ["binary_loss", "odds_leakage", "odds_ratio_loss"]
 
 _STOP_BITS, _MOST_STRETCHES = 110, 100_000
 Pair = tuple[Fraction, Fraction]
@@ -38,17 +38,17 @@ def binary_loss(q: Pair, r: Pair, most: Pair, adversary: str) -> Fraction:
         corners.append(high)
     for a, b in corners:
         for one, other, g in ((a, b, most[0]), (b, a, most[1])):
-            found.append(g * Fraction(_side(one, other, g, informed=adversary == "informed"), ONE) ** 2)
+            found.append(g * Fraction(_leakage(one, other, g, informed=adversary == "informed"), ONE) ** 2)
     return max(found)
 
 
 def odds_ratio_loss(alpha: Fraction, most: Fraction) -> Fraction:
     """At least the e^epsilon for any start, steps that change, with odds ratios of at most alpha, and any evidence."""
-    return most * Fraction(odds_side(ceil_of(alpha), ceil_of(most), ONE), ONE) ** 2
+    return most * Fraction(odds_leakage(ceil_of(alpha), ceil_of(most), ONE), ONE) ** 2
 
 
-def odds_side(alpha: int, most: int, paid: int) -> int:
-    """At least a side of steps of n ticks with odds ratios of at most alpha, `paid` being most^(n-1); units are 2^-192.
+def odds_leakage(alpha: int, most: int, paid: int) -> int:
+    """At least the leakage of steps of n ticks, odds ratios at most alpha, `paid` being most^(n-1); units are 2^-192.
 
     It is the v with v = paid ((sqrt(alpha u) + 1) / (sqrt(alpha) + sqrt(u)))^2 for u = most v, which is a quadratic
     equation in s = sqrt(u), with g = sqrt(most paid): s^2 + sqrt(alpha) (1 - g) s - g = 0. It grows with g and alpha.
@@ -59,7 +59,7 @@ def odds_side(alpha: int, most: int, paid: int) -> int:
     return max(s * s // most + 1, ONE)
 
 
-def _side(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
+def _leakage(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
     """At least what the past, or the future, of a tick multiplies its ratio by, in units of 2^-192.
 
     For q + r < 1, without known states: m*, the limit of m -> f(G m). With the nearest known state after t unknown
@@ -80,7 +80,7 @@ def _side(q: Fraction, r: Fraction, g: Fraction, *, informed: bool) -> int:
     for m, n in starts if informed else ():
         best = _peak(best, limit, _Powers(loud, m), _Powers(quiet, n), rising=n < 1)
     odds = (1 - q) * (1 - r) / (q * r)
-    return min(best, odds_side(ceil_of(max(odds, 1 / odds)), ceil_of(g), ONE))
+    return min(best, odds_leakage(ceil_of(max(odds, 1 / odds)), ceil_of(g), ONE))
 
 
 def _peak(best: int, limit: int, m: _Powers, n: _Powers, *, rising: bool) -> int:
@@ -131,8 +131,8 @@ class _Powers:
         return self._known[t, up]
 
     @staticmethod
-    def _square(*sides: list[int]) -> tuple[list[int], list[int]]:
-        low, high = (_after((a, b, c, d), (a, b, c, d)) for a, b, c, d in sides)
+    def _square(*maps: list[int]) -> tuple[list[int], list[int]]:
+        low, high = (_after((a, b, c, d), (a, b, c, d)) for a, b, c, d in maps)
         shift = max(high).bit_length() - BITS
         return [value >> shift for value in low], [-(-value >> shift) for value in high]
 

@@ -14,9 +14,9 @@ from itertools import combinations
 from operator import mul
 from typing import Any
 
-from gateway.exact.binary import odds_ratio_loss, odds_side
+from gateway.exact.binary import odds_leakage, odds_ratio_loss
 from gateway.exact.numbers import ONE, NotRecomputed, ceil_of
-from gateway.exact_chains.sides import (
+from gateway.exact_chains.leakage import (
     LIMIT,
     Kernel,
     Matrix,
@@ -90,35 +90,37 @@ def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None, *, br
         density = [Fraction(p) / q for p, q in zip(start, distribution, strict=True)]
         start = [ceil_of(value / max(density)) for value in density]
     kinds = ((Kernel(future), None), (Kernel(past), start))
-    return _of_secrets(tick, *(_side(kernel, tick, one, adversary == "informed", bridges) for kernel, one in kinds))
+    return _of_secrets(tick, *(_leakage(kernel, tick, one, adversary == "informed", bridges) for kernel, one in kinds))
 
 
-def _side(kernel: Kernel, tick: Rows, start: Any, informed: bool, bridges: bool) -> Matrix:
+def _leakage(kernel: Kernel, tick: Rows, start: Any, informed: bool, bridges: bool) -> Matrix:
     most, few = max(map(max, tick)), len(tick) <= _FEW
     quilt = quilts(kernel, most, lambda paid, near, _: each(partial(times, paid), near))
-    ignorant = limit(lambda side, proof: each(min, quilt, kernel.step(each(times, tick, side), proof)), len(tick))
-    side = ignorant
+    ignorant = limit(lambda leakage, proof: each(min, quilt, kernel.step(each(times, tick, leakage), proof)), len(tick))
+    leakage = ignorant
     if start is not None:
-        side = quilts(kernel, most, lambda paid, near, _: each(lambda _: _any_start(near, most, paid), near))
+        leakage = quilts(kernel, most, lambda paid, near, _: each(lambda _: _any_start(near, most, paid), near))
         distributions = [start] if start != "any" else [[ONE * (x == y) for y in kernel.size] for x in kernel.size]
         if few:
-            side = each(min, side, followed(kernel, tick, distributions, (side, quilt, ignorant), start == "any"))
+            leakage = each(
+                min, leakage, followed(kernel, tick, distributions, (leakage, quilt, ignorant), start == "any")
+            )
     if informed and start != "any":  # a state that is known is a start
         known = quilts(kernel, most, lambda paid, near, far: each(partial(times, paid), near, turned(far)))
         if few and bridges:
             ends = [followed(kernel, tick, [one], (known, quilt, ignorant), False) for one in turned(kernel.up)]
             known = each(min, known, each(lambda *values: max(values), *ends))
-        side = each(max, side, known)
-    return side
+        leakage = each(max, leakage, known)
+    return leakage
 
 
 def _any_start(told: Matrix, most: int, paid: int) -> int:
     odds = max(map(max, each(times, told, turned(told))))
-    return min(odds_side(odds, most, paid), LIMIT) if max(odds, paid) < LIMIT else LIMIT
+    return min(odds_leakage(odds, most, paid), LIMIT) if max(odds, paid) < LIMIT else LIMIT
 
 
-def _of_secrets(tick: Rows, *sides: Matrix) -> Fraction:
-    loss = max(map(max, each(lambda one, *both: times(one, *both) if one > ONE else ONE, tick, *sides)))
+def _of_secrets(tick: Rows, *leakages: Matrix) -> Fraction:
+    loss = max(map(max, each(lambda one, *both: times(one, *both) if one > ONE else ONE, tick, *leakages)))
     if loss >= LIMIT:
         raise NotRecomputed("known chains that never forget, or too slowly for a bound")
     return Fraction(loss, ONE)
@@ -159,15 +161,15 @@ def _soft_loss(chains: Sequence[Rows], tick: Matrix, known: Sequence[Any]) -> Fr
             for one in kernels
             for two in kernels
         ]
-    future = _soft_side([Kernel(rows).soft(known) for rows in kernels], each(times, told, tick), nothing)
-    past = _soft_side([Kernel(turned(rows)).soft(known) for rows in kernels], tick, told)
+    future = _soft_leakage([Kernel(rows).soft(known) for rows in kernels], each(times, told, tick), nothing)
+    past = _soft_leakage([Kernel(turned(rows)).soft(known) for rows in kernels], tick, told)
     secret = [[one if known[x] == known[y] else ONE for y, one in enumerate(row)] for x, row in enumerate(tick)]
     return _of_secrets(secret, future, past)
 
 
-def _soft_side(tables: Sequence[Any], tick: Matrix, nearer: Matrix) -> Matrix:
-    def step(side: Matrix, _: bool) -> Matrix:
-        wide = each(times, tick, side)
+def _soft_leakage(tables: Sequence[Any], tick: Matrix, nearer: Matrix) -> Matrix:
+    def step(leakage: Matrix, _: bool) -> Matrix:
+        wide = each(times, tick, leakage)
         return each(lambda near, *steps: times(near, max(steps)), nearer, *(soft_step(table, wide) for table in tables))
 
     return limit(step, len(tick))

@@ -71,27 +71,29 @@ def guessed_ratio(
 
 
 def guessed_limit(step: Callable[[Matrix], Matrix], one: int, size: int, most: int) -> Matrix:
-    """The limit of side <- step(side) from `one` on, by steps that shrink geometrically in the end.
+    """The limit of leakage <- step(leakage) from `one` on, by steps that shrink geometrically in the end.
 
     Args:
         most: what counts as infinite.
     """
-    side = [[one] * size for _ in range(size)]
+    leakage = [[one] * size for _ in range(size)]
     for _ in range(_MOST_GUESSES):
-        first = step(side)
+        first = step(leakage)
         second = step(first)
         if max(map(max, first + second)) >= most:
             return [[most] * size for _ in range(size)]
-        before, change = _moved(side, first), _moved(first, second)
+        before, change = _moved(leakage, first), _moved(first, second)
         far = min(change / (before - change), 20 / change) if 0 < change < before else 0.0
         ahead = _cells(lambda a, b, far=far: int(b * min((b / a) ** far, 1e9)), first, second)
         if change < 1e-14 or change * far < 1e-12:
             return ahead
         ahead = _cells(lambda a, b: a + (b - a) * 7 // 8, second, ahead)
-        side = step(ahead)
-        if any(a > b * (1 + change / 4) for rows in zip(ahead, side, strict=True) for a, b in zip(*rows, strict=True)):
-            side = second  # it went too far
-    return side
+        leakage = step(ahead)
+        if any(
+            a > b * (1 + change / 4) for rows in zip(ahead, leakage, strict=True) for a, b in zip(*rows, strict=True)
+        ):
+            leakage = second  # it went too far
+    return leakage
 
 
 def _cells(function: Callable[..., int], *matrices: Matrix) -> Matrix:

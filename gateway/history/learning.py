@@ -98,7 +98,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
     learned = learned_class(transition, information, ticks, levels)
     if not (levels or learned.refused):
         why = f"the symbols of {ticks} ticks are fewer than {FEWEST} stretches of {SEQUENCE_TICKS} ticks"
-        learned = learned._replace(chains=None, refused=f"{why}: too few to tell whether rates change")
+        learned = learned._replace(chains=None, refused=f"{why}: too few to tell whether the chain changes")
     since, until = min(one.since for one in sizes), max(one.until for one in sizes)
     return _model(source, streams, meaning, learned, ticks, Span(since, until))
 

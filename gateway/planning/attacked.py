@@ -47,7 +47,7 @@ class Trial(NamedTuple):
         noise: flip probability (the larger of two), or the scale of a count in ticks.
         attacks: what attackers reached, the most successful first.
         beyond: share of the ticks on which the odds between two states changed by more than e^epsilon, for an attacker
-            who believes the recording's mean rates (forward-backward).
+            who believes the recording's mean chain (forward-backward).
         furthest: the largest factor of any tick.
     """
 
@@ -91,7 +91,7 @@ def two_states(readings: Readings, baseline: int | None, threshold: float | None
 
 
 def class_of_halves(states: Ints, segments: Ints) -> BinaryChains:
-    """The class that holds the mean rates of a recording and of its halves: what slow regimes are not in."""
+    """The class that holds the mean chain of a recording and of its halves: what slow regimes are not in."""
     half = states.size // 2
     parts = [(states, segments), (states[:half], segments[:half]), (states[half:], segments[half:])]
     means = []
@@ -109,7 +109,7 @@ def class_of_halves(states: Ints, segments: Ints) -> BinaryChains:
 def attack_classes(
     source: str, state: str, states: Ints, segments: Ints, epsilon: float, known: int | None = None
 ) -> Iterator[Trial]:
-    """Attack symbols and counts of 300 ticks, with the noise for independent readings, mean rates, and every stretch.
+    """Attack symbols and counts of 300 ticks, with the noise for independent readings, the mean chain, every stretch.
 
     Args:
         states: (n,) states 0 and 1, -1 where there is none.
@@ -123,7 +123,7 @@ def attack_classes(
     informed: Adversary = "informed"
     classes: list[tuple[str, BinaryChains | BoundedChains, Adversary]] = [
         ("independent readings", BinaryChains(q=(0.5, 0.5), r=(0.5, 0.5)), informed),
-        ("mean rates", class_of_halves(states, segments), informed),
+        ("mean chain", class_of_halves(states, segments), informed),
         ("every stretch", covering_class(states, segments, 2).chains, "universal"),
     ]
     for name, chains, adversary in classes:

@@ -73,7 +73,7 @@ def file_source(path: Path) -> ChainSource:
     bare = bare_chains(path)
     if bare is not None:
         return _bare(path, bare)
-    readers = {"joint": _pairs, "learned": _learned}
+    readers = {"joint": _order_two, "learned": _learned}
     return readers.get(json.loads(path.read_bytes()).get("kind"), _fitted)(path)
 
 
@@ -157,7 +157,7 @@ def _fitted(path: Path) -> ChainSource:
     )
 
 
-def _pairs(path: Path) -> ChainSource:
+def _order_two(path: Path) -> ChainSource:
     """The chain of order 2 of one stream; what a tick may tell is filled in when a policy is made of its plan."""
     try:
         model = JointModel.from_json(path.read_bytes())

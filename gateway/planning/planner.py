@@ -147,7 +147,7 @@ def _option(request: Request, every: int) -> Option:
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
     alike = request.adversary == "universal" or not isinstance(chains, FiniteChains | JointChains)
-    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, sides_alike=alike)
+    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, equal_leakages=alike)
     return Option(
         every, chains, transition, table, loss, float(1.0 - unchanged), worth, worth.bits_per_reading / hours, told
     )

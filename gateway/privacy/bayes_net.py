@@ -141,13 +141,15 @@ class BayesNet:
             found.append(tuple(each.name for each in self.nodes if each.name in layer))
         return found
 
-    def influence(self, quilt: Iterable[str], node: str, pairs: Sequence[tuple[int, int]] | None = None) -> float:
+    def influence(
+        self, quilt: Iterable[str], node: str, secret_pairs: Sequence[tuple[int, int]] | None = None
+    ) -> float:
         """The max-influence of a set of nodes on a node (definition 4.1 of the paper).
 
         Args:
             quilt: names; none has no influence.
             node: not in the quilt.
-            pairs: of the node's values that are compared, in either order; None for all.
+            secret_pairs: of the node's values that are compared, in either order; None for all.
 
         Returns:
             The largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states.
@@ -159,7 +161,7 @@ class BayesNet:
         together = together.reshape(self.joint.shape[at], -1)
         total = together.sum(axis=1, keepdims=True)
         distributions = together / np.where(total > 0.0, total, 1.0)
-        compared = combinations(range(len(distributions)), 2) if pairs is None else pairs
+        compared = combinations(range(len(distributions)), 2) if secret_pairs is None else secret_pairs
         worst = 0.0
         for a, b in compared:
             if total[a] > 0.0 and total[b] > 0.0:
@@ -223,9 +225,9 @@ def network_quilt_scale(
         weights = sensitivities or {node.name: 1.0 for node in network.nodes}
         for node in network.nodes:
             if secrets is None or node.name in secrets:
-                pairs = None if secrets is None else secrets[node.name]
+                secret_pairs = None if secrets is None else secrets[node.name]
                 enough = worst.scale if worst else 0.0
-                found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, pairs)
+                found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
                 if worst is None or found.scale > worst.scale:
                     worst = found._replace(network=index)
     if worst is None:
@@ -240,7 +242,7 @@ def _node_scale(
     largest_quilt: int,
     enough: float,
     weights: Mapping[str, float],
-    pairs: Sequence[tuple[int, int]] | None,
+    secret_pairs: Sequence[tuple[int, int]] | None,
 ) -> NetworkQuilt:
     """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
     everything = frozenset(each.name for each in network.nodes)
@@ -253,7 +255,7 @@ def _node_scale(
         # no influence could make up for this much nearby, nor for any later one
         if best.scale <= enough or size / epsilon >= best.scale:
             break
-        influence = network.influence(quilt, node, pairs) if quilt else 0.0
+        influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
         if influence < epsilon and size / (epsilon - influence) < best.scale:
             best = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence, 0)
     return best

@@ -19,8 +19,8 @@
     intervals         per confidence level: low and high, k x k, Clopper-Pearson, each cell for itself
     chains            the class that covers every stretch, and that attackers did not refute; null if there is none
     refused           why there is none, in one line; else null
-    stretches         per length: stretches, the odds ratio that covers them, dispersion of each row's rates (1 for
-                      rates that do not change), whether they change
+    stretches         per length: stretches, the odds ratio that covers them, dispersion of each row's transitions
+                      (1 for a chain that does not change), whether they change
     regimes           per slow regime: share of the time, mean ticks, transition; one if there are no others
     attacked          what attackers reached, and what widening cost; null if they were not run
     order             likelihood-ratio test of a first-order chain against a second-order one

@@ -21,7 +21,7 @@ from gateway.privacy.covering_class import class_ratio, covering_class, stretch_
 from gateway.privacy.joint_model import JointModel, StreamStates
 from gateway.privacy.local_transitions import local_transitions
 
-__all__ = ["fit_joint", "fit_pairs", "independence_test", "joint_states"]
+__all__ = ["fit_joint", "fit_order_two", "independence_test", "joint_states"]
 
 _MOST = 255
 _LEAST_ROWS = 400
@@ -96,7 +96,7 @@ def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Int
     return *_joint(states), segments
 
 
-def fit_pairs(
+def fit_order_two(
     states: Ints, segments: Ints, stream: StreamStates, *, decimate: int = 1, period_seconds: float | None = None
 ) -> JointModel:
     """Fit a chain of order 2 to one stream, whose joint states are its states at a tick and the one before.
@@ -122,7 +122,7 @@ def fit_pairs(
         lengths = stretch_lengths(joint.size)
         transitions = local_transitions(joint, segments, len(both), lengths)
         if changed := [one.length for one in transitions if one.changes.any()]:
-            refused += f", and its rates change over stretches of {changed[0]} ticks"
+            refused += f", and it changes over stretches of {changed[0]} ticks"
     return JointModel(
         streams=(stream,),
         order=2,

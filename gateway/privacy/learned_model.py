@@ -11,10 +11,10 @@ discretiser       what makes the states, as in the policies
 states            k
 period_seconds    from tick to tick
 transition        k x k, the chain of largest likelihood
-low, high         k x k, intervals of its rates; each end holds with 90 %
+low, high         k x k, intervals of its entries; each end holds with 90 %
 known             the largest odds ratio of its steps
 scales            per length of stretches: ticks, stretches, the odds ratio that covers them, and how likely one chain
-                  of constant rates differs as much (`gateway.privacy.learned_class`)
+                  that does not change differs as much (`gateway.privacy.learned_class`)
 chains            the class; null if the symbols tell too little
 refused           why there is none, in one line; else null
 """

@@ -129,7 +129,7 @@ def network_distance(distributions: SumDistributions, secrets: Secrets) -> Netwo
     """
     found = [
         (infinity_wasserstein(distributions.given[name, a].items(), distributions.given[name, b].items()), name, (a, b))
-        for name, (a, b) in _pairs(distributions, secrets)
+        for name, (a, b) in _secret_pairs(distributions, secrets)
     ]
     distance, node, values = max(found, key=lambda each: each[0])
     return NetworkDistance(distance * distributions.unit, node, values)
@@ -146,7 +146,7 @@ def exact_scale(distributions: SumDistributions, secrets: Secrets, epsilon: floa
         raise ChainClassError(f"{len(answers)} different answers are too many: at most {_MOST_ANSWERS}")
     at = np.array([float(answer * distributions.unit) for answer in answers])
     gaps = np.abs(at[:, None] - at[None, :])
-    pairs = _pairs(distributions, secrets)
+    pairs = _secret_pairs(distributions, secrets)
     exact = {
         key: _masses(distributions.given[key], answers) for name, values in pairs for key in product([name], values)
     }
@@ -176,7 +176,7 @@ def exact_scale(distributions: SumDistributions, secrets: Secrets, epsilon: floa
     return ExactScale(scale, *differ[int(np.argmax(found))])
 
 
-def _pairs(distributions: SumDistributions, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
+def _secret_pairs(distributions: SumDistributions, secrets: Secrets) -> list[tuple[str, tuple[int, int]]]:
     found = [
         (name, (a, b))
         for name, pairs in secrets.items()

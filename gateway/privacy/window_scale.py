@@ -132,16 +132,16 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
         single = accountant.loss(rate, request.adversary, request.life).epsilon
     except ChainClassError:
         single = math.inf
-    told = stretches(single, rate, period_us, sides_alike=alike)
+    told = stretches(single, rate, period_us, equal_leakages=alike)
     if request.length is not None:
         told = tuple(_within(stretch, request.length, single, rate) for stretch in told)
     return PlannedScale(accepted, single, declared, accepted > scale, told)
 
 
 def _within(stretch: Stretch, length: int, single: float, rate: float) -> Stretch:
-    """A stretch of a stream that ends: it has no more ticks than that, and its sides are not alike."""
+    """A stretch of a stream that ends: it has no more ticks than that, and its past and future leak differently."""
     ticks = min(stretch.ticks, length)
-    return Stretch(stretch.name, ticks, stretch_epsilon(single, ticks, rate, sides_alike=False))
+    return Stretch(stretch.name, ticks, stretch_epsilon(single, ticks, rate, equal_leakages=False))
 
 
 def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:

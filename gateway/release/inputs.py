@@ -104,7 +104,7 @@ class Noisy(NamedTuple):
         """As plain values, for JSON; what is not there takes no room."""
         place = len(self.inputs.symbols)
         parts = [
-            [digest(canonical_table(sums.table)), sums.ticks, sums.pairs, sums.counts.tolist(), noise.tolist()]
+            [digest(canonical_table(sums.table)), sums.ticks, sums.steps, sums.counts.tolist(), noise.tolist()]
             for sums, counts in zip(self.inputs.parts, self.counts, strict=True)
             for noise in [counts.counts - sums.counts]
         ]
@@ -147,11 +147,11 @@ def _sums(parts: Sequence[tuple[Part, Part]]) -> tuple[Part, ...]:
 
 def _parts(listed: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:
     found = []
-    for name, ticks, pairs, counts, noise in listed:
+    for name, ticks, steps, counts, noise in listed:
         sums, added_noise = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
         if sums.shape != added_noise.shape:
             raise ValueError("a sum has no noise")
-        part = Part(tables[name], ticks, pairs, sums)
+        part = Part(tables[name], ticks, steps, sums)
         found.append((part, part._replace(counts=sums + added_noise)))
     return found
 

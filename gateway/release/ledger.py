@@ -21,7 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from contract.guarantee import Adversary
-from gateway.database import Hold, is_there, open_engine
+from gateway.database import Lease, is_there, open_engine
 from gateway.location import Location, part_of
 from gateway.release.canonical import digest, inputs_digest
 from gateway.release.charges import ChargedTicks, beside, clipped, overlay, peak, peak_of_sum
@@ -59,7 +59,7 @@ class Ledger:
     Args:
         location: a file, or a schema of a server.
         create: make it if it is not there.
-        hold: that this process alone makes releases, and who takes that from it; none if others may.
+        lease: that this process alone makes releases, and who takes that from it; none if others may.
         read_only: nothing is written, and no gateway ever waits for this process; it must be there.
 
     Raises:
@@ -67,9 +67,9 @@ class Ledger:
     """
 
     def __init__(
-        self, location: Location, *, create: bool = True, hold: Hold | None = None, read_only: bool = False
+        self, location: Location, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
     ) -> None:
-        self._db = open_engine(location, KIND, create=create, hold=hold, read_only=read_only)
+        self._db = open_engine(location, KIND, create=create, lease=lease, read_only=read_only)
 
     def close(self) -> None:
         """Close it."""

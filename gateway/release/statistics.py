@@ -63,14 +63,14 @@ class Part(NamedTuple):
     Attributes:
         table: what made the symbols.
         ticks: how many there are.
-        pairs: how many pairs of consecutive ticks have both symbols.
+        steps: how many times two consecutive ticks have symbols.
         counts: (1,) symbols in the set that stands for the states, (m,) of each kind, or (m, m) pairs of consecutive
             ones.
     """
 
     table: NoiseTable
     ticks: int
-    pairs: int
+    steps: int
     counts: Ints
 
 
@@ -139,9 +139,9 @@ class SymbolCounter:
 
     def add_part(self, part: Part) -> None:
         """Add what was counted elsewhere, for the same query."""
-        table, ticks, pairs, counts = part
+        table, ticks, steps, counts = part
         before = self._parts.get(table, Part(table, 0, 0, np.zeros_like(counts)))
-        self._parts[table] = Part(table, before.ticks + ticks, before.pairs + pairs, before.counts + counts)
+        self._parts[table] = Part(table, before.ticks + ticks, before.steps + steps, before.counts + counts)
 
     def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: NoiseTable) -> Ints:
         m = table.symbols
@@ -242,13 +242,13 @@ def _plausible(counts: Floats, total: int) -> Floats:
 
 
 class _Sums(NamedTuple):
-    """Pairs that begin in the set and that leave it; (m, m) weights of symbol pairs in each; (k, k) pairs of states."""
+    """Pairs that begin in the set and that leave it; (m, m) weights of symbol pairs in each; (k, k) steps of states."""
 
     begin: float
     leave: float
     weight_begin: Floats
     weight_leave: Floats
-    pairs: Floats
+    steps: Floats
 
 
 def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float) -> Estimates:
@@ -270,23 +270,23 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
     Raises:
         ReleaseError: no two consecutive ticks have symbols.
     """
-    pairs = sum(part.pairs for part in parts)
-    if pairs == 0:
+    steps = sum(part.steps for part in parts)
+    if steps == 0:
         raise ReleaseError("no two consecutive ticks of the window have symbols")
     sums = [_sums(states, part) for part in parts]
-    begin = min(max(sum(one.begin for one in sums), 1.0), float(pairs))
+    begin = min(max(sum(one.begin for one in sums), 1.0), float(steps))
     leaving = min(max(sum(one.leave for one in sums), 1.0) / begin, 1.0)
     variance, step = 0.0, 0.0
     for part, one in zip(parts, sums, strict=True):
         weights = one.weight_leave - leaving * one.weight_begin
-        variance += _variance(weights, one.pairs, inversion(part.table))
+        variance += _variance(weights, one.steps, inversion(part.table))
         variance += noise_variance(scale) * float((weights**2).sum())
         step = max(step, float(np.abs(weights).max()))
     error = np.array([np.sqrt(variance) / begin])
     width = float(half_widths(error, np.array([step / begin]), scale, confidence)[0])
     value = np.array([1.0 / leaving])
     low = 1.0 / min(leaving + width, 1.0)
-    high = 1.0 / (leaving - width) if leaving - width > 1.0 / pairs else float(pairs)
+    high = 1.0 / (leaving - width) if leaving - width > 1.0 / steps else float(steps)
     return Estimates(value, error * value**2, np.array([low]), np.maximum([high], value))
 
 
@@ -296,15 +296,15 @@ def _sums(states: tuple[int, ...], part: Part) -> _Sums:
     inside[list(states)] = 1.0
     first, other = inside @ inverse, (1.0 - inside) @ inverse
     begin, leave = np.outer(first, inverse.sum(axis=0)), np.outer(first, other)
-    pairs = np.clip(inverse @ part.counts @ inverse.T, 0.0, None)
-    pairs *= part.pairs / pairs.sum() if pairs.sum() > 0.0 else 0.0
-    return _Sums(float((begin * part.counts).sum()), float((leave * part.counts).sum()), begin, leave, pairs)
+    steps = np.clip(inverse @ part.counts @ inverse.T, 0.0, None)
+    steps *= part.steps / steps.sum() if steps.sum() > 0.0 else 0.0
+    return _Sums(float((begin * part.counts).sum()), float((leave * part.counts).sum()), begin, leave, steps)
 
 
-def _variance(weights: Floats, pairs: Floats, table: Inversion) -> float:
+def _variance(weights: Floats, steps: Floats, table: Inversion) -> float:
     """Variance, given the states, of a weighted sum over pairs of consecutive symbols.
 
-    Pairs that share a tick are correlated. How often states x, y, w follow each other is taken from the pairs, as in a
+    Pairs that share a tick are correlated. How often states x, y, w follow each other is taken from the steps, as in a
     Markov chain: c[x,y] c[y,w] / c[y].
     """
     emission = table.emission
@@ -312,7 +312,7 @@ def _variance(weights: Floats, pairs: Floats, table: Inversion) -> float:
     alone = emission @ weights**2 @ emission.T - means**2
     left, right = emission @ weights, weights @ emission.T  # (k, m) and (m, k)
     shared = np.einsum("xz,yz,zw->xyw", left, emission, right, optimize=True) - means[:, :, None] * means[None, :, :]
-    passing = pairs.sum(axis=1)
-    follow = np.divide(pairs, passing[:, None], out=np.zeros_like(pairs), where=passing[:, None] > 0.0)
-    triples = pairs[:, :, None] * follow[None, :, :]
-    return max(float((pairs * alone).sum() + 2.0 * (triples * shared).sum()), 0.0)
+    passing = steps.sum(axis=1)
+    follow = np.divide(steps, passing[:, None], out=np.zeros_like(steps), where=passing[:, None] > 0.0)
+    triples = steps[:, :, None] * follow[None, :, :]
+    return max(float((steps * alone).sum() + 2.0 * (triples * shared).sum()), 0.0)

@@ -298,7 +298,7 @@ def printed_bound(q: float, r: float, epsilon: float) -> float:
 
 
 def figure_4(setting: Setting) -> Found:
-    """Attacks on two recordings under the noise of theorem 1 for each one's mean rates."""
+    """Attacks on two recordings under the noise of theorem 1 for each one's mean chain."""
     watched = ("Viterbi", "learned chain", "supervised") if setting.quick else _WATCHED
     attackers = [({name: ATTACKERS[name] for name in watched}, 3 if setting.quick else 8)]
     missing = lstm_missing()
@@ -308,10 +308,10 @@ def figure_4(setting: Setting) -> Found:
     charts = []
     for name, q, r in (("N10", 0.08938, 0.10924), ("N05", 0.2384, 0.3831)):
         recording = heart(setting.recordings, name)
-        rates = mean_transitions(*recording, 2)
-        rows.append(Row(f"{name}: q, mean rate from 0 to 1", float(rates[0, 1]), q, "printed", 5e-5))
-        rows.append(Row(f"{name}: r, mean rate from 1 to 0", float(rates[1, 0]), r, "printed", 5e-5))
-        q, r = float(rates[0, 1]), float(rates[1, 0])
+        means = mean_transitions(*recording, 2)
+        rows.append(Row(f"{name}: q, mean probability of 0 to 1", float(means[0, 1]), q, "printed", 5e-5))
+        rows.append(Row(f"{name}: r, mean probability of 1 to 0", float(means[1, 0]), r, "printed", 5e-5))
+        q, r = float(means[0, 1]), float(means[1, 0])
         reached: dict[str, list[tuple[float, float]]] = {}
         for epsilon in (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0):
             setting.told(f"{name}, epsilon {epsilon:g}")
@@ -329,9 +329,9 @@ def figure_4(setting: Setting) -> Found:
     return Found(tuple(rows), tuple(charts), (missing,) if missing else ())
 
 
-def _attack_rows(about: str, rates: tuple[float, float], epsilon: float, shares: dict[str, list[float]]) -> list[Row]:
+def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares: dict[str, list[float]]) -> list[Row]:
     """The bound on success, and what each attacker reached, against the printed one."""
-    q, r = rates
+    q, r = chain
     printed, prior = printed_bound(q, r, epsilon), np.array([r, q]) / (q + r)
     corrected, guess = float(success_bound(prior, epsilon)), float(prior.max())
     rows = [

@@ -222,7 +222,7 @@ def _fitted(setting: Setting) -> Found:
     """Rates that are estimated from the readings that are released tell of them.
 
     The noise is public. All recordings of eight ticks, and the same with the fourth reading changed: where the
-    estimated rates differ, the noise alone tells the two apart for certain.
+    estimated transitions differ, the noise alone tells the two apart for certain.
     """
     pairs = apart = 0
     for readings in product((0, 1), repeat=8):
@@ -232,7 +232,7 @@ def _fitted(setting: Setting) -> Found:
     return Found(
         (
             Row(
-                "eight ticks, rates of the recording itself: share of recordings whose fourth reading the noise tells",
+                "eight ticks, the recording's own chain: share of recordings whose fourth reading the noise tells",
                 apart / pairs,
                 0.0,
                 "claim",
@@ -257,8 +257,8 @@ def _section_4_3(setting: Setting) -> Found:
     """Attackers stay below the bound on real recordings: false where they learn."""
     draws, attacker = (3, "learned chain") if setting.quick else (24, "2 learned regimes")
     recording = heart(setting.recordings, "N10")
-    rates = mean_transitions(*recording, 2)
-    q, r = float(rates[0, 1]), float(rates[1, 0])
+    means = mean_transitions(*recording, 2)
+    q, r = float(means[0, 1]), float(means[1, 0])
     table = calibrate(_point(q, r), 1.0, "ignorant", "flips").table
     shares = []
     for seed in range(draws):
@@ -279,7 +279,7 @@ def _section_4_3(setting: Setting) -> Found:
                 0.0,
                 "at most",
                 (mean - reach, mean + reach),
-                "the recording has slow regimes that a homogeneous chain leaves out; a class that covers the rates of "
+                "the recording has slow regimes that a homogeneous chain leaves out; a class that covers those of "
                 "every stretch, and the universal adversary, cure it (target ours-attackers)",
                 "erratum-bdp-section-4-3",
             ),

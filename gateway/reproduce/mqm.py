@@ -122,7 +122,7 @@ def _flu() -> Fraction:
     return infinity_wasserstein(*([(count, p) for count, p, first in joint if first == x] for x in (0, 1)))
 
 
-# alpha, epsilon: the scales of MQMExact (any start) and of MQMApprox for all chains with rates in [alpha, 1 - alpha]
+# alpha, epsilon: the scales of MQMExact (any start) and of MQMApprox for all chains with q, r in [alpha, 1 - alpha]
 _SYNTHETIC = {
     (0.1, 0.2): (259.0513932394252, 435.5483915608795),
     (0.1, 1.0): (33.629267573291976, 68.64132002687086),
@@ -176,7 +176,7 @@ def figure_4(setting: Setting) -> Found:
 
 
 def _synthetic_scales(alpha: float, epsilon: float) -> dict[str, float]:
-    """Scales of a count of 100 ticks for all chains whose rates are between alpha and 1 - alpha, by mechanism."""
+    """Scales of a count of 100 ticks for all chains whose q and r are between alpha and 1 - alpha, by mechanism."""
     chains = BinaryChains(q=(alpha, 1.0 - alpha), r=(alpha, 1.0 - alpha))
     request = WindowRequest(chains, epsilon, _TICKS, "count", "ignorant", start="any")
     scales = {
@@ -192,12 +192,12 @@ def _synthetic_scales(alpha: float, epsilon: float) -> dict[str, float]:
 
 def _trials(name: str, alpha: float, scale: float, paper: float, trials: int, generator: np.random.Generator) -> Row:
     """Draw chains of the class, states, and releases, and measure how far off the released shares are."""
-    rates = generator.uniform(alpha, 1 - alpha, (trials, 2))
+    leaving = generator.uniform(alpha, 1 - alpha, (trials, 2))
     states = np.empty((trials, _TICKS), dtype=np.int64)
     states[:, 0] = generator.random(trials) < 0.5
     for tick in range(1, _TICKS):
         before = states[:, tick - 1]
-        leaves = generator.random(trials) < rates[np.arange(trials), before]
+        leaves = generator.random(trials) < leaving[np.arange(trials), before]
         states[:, tick] = before ^ leaves
     truth = states.mean(axis=1)
     released = (states.sum(axis=1) + generator.laplace(0.0, scale, trials)) / _TICKS

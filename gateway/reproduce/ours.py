@@ -126,7 +126,7 @@ def calibrations(setting: Setting) -> Found:
                 )
                 rows.append(row)
     chart = _real_epsilons()
-    note = "Of the chain with each recording's mean rates: what is lost if the recording were that chain."
+    note = "Of each recording's mean chain: what is lost if the recording were that chain."
     return Found(tuple(rows), (chart,), (note,))
 
 
@@ -178,17 +178,17 @@ def attackers(setting: Setting) -> Found:
             rows.append(Row(f"{about}: share of ticks beyond e^epsilon", trial.beyond))
             rows.append(Row(f"{about}: largest factor on the odds of a tick", trial.furthest))
     note = (
-        "Noise for independent readings is ordinary randomised response; for mean rates it is for the rates of the "
+        "Noise for independent readings is ordinary randomised response; for the mean chain it is for that of the "
         "recording and its halves, against who knows states; for every stretch it is ours: a class that covers "
-        "the local rates, against the universal adversary. The strongest attacker is shown. Odds are those of who "
-        f"believes the mean rates and uses every output; e^epsilon is {math.e:.3f}. With both states as likely, "
+        "the local transitions, against the universal adversary. The strongest attacker is shown. Odds are of who "
+        f"believes the mean chain and uses every output; e^epsilon is {math.e:.3f}. With both states as likely, "
         f"epsilon 1 allows a success of {ceiling:.3f}."
     )
     return Found(tuple(rows), (), (note,))
 
 
 def truth(setting: Setting) -> Found:
-    """The price of truth: noise of a count at epsilon 1 for mean rates, and for a class that covers a recording."""
+    """The price of truth: noise of a count at epsilon 1 for the mean chain, and for a class that covers a recording."""
     rows = []
     factors: dict[str, list[float]] = {}
     for name, words, states, segments in _hearts(setting.recordings, setting.quick):
@@ -199,12 +199,12 @@ def truth(setting: Setting) -> Found:
             rows += _price(name, recording, factors)
     numbers = tuple(float(number) for number in range(1, len(factors) + 1))
     scales = list(zip(*factors.values(), strict=True))
-    names = ("mean rates, ignorant", "mean rates, informed", "mean rates, universal", "every stretch, universal")
+    names = ("mean chain, ignorant", "mean chain, informed", "mean chain, universal", "every stretch, universal")
     lines = tuple(Line(name, numbers, scale, joined=False) for name, scale in zip(names, scales, strict=True))
     chart = Chart("Noise of a count at epsilon 1", ", ".join(factors), "Laplace scale, ticks", lines, log_y=True)
     note = (
-        "A bound is proven if the readings are in the class. Mean rates are one chain, which no recording here is; the "
-        "class of every stretch covers the local rates of all but 2 % of them, and chains that change between them."
+        "A bound is proven if the readings are in the class. The mean chain is one, which no recording here is; the "
+        "class of every stretch covers all but 2 % of the local transitions, and chains that change between them."
     )
     return Found(tuple(rows), (chart._replace(x_axis="recordings, in the order of the table"),), (note,))
 
@@ -220,8 +220,8 @@ def _price(about: str, recording: States, factors: dict[str, list[float]]) -> li
     scales = [_own_scale(chain, adversary) for adversary in _ADVERSARIES]
     factors[about] = [*scales, wide]
     rows = [
-        Row(f"{about}: mean rates, {adversary}", scale) for adversary, scale in zip(_ADVERSARIES, scales, strict=True)
+        Row(f"{about}: mean chain, {adversary}", scale) for adversary, scale in zip(_ADVERSARIES, scales, strict=True)
     ]
     rows.append(Row(f"{about}: every stretch, universal", wide))
-    rows.append(Row(f"{about}: the price, every stretch over mean rates (informed)", wide / scales[1]))
+    rows.append(Row(f"{about}: the price, every stretch over the mean chain (informed)", wide / scales[1]))
     return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from contract.errors import FuguError
-from gateway.database import Hold
+from gateway.database import Lease
 from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.describing import Describing
 from gateway.service.enrolled import Enrolled
@@ -98,7 +98,7 @@ class FleetPart:
                 self._releases = made = open_releases(
                     *(settings.releases, path, store, catalogue),
                     counting=None if of_shards is None else of_shards.counting,
-                    hold=None if isinstance(path, Path) else Hold("releases", take=settings.elsewhere),
+                    lease=None if isinstance(path, Path) else Lease("releases", take=settings.elsewhere),
                 )
                 self._ledger = made.ledger
                 self._schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, link, counters)

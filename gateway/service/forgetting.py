@@ -15,7 +15,7 @@ from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger, ledger_beside
 from gateway.release.ledger_rows import KIND
 from gateway.service.shard_stores import store_of
-from gateway.service.store import Hold, Location, Store, StoreError
+from gateway.service.store import Lease, Location, Store, StoreError
 from gateway.service.store.aged import Forgotten
 from host.database import DatabaseError
 
@@ -34,7 +34,7 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
         LedgerError: the store's releases were charged to a ledger that is not there, or is another one.
     """
     charged = _ledger(location, ledger)
-    with closing(Store(store_of(location, device), create=False, hold=Hold())) as store:
+    with closing(Store(store_of(location, device), create=False, lease=Lease())) as store:
         try:
             with store.transaction():
                 forgotten = store.aged.forget(device)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any, NamedTuple
 
-from gateway.database import Database, Hold, Kind, open_engine
+from gateway.database import Database, Kind, Lease, open_engine
 from gateway.location import Location
 from gateway.release.ledger import known_ledger, ledger_beside
 from gateway.release.ledger_rows import KIND as LEDGER
@@ -58,7 +58,7 @@ def migrate_store(
     with ExitStack() as held:
 
         def opened(place: Location, kind: Kind, *, new: bool) -> Database:
-            database = held.enter_context(closing(open_engine(place, kind, create=new, hold=Hold())))
+            database = held.enter_context(closing(open_engine(place, kind, create=new, lease=Lease())))
             if new and _holds_something(database, kind):
                 raise StoreError(f"the {kind.file.name} {place.name} is not empty: name a new store")
             return database

@@ -97,8 +97,8 @@ class Counts:
         tables = [NoiseTable(tuple(tuple(row) for row in rows)) for rows in document["tables"]]
         made = cls.of(question)
         for tally, parts in ((made.tally, document["tally"]), (made.beside, document["beside"])):
-            for place, ticks, pairs, counts in parts:
-                tally.add_part(Part(tables[place], ticks, pairs, np.array(counts, dtype=np.int64)))
+            for place, ticks, steps, counts in parts:
+                tally.add_part(Part(tables[place], ticks, steps, np.array(counts, dtype=np.int64)))
         made.windows = {device: _of_windows(one) for device, one in document["windows"].items()}
         made.tables = {device: {tables[place] for place in used} for device, used in document["symbols"].items()}
         made.counted = {
@@ -109,7 +109,7 @@ class Counts:
 
 
 def _part(part: Part, tables: Mapping[NoiseTable, int]) -> list[Any]:
-    return [tables[part.table], part.ticks, part.pairs, part.counts.tolist()]
+    return [tables[part.table], part.ticks, part.steps, part.counts.tolist()]
 
 
 def _windows(one: DeviceWindows) -> list[Any]:

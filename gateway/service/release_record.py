@@ -18,7 +18,7 @@ from gateway.database import is_there
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.release.ledger_rows import KIND
-from gateway.service.store import Hold, Location, Store
+from gateway.service.store import Lease, Location, Store
 from gateway.service.store.releases import Released
 from gateway.service.store.store import KIND as STORE_KIND
 from host.database import DatabaseError
@@ -57,7 +57,7 @@ class ReleaseRecord:
         """The newest entry that may have been published, 0 if none was."""
         return self._releases.charged().entry
 
-    def open(self, ledger: Location, hold: Hold | None = None) -> Ledger:
+    def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
         """Open the store's ledger; a new one is begun only for a store that has published nothing.
 
         Raises:
@@ -67,7 +67,7 @@ class ReleaseRecord:
             raise LedgerError(
                 f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
             )
-        return Ledger(ledger, hold=hold)
+        return Ledger(ledger, lease=lease)
 
     def bind(self, ledger: Ledger) -> None:
         """Check that a ledger is the store's own and newest one; both learn of each other if neither has published.
@@ -164,7 +164,7 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
     Raises:
         FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
     """
-    with closing(Store(store, create=False, hold=Hold())), closing(Ledger(ledger, create=False)) as opened:
+    with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened:
         before = opened.progress(name)
         if before is None:
             known = ", ".join(opened.schedules()) or "none"
@@ -192,7 +192,7 @@ def resume_ledger(ledger: Location, store: Location, after: int = -1) -> list[Be
     """
     if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
-    with closing(Store(store, hold=Hold())) as opened, closing(Ledger(ledger)) as resumed:
+    with closing(Store(store, lease=Lease())) as opened, closing(Ledger(ledger)) as resumed:
         try:
             return ReleaseRecord(opened).resume(resumed, after)
         except DatabaseError as error:

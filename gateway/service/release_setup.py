@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.database import Hold
+from gateway.database import Lease
 from gateway.location import Location
 from gateway.release.entries import Allowance
 from gateway.release.ledger import Ledger
@@ -62,7 +62,7 @@ def open_releases(
     catalogue: Catalogue,
     now_us: Callable[[], int] | None = None,
     counting: Counting | None = None,
-    hold: Hold | None = None,
+    lease: Lease | None = None,
 ) -> Releases:
     """Read the configuration, open the store's ledger and bring its allowances up to date.
 
@@ -73,7 +73,7 @@ def open_releases(
         catalogue: all policies, retired ones too.
         now_us: the time in microseconds of Unix time; the system's if not given.
         counting: counts symbols; what is in the store if not given.
-        hold: of the ledger, if this process alone may have it.
+        lease: of the ledger, if this process alone may have it.
 
     Raises:
         FuguError: one line that says what is wrong.
@@ -91,7 +91,7 @@ def open_releases(
 
     renewed()
     record = ReleaseRecord(store)
-    opened = record.open(ledger, hold)
+    opened = record.open(ledger, lease)
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)

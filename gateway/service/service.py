@@ -53,7 +53,7 @@ from gateway.service.shard_releases import ShardCounting, ShardProgress
 from gateway.service.shard_stores import arrange, channel_of, is_shared, retired, shard_store
 from gateway.service.shard_watch import ShardWatch
 from gateway.service.shards import Shards
-from gateway.service.store import Hold, Store, store_bytes
+from gateway.service.store import Lease, Store, store_bytes
 from gateway.service.symbols.arrivals import Arrivals
 from gateway.service.symbols.streams import Streams
 from gateway.service.symbols.warming import warm
@@ -149,7 +149,7 @@ class Gateway:
             with closing(ShardChannel(channel_of(settings.store))) as channel:
                 self._refuse_others(channel, shard)
         self._check = HistoryCheck(self._path)
-        self._store = Store(self._path, hold=self._new_hold())
+        self._store = Store(self._path, lease=self._new_lease())
         try:
             if shard is None and (settings.shards > 1 or is_shared(settings.store)):
                 arrange(self._store, self._open_channel("fleet"), settings.store, settings.shards, self._seal)
@@ -176,9 +176,9 @@ class Gateway:
         if self._metrics is not None:
             self._metrics.start()
 
-    def _new_hold(self, name: str = "") -> Hold:
+    def _new_lease(self, name: str = "") -> Lease:
         """Of a process that is the only one of its kind: of those that are started one by one the newest is."""
-        return Hold(name, take=self._shard is not None or self._settings.elsewhere)
+        return Lease(name, take=self._shard is not None or self._settings.elsewhere)
 
     def _refuse_others(self, channel: ShardChannel, shard: Shard) -> None:
         if (found := channel.shards) != shard.count:
@@ -231,7 +231,7 @@ class Gateway:
             self._shards.start(self.counters, watch)
 
     def _open_channel(self, name: str) -> ShardChannel:
-        self._channels.append(ShardChannel(channel_of(self._settings.store), self._new_hold(name)))
+        self._channels.append(ShardChannel(channel_of(self._settings.store), self._new_lease(name)))
         return self._channels[-1]
 
     def _open_recorder(self, catalogue: Catalogue) -> Recorder:

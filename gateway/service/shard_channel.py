@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from contract.errors import FuguError
-from gateway.database import Hold, Kind, open_engine
+from gateway.database import Kind, Lease, open_engine
 from gateway.location import Location
 from gateway.release.canonical import canonical
 from host.database import SHARDS, DatabaseError
@@ -64,14 +64,14 @@ class ShardChannel:
     """An open channel; one thread uses it at a time, several processes have it open.
 
     Args:
-        hold: of what this process says in it; none if it only reads.
+        lease: of what this process says in it; none if it only reads.
 
     Raises:
         ShardChannelError: it cannot be opened, or another process holds that.
     """
 
-    def __init__(self, location: Location, hold: Hold | None = None) -> None:
-        self._db = open_engine(location, KIND, hold=hold)
+    def __init__(self, location: Location, lease: Lease | None = None) -> None:
+        self._db = open_engine(location, KIND, lease=lease)
 
     def close(self) -> None:
         """Close it, and let others say what this process did."""

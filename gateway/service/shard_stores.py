@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
-from gateway.database import Hold, delete_part, parts_of
+from gateway.database import Lease, delete_part, parts_of
 from gateway.location import Location, part_of
 from gateway.service.ownership import owner
 from gateway.service.shard_channel import ShardChannel
@@ -99,9 +99,9 @@ def arrange(home: Store, channel: ShardChannel, store: Location, shards: int, se
     A shard begins in this order: it waits until the channel says its number of shards (the layout); it takes its store
     and holds it; it looks at the layout again, and lets go if that is another. Here all stores are held first; then the
     layout becomes 0; then it is seen of each store whether it is still held; then devices are moved; then the layout
-    becomes the new one. Every write is one by whoever holds the store at that moment, and who holds it last was
-    the last to take it (`gateway.database.Hold`). So of a shard that has looked the first time before the layout became
-    0 there are three cases:
+    becomes the new one. Every write is one by whoever holds the store at that moment, and who holds it last was the
+    last to take it (`gateway.database.Lease`). So of a shard that has looked the first time before the layout became 0
+    there are three cases:
 
     - It takes its store before it is held here. Then this is refused while it lives, because here a store is not
       taken by force; but for a layout of 0, with which no shard goes on.
@@ -131,7 +131,7 @@ def arrange(home: Store, channel: ShardChannel, store: Location, shards: int, se
     moved = 0
     if before != shards or isinstance(store, Path):
         with ExitStack() as held:
-            opened = _open_all(held, store, shards, Hold(take=before == 0)) | {-1: home}
+            opened = _open_all(held, store, shards, Lease(take=before == 0)) | {-1: home}
             try:
                 targets = {index: _misplaced(index, one, shards) for index, one in opened.items()}
                 if before != shards or any(targets.values()):
@@ -145,11 +145,11 @@ def arrange(home: Store, channel: ShardChannel, store: Location, shards: int, se
     return moved
 
 
-def _open_all(held: ExitStack, store: Location, shards: int, hold: Hold) -> dict[int, Store]:
+def _open_all(held: ExitStack, store: Location, shards: int, lease: Lease) -> dict[int, Store]:
     """Every store of a shard that there is, or is to be."""
     wanted = {} if shards == 1 else {index: shard_store(store, index) for index in range(shards)}
     places = stores(store) | wanted
-    return {index: held.enter_context(closing(Store(place, hold=hold))) for index, place in places.items()}
+    return {index: held.enter_context(closing(Store(place, lease=lease))) for index, place in places.items()}
 
 
 def _misplaced(index: int, store: Store, shards: int) -> dict[str, int]:
@@ -179,7 +179,7 @@ def forget_layout(store: Location) -> None:
         FuguError: it cannot be said, or a gateway runs.
     """
     if parts_of(store, KIND, _CHANNEL):
-        with closing(ShardChannel(channel_of(store), Hold("fleet"))) as channel:
+        with closing(ShardChannel(channel_of(store), Lease("fleet"))) as channel:
             channel.begin(0)
 
 
@@ -189,7 +189,7 @@ def delete_shard(place: Location) -> None:
     Raises:
         StoreError: it is used, or not empty.
     """
-    with closing(Store(place, hold=Hold())) as opened:
+    with closing(Store(place, lease=Lease())) as opened:
         if opened.devices():
             raise StoreError(f"the store {place.name} still holds devices")
     delete_part(place, KIND)

@@ -17,7 +17,7 @@ from contract.guarantee import Adversary, shown_loss
 from gateway.dphmm.stream_check import measured_loss, rounded_up
 from gateway.exact import NotRecomputed
 from gateway.exact.numbers import ONE, ceil_of, exp_up, log_up
-from gateway.exact_chains import sides
+from gateway.exact_chains import leakage
 from gateway.exact_chains.claims import recompute, stream_loss
 from gateway.exact_chains.known import known_loss
 from gateway.planning.measure_planner import make_measure_plan
@@ -143,7 +143,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
     chains = joint(3, 0.6)
     given, draw = json.loads(chains.model_dump_json()), random.Random(1)
     honest = {who: stream_loss(given, NOTHING, who) for who in ADVERSARIES}
-    ratio, limit, distances = sides.guessed_ratio, sides.guessed_limit, sides.useful_distances
+    ratio, limit, distances = leakage.guessed_ratio, leakage.guessed_limit, leakage.useful_distances
 
     def lower(above: Any, below: Any, wide: Any, most: float) -> Any:
         found, flow = ratio(above, below, wide, most)
@@ -157,7 +157,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
 
     for name, worse in (("guessed_ratio", lower), ("guessed_limit", wrong), ("useful_distances", few)):
         with monkeypatch.context() as patch:
-            patch.setattr(sides, name, worse)
+            patch.setattr(leakage, name, worse)
             for who in ADVERSARIES[::2]:
                 try:
                     found = stream_loss(given, NOTHING, who)

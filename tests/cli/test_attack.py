@@ -79,11 +79,11 @@ def check_rows(found: list[dict[str, Any]], name: str, state: str) -> None:
     trials = {(one["chains"], one["released"]): one for one in found}
     best = {key: one["attacks"][0]["success"] for key, one in trials.items()}
     guess, alone, symbols, counts, covered, covered_counts, noise = rows(state, name)[0]
-    assert trials["mean rates", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)
+    assert trials["mean chain", "symbols"]["attacks"][0]["guess"] == pytest.approx(guess, abs=0.002)
     for key, value in {
         ("independent readings", "symbols"): alone,
-        ("mean rates", "symbols"): symbols,
-        ("mean rates", "counts of 300"): counts,
+        ("mean chain", "symbols"): symbols,
+        ("mean chain", "counts of 300"): counts,
         ("every stretch", "symbols"): covered,
         ("every stretch", "counts of 300"): covered_counts,
     }.items():
@@ -91,7 +91,7 @@ def check_rows(found: list[dict[str, Any]], name: str, state: str) -> None:
     assert trials["every stretch", "counts of 300"]["noise"] == pytest.approx(noise, rel=0.01)
     for odds in rows(state, name)[1:]:
         for chains, factor, beyond in zip(
-            ("independent readings", "mean rates", "every stretch"), odds[::2], odds[1::2], strict=True
+            ("independent readings", "mean chain", "every stretch"), odds[::2], odds[1::2], strict=True
         ):
             assert trials[chains, "symbols"]["furthest"] == pytest.approx(factor, rel=0.02)
             assert 100 * trials[chains, "symbols"]["beyond"] == pytest.approx(beyond, abs=1)

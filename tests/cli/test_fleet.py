@@ -143,9 +143,9 @@ def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home) -> None
     assert done.json() == {"version": 3, "devices": ["band", "watch"], "restores": None}
     assert [(one.device, one.version) for one in home.registry.unpublished(10)] == [("band", 3), ("watch", 3)]
     assert home.registry.device("ring").desired is None
-    kept = home.registry.document(3)
-    assert (kept.payload, kept.description, kept.added_by) == (path.read_bytes(), "first", "anna")
-    assert kept.digest == decode_envelope(kept.payload).digest
+    entry = home.registry.document(3)
+    assert (entry.payload, entry.description, entry.added_by) == (path.read_bytes(), "first", "anna")
+    assert entry.digest == decode_envelope(entry.payload).digest
     assert fugu("fleet", "push", path, *home.options).code == 0, "the same again is no news"
     assert len(home.registry.documents()) == 1
 

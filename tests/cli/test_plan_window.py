@@ -119,7 +119,7 @@ def test_a_fitted_chain_is_its_class_in_both_plans_and_a_bare_one_itself(fugu: F
     wide, narrow = fugu(*window, fitted, "--json").json(), fugu(*window, bare, "--json").json()
     assert wide["chains"] == fugu(*stream, fitted, "--json").json()["chains"]
     assert narrow["chains"] == fugu(*stream, bare, "--json").json()["chains"]
-    assert wide["chains"]["kind"] == "bounded", "rates change over the night"
+    assert wide["chains"]["kind"] == "bounded", "the chain changes over the night"
     assert narrow["chains"]["q"][0] == narrow["chains"]["q"][1]
     assert 5 < Fraction(narrow["scale"]) < 15 < Fraction(wide["scale"]) < 150
     for words in (window, stream):

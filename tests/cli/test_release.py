@@ -10,7 +10,7 @@ import pytest
 
 from contract.release_frames import decode_release
 from gateway.release.ledger import Ledger
-from gateway.service.store import Hold, Store
+from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.release_scenes import FLEET, Public, scheduled, write_config
@@ -144,7 +144,7 @@ def test_a_schedule_is_told_where_to_go_on(fugu: Fugu, site: Path) -> None:
     with closing(Ledger(ledger)) as opened:
         assert opened.progress("active") == 40
     one_line(fugu(*words_of, -1), "first", 2)
-    with closing(Store(store, hold=Hold())):
+    with closing(Store(store, lease=Lease())):
         one_line(fugu(*words_of, 60), "another gateway runs with the store s.sqlite")
 
 

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from gateway.cluster.claims import Claim, Vacancies
-from gateway.database import Hold
+from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
 from gateway.service.shard_channel import KIND, ShardChannelError
@@ -114,7 +114,7 @@ def test_where_a_session_ends_that_its_process_makes_again_nothing_is_vacant(
 @pytest.mark.long
 def test_who_says_nothing_loses_a_part_and_who_lives_keeps_it(channel: Server, vacancies: Vacancies) -> None:
     """The first one is as a process that is frozen: its session is there, and silent."""
-    frozen = PostgresDatabase(channel, KIND, hold=Hold("part shard-0"))
+    frozen = PostgresDatabase(channel, KIND, lease=Lease("part shard-0"))
     with closing(frozen), closing(Claim(channel, "shard-1")), closing(Claim(channel, "fleet")):
         assert vacancies.look(0.0) == []
         assert claimed(channel, "shard-0") is None
@@ -132,7 +132,7 @@ def hold_shard(server: Server, told: Connection) -> None:
     """As a shard's process: claim it, take its store, and store what it is told to, or say why not."""
     channel = channel_of(server)
     assert isinstance(channel, Server)
-    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), hold=Hold(take=True))) as store:
+    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), lease=Lease(take=True))) as store:
         told.send("")
         while document := told.recv():
             try:
@@ -161,7 +161,7 @@ def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_i
     assert said("before") == ""
     os.kill(process.pid, signal.SIGSTOP)
     wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
-    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), hold=Hold(take=True))) as store:
+    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), lease=Lease(take=True))) as store:
         store.add_policy(1, 2, "of the one that has it now")
         os.kill(process.pid, signal.SIGCONT)
         answers = {said("too late")}

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from contract.chains import BinaryChains, FiniteChains
 from contract.errors import GuaranteeError
 from contract.exponential import exp_up
-from contract.finite_sides import finite_loss, stationary_distribution
+from contract.finite_leakage import finite_loss, stationary_distribution
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
 from contract.noise_table import NoiseTable
 from gateway.privacy.accountant import ChainAccountant
@@ -94,7 +94,7 @@ def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
     logs = np.log(transition)
     lange = rate + 4.0 * float(logs.max() - logs.min())  # Lange et al. (2025)
     assert worst.max() <= lange
-    assert everyone <= lange, "a side is at most the logarithm of the odds ratio, which is at most twice their span"
+    assert everyone <= lange, "a leakage is at most the logarithm of the odds ratio, which is at most twice their span"
 
 
 def test_a_class_is_as_bad_as_its_worst_chain() -> None:

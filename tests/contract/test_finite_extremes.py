@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from contract import finite_sides
+from contract import finite_leakage
 from contract.chains import FiniteChains
 from contract.errors import GuaranteeError
-from contract.finite_sides import finite_loss, stationary_distribution
+from contract.finite_leakage import finite_loss, stationary_distribution
 from contract.guarantee import ratio_loss
 from contract.inner_maximum import Work, largest, step
 from tests.support.oracle import Array, worst_loss
@@ -119,7 +119,7 @@ def test_a_check_ends_after_so_many_steps_with_a_bound_that_is_only_larger(monke
     """Nothing that a policy says may hold a device up: what is not proven in time is left to the quilts."""
     transition = random_chain(np.random.default_rng(3), 4).tolist()
     full = finite_loss([transition], 0.3, informed=False)
-    monkeypatch.setattr(finite_sides, "_MOST_PIVOTS", 50)
+    monkeypatch.setattr(finite_leakage, "_MOST_PIVOTS", 50)
     assert full <= finite_loss([transition], 0.3, informed=False) < 300.0
 
 

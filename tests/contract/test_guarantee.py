@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from contract.chains import BinaryChains, BoundedChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss, tick_ratios
+from contract.leakage import informed_leakage
 from contract.noise_table import SCALE, NoiseTable
-from contract.sides import informed_side
 from tests.support.oracle import best_attack
 from tests.support.work import lines_run
 
@@ -84,9 +84,9 @@ def test_sticky_chains_lose_more_the_stickier_they_are() -> None:
         near = Fraction(q), Fraction(r)
         far = Fraction(q + spare * size * share), Fraction(r + spare * size * (1 - share))
         ratio = 1 + Fraction(10.0 ** generator.uniform(-3, 6))
-        sides = [informed_side(*pair, ratio, 1 / ratio) for pair in (near, far)]
-        if sides[0].exact:
-            assert sides[1].ratio <= sides[0].ratio
+        leakages = [informed_leakage(*pair, ratio, 1 / ratio) for pair in (near, far)]
+        if leakages[0].exact:
+            assert leakages[1].ratio <= leakages[0].ratio
 
 
 # Chains and tables at the edge

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from contract.chains import JointChains, Shown
 from contract.errors import GuaranteeError
-from contract.finite_sides import stationary_distribution
+from contract.finite_leakage import stationary_distribution
 from contract.guarantee import Adversary, shown_loss
 from contract.inner_maximum import Work, closed
-from contract.soft_sides import odds_table as soft_odds
-from contract.soft_sides import worst_weights as soft_step
+from contract.soft_leakage import odds_table as soft_odds
+from contract.soft_leakage import worst_weights as soft_step
 from gateway.privacy.accountant import ChainAccountant
 from gateway.privacy.accountant.shown import stream_losses
 from gateway.privacy.chain_class import MarkovChain
@@ -117,7 +117,7 @@ def truth(
 def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[float, float]) -> None:
     chains = two_streams(random_chain(seed, 4), rates)
     device, gateway = shown_loss(chains, "ignorant").epsilon, ChainAccountant(chains)
-    exact = gateway.loss(chains.pairs(rates)).epsilon
+    exact = gateway.loss(chains.joint_rates(rates)).epsilon
     assert truth(chains, 4) <= exact <= device * (1 + 1e-9)
     assert device <= exact * (1 + 1e-5)
 
@@ -146,7 +146,8 @@ def sets_of(chains: JointChains) -> tuple[list[set[int]], list[set[int]]]:
 def test_whoever_has_any_side_information_learns_no_more_than_said(chains: JointChains) -> None:
     """Any states of any of the streams, or joint ones, at other ticks."""
     epsilon = shown_loss(chains, "universal").epsilon
-    assert ChainAccountant(chains).loss(chains.pairs([s.rate for s in chains.streams]), "universal").epsilon <= epsilon
+    rates = chains.joint_rates([stream.rate for stream in chains.streams])
+    assert ChainAccountant(chains).loss(rates, "universal").epsilon <= epsilon
     single, whole = sets_of(chains)
     for tick in (0, 1):
         for others in itertools.product([set(range(4)), *single, *whole], repeat=2):
@@ -179,7 +180,7 @@ def test_the_worst_weights_are_on_two_states(seed: int) -> None:
 def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
     """They know joint states at other ticks; or all states of one stream, this tick's too, and some of the other."""
     epsilon = shown_loss(TWO, "informed").epsilon
-    exact = ChainAccountant(TWO).loss(TWO.pairs((0.4, 0.2)), "informed").epsilon
+    exact = ChainAccountant(TWO).loss(TWO.joint_rates((0.4, 0.2)), "informed").epsilon
     assert exact * (1 - 1e-9) <= epsilon <= exact * 1.01
     single, whole = sets_of(TWO)
     worst = 0.0
@@ -199,7 +200,7 @@ def test_streams_that_do_not_depend_on_each_other() -> None:
     rates = (0.3, 0.5)
     alone = [ChainAccountant((MarkovChain.stationary(c),)).loss(r).epsilon for c, r in zip(chains, rates, strict=True)]
     both = two_streams(np.kron(*chains), rates)
-    assert math.isclose(ChainAccountant(both).loss(both.pairs(rates)).epsilon, sum(alone), rel_tol=1e-9)
+    assert math.isclose(ChainAccountant(both).loss(both.joint_rates(rates)).epsilon, sum(alone), rel_tol=1e-9)
     assert stream_losses(both) == pytest.approx(alone, rel=1e-9)
 
 
@@ -218,7 +219,7 @@ def test_each_stream_loses_no_more_than_is_said_of_it(seed: int) -> None:
     each = stream_losses(chains)
     assert truth(chains, 4, groups=(0,)) <= each[0]
     assert truth(chains, 4, groups=(1,)) <= each[1]
-    assert max(each) <= ChainAccountant(chains).loss(chains.pairs((0.6, 0.3))).epsilon
+    assert max(each) <= ChainAccountant(chains).loss(chains.joint_rates((0.6, 0.3))).epsilon
 
 
 GOOD = two_streams(random_chain(0, 4), (0.4, 0.2)).model_dump()

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contract.finite_sides import stationary_distribution
+from contract.finite_leakage import stationary_distribution
 from contract.rounding import UNIT, reversal_error
 from contract.simplex import Tree, largest_ratio, widening
 from gateway.privacy.accountant.inner_maximum import closed, exact_ratio

@@ -77,8 +77,8 @@ def test_a_clock_set_forward_again_and_again_tells_no_more_than_the_guarantee() 
 def test_seven_eighths_of_a_step_have_seven_eighths_of_its_changes() -> None:
     """What two draws are apart at least while a late machine makes up; of a chain in continuous time."""
     for q, r in product([k / 20 for k in range(1, 20)], repeat=2):
-        if (kept := 1 - q - r) > 0:
-            share = (1 - kept ** (7 / 8)) / (1 - kept)
+        if (eigenvalue := 1 - q - r) > 0:
+            share = (1 - eigenvalue ** (7 / 8)) / (1 - eigenvalue)
             assert 7 / 8 < share < 1
 
 

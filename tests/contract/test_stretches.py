@@ -51,7 +51,7 @@ def stationary(transition: Array) -> Array:
 def bound(chains: ChainClass, table: NoiseTable, adversary: Adversary, ticks: int) -> float:
     single = loss(chains, table, adversary)
     alike = adversary == "universal" or not isinstance(chains, FiniteChains)
-    return stretch_epsilon(single.epsilon, ticks, log_up(max(tick_ratios(table))), sides_alike=alike)
+    return stretch_epsilon(single.epsilon, ticks, log_up(max(tick_ratios(table))), equal_leakages=alike)
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 3])
@@ -86,11 +86,11 @@ def test_the_bound_of_a_stretch_is_reached(ticks: int) -> None:
     transition = np.array([[1 - q, q], [q, 1 - q]])
     length = ticks + 40
     emission = np.array(table.weights()) / SCALE
-    side = np.ones(2)
+    leakage = np.ones(2)
     for _ in range((length - ticks) // 2):
-        side = transition @ (emission[:, 0] * side)
-        side /= side.max()
-    truth = ticks * math.log(emission[0, 0] / emission[1, 0]) + 2 * math.log(side[0] / side[1])
+        leakage = transition @ (emission[:, 0] * leakage)
+        leakage /= leakage.max()
+    truth = ticks * math.log(emission[0, 0] / emission[1, 0]) + 2 * math.log(leakage[0] / leakage[1])
     claimed = bound(BinaryChains(q=(q, q), r=(q, q)), table, "ignorant", ticks)
     assert truth <= claimed <= truth + 1e-6
 
@@ -188,7 +188,7 @@ def test_windows_of_a_stretch_lose_no_more_than_is_said() -> None:
                 distributions.append(joint[match].sum(axis=0) / weight[match].sum())
             logs = np.log(np.array(distributions))
             worst = max(worst, float((logs.max(axis=0) - logs.min(axis=0)).max()))
-        claimed = stretch_epsilon(alone.epsilon, ticks, 0.0, made.windows, sides_alike=True)
+        claimed = stretch_epsilon(alone.epsilon, ticks, 0.0, made.windows, equal_leakages=True)
         assert worst <= claimed + 1e-9
         assert worst >= (ticks - 1) / 2.0
 
@@ -203,15 +203,15 @@ def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_futu
     future, emission = np.array(transition), np.array(table.weights()) / SCALE
     distribution = stationary(future)
     past = (distribution[:, None] * future).T / distribution[:, None]
-    sides = []
+    leakages = []
     for kernel in (past, future):
         likelihoods = [np.ones(3)]
         for _ in range(6):
             likelihoods = [kernel @ (emission[:, symbol] * h) for h in likelihoods for symbol in range(3)]
         logs = np.log(np.array(likelihoods))
-        sides.append(float((logs.max(axis=1) - logs.min(axis=1)).max()))
+        leakages.append(float((logs.max(axis=1) - logs.min(axis=1)).max()))
     rate = log_up(max(tick_ratios(table)))
-    truth = 2.0 * rate + sum(sides)
+    truth = 2.0 * rate + sum(leakages)
     chains = FiniteChains(transitions=(transition,))
     single = loss(chains, table, "ignorant").epsilon
     assert single + rate < truth - 0.1

@@ -178,9 +178,9 @@ def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed(
     assert device.state.stopped == 6, "an older one takes nothing back"
     assert TrustState.from_json(device.state.to_json()) == device.state
     device.judge(KEYS.signed(changed(DOCUMENT, version=7)), "policy", NOW)
-    kept = device.state
+    saved = device.state
     assert not device.judge(KEYS.signed_stop(6), "stop", NOW).changes, "replayed after a newer policy"
-    assert device.state == kept
+    assert device.state == saved
     assert device.judge(KEYS.signed_stop(7), "stop", NOW).changes
 
 
@@ -312,9 +312,9 @@ def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
     device.follow_roots(encode_roots([thief.root_envelope(2, *KEYS.root[:2])]))
     device.judge(thief.signed(DOCUMENT), "policy", NOW)
     device.judge(thief.signed_time(2**53), "time", NOW)
-    kept = TrustState.from_json(device.state.to_json())
-    assert Trust(KEYS.enrolment(ceiling=0.9), kept).root == thief.root_document(2), "the same root: nothing is new"
-    again = Trust(owner.enrolment(), kept)
+    saved = TrustState.from_json(device.state.to_json())
+    assert Trust(KEYS.enrolment(ceiling=0.9), saved).root == thief.root_document(2), "the same root: nothing is new"
+    again = Trust(owner.enrolment(), saved)
     assert again.root == owner.root_document()
     assert (again.state.version, again.state.time) == (5, 0)
     assert isinstance(refused(again, thief.signed(changed(DOCUMENT, version=6))), RoleError)

@@ -38,27 +38,27 @@ def nowhere(folder: Path, *streams: StreamPlan) -> AgentPlan:
 def test_without_a_broker_every_tick_is_kept(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), JumpingClock(100 * SECOND)
     run(plan, clock, lambda: clock.now > 300 * SECOND)
-    kept = ticks(frames_left(plan))
-    assert kept == list(range(101, kept[-1] + 1))
-    assert kept[-1] >= 299
+    stored = ticks(frames_left(plan))
+    assert stored == list(range(101, stored[-1] + 1))
+    assert stored[-1] >= 299
 
 
 def test_ticks_during_a_long_sleep_are_absent(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), ScriptedClock(0, {50 * SECOND: 4000 * SECOND}, asleep=True)
     run(plan, clock, lambda: clock.now > 4100 * SECOND)
-    kept = ticks(frames_left(plan))
-    jump = next(i for i, (a, b) in enumerate(pairwise(kept)) if b != a + 1)
-    assert kept[jump] == 49
-    assert kept[jump + 1] == 3991, "a recording catches up with less than ten seconds"
-    assert kept == [*range(1, 50), *range(3991, kept[-1] + 1)]
+    stored = ticks(frames_left(plan))
+    jump = next(i for i, (a, b) in enumerate(pairwise(stored)) if b != a + 1)
+    assert stored[jump] == 49
+    assert stored[jump + 1] == 3991, "a recording catches up with less than ten seconds"
+    assert stored == [*range(1, 50), *range(3991, stored[-1] + 1)]
 
 
 def test_a_clock_that_jumps_back_repeats_no_tick(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), ScriptedClock(1000 * SECOND, {1050 * SECOND: 20 * SECOND})
     run(plan, clock, lambda: clock.now > 1200 * SECOND)
-    kept = ticks(frames_left(plan))
-    assert kept == list(range(1001, kept[-1] + 1))
-    assert len(set(kept)) == len(kept)
+    stored = ticks(frames_left(plan))
+    assert stored == list(range(1001, stored[-1] + 1))
+    assert len(set(stored)) == len(stored)
 
 
 def test_a_restarted_agent_goes_on_after_its_last_tick_even_when_the_clock_is_behind(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_restarted_agent_goes_on_after_its_last_tick_even_when_the_clock_is_be
     last = ticks(frames_left(plan))[-1]
     clock = JumpingClock(300 * SECOND)
     run(plan, clock, lambda: clock.now > (last + 20) * SECOND)
-    kept = ticks(frames_left(plan))
-    assert kept == list(range(501, kept[-1] + 1))
-    assert kept[-1] > last
+    stored = ticks(frames_left(plan))
+    assert stored == list(range(501, stored[-1] + 1))
+    assert stored[-1] > last
     shifts = [frame.shift for frame in frames_left(plan)]
     assert shifts == sorted(shifts)
     assert abs(shifts[-1] - (last - 300)) <= 1, "and says by how much its numbers are ahead"
@@ -195,9 +195,9 @@ def test_a_full_disk_stops_the_symbols_and_not_the_agent(broker: Mosquitto, tmp_
     agent.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    kept = ticks(frames_left(plan))
-    assert len(set(kept)) == len(kept)
-    assert kept[0] == 1
+    stored = ticks(frames_left(plan))
+    assert len(set(stored)) == len(stored)
+    assert stored[0] == 1
 
 
 # Refusals

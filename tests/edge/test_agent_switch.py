@@ -92,6 +92,6 @@ def test_what_was_drawn_for_a_stream_that_ends_is_sent_even_after_a_power_cut(tm
         device._ticks.switch([newer(A)], stored_and_cut)
     device._outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
-    kept = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in symbol_frames(outbox)]
-    assert kept == [(1, 1001, 3)] * 2
+    drawn = [(frame.policy_version, frame.first, len(frame.symbols)) for frame in symbol_frames(outbox)]
+    assert drawn == [(1, 1001, 3)] * 2
     outbox.close()

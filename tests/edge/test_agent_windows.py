@@ -63,13 +63,13 @@ def seen_in(frame: WindowFrame, observed: list[int]) -> tuple[int, tuple[int, ..
 def test_every_window_is_kept_once_and_counts_what_was_seen(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), JumpingClock(103 * SECOND)
     run(plan, clock, lambda: clock.now > 200 * SECOND)
-    kept = windows_left(plan)
-    assert [(f.previous, f.index, f.first, f.length) for f in kept] == [
-        (i - 1 if i > 10 else -1, i, 10 * i, 10) for i in range(10, 10 + len(kept))
+    stored = windows_left(plan)
+    assert [(f.previous, f.index, f.first, f.length) for f in stored] == [
+        (i - 1 if i > 10 else -1, i, 10 * i, 10) for i in range(10, 10 + len(stored))
     ]
-    assert len(kept) >= 9
-    assert [f.observed for f in kept] == [6, *[10] * (len(kept) - 1)]
-    assert [f.counts for f in kept] == [(3,), *[(5,)] * (len(kept) - 1)]
+    assert len(stored) >= 9
+    assert [f.observed for f in stored] == [6, *[10] * (len(stored) - 1)]
+    assert [f.counts for f in stored] == [(3,), *[(5,)] * (len(stored) - 1)]
 
 
 def test_overlapping_windows_and_histograms_run_side_by_side(tmp_path: Path) -> None:
@@ -77,12 +77,12 @@ def test_overlapping_windows_and_histograms_run_side_by_side(tmp_path: Path) -> 
     both = window_plan(name="both", length=6, stride=6, counts=2, places=(0, 1))
     plan, clock = nowhere(tmp_path, sliding, both), JumpingClock(0)
     run(plan, clock, lambda: clock.now > 100 * SECOND)
-    kept = windows_left(plan)
-    slid = [frame for frame in kept if frame.window == "sliding"]
+    stored = windows_left(plan)
+    slid = [frame for frame in stored if frame.window == "sliding"]
     assert [frame.index for frame in slid] == list(range(len(slid)))
     assert len(slid) >= 20
     assert {frame.counts for frame in slid[1:]} == {(10,)}
-    bars = [frame for frame in kept if frame.window == "both"]
+    bars = [frame for frame in stored if frame.window == "both"]
     assert {frame.counts for frame in bars[1:]} == {(3, 3)}
     assert len(bars) >= 16
 
@@ -90,22 +90,22 @@ def test_overlapping_windows_and_histograms_run_side_by_side(tmp_path: Path) -> 
 def test_a_long_sleep_leaves_windows_out_and_cuts_others_short(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), ScriptedClock(0, {55 * SECOND: 4007 * SECOND}, asleep=True)
     run(plan, clock, lambda: clock.now > 4100 * SECOND)
-    kept = windows_left(plan)
-    assert [frame.index for frame in kept][:7] == [0, 1, 2, 3, 4, 5, 399]
-    assert [frame.observed for frame in kept][:8] == [9, 10, 10, 10, 10, 5, 2, 10]
-    assert kept[6].previous == 5
-    assert all(frame.previous == before.index for before, frame in pairwise(kept))
+    stored = windows_left(plan)
+    assert [frame.index for frame in stored][:7] == [0, 1, 2, 3, 4, 5, 399]
+    assert [frame.observed for frame in stored][:8] == [9, 10, 10, 10, 10, 5, 2, 10]
+    assert stored[6].previous == 5
+    assert all(frame.previous == before.index for before, frame in pairwise(stored))
 
 
 def test_a_clock_that_jumps_back_releases_no_window_twice(tmp_path: Path) -> None:
     plan, clock = nowhere(tmp_path), ScriptedClock(1000 * SECOND, {1054 * SECOND: 20 * SECOND})
     run(plan, clock, lambda: clock.now > 1200 * SECOND)
-    kept = windows_left(plan)
-    indices = [frame.index for frame in kept]
+    stored = windows_left(plan)
+    indices = [frame.index for frame in stored]
     assert indices == sorted(set(indices))
-    assert {frame.observed for frame in kept[1:]} == {10}, "the windows around the change are not counted"
-    assert {frame.shift % 10 for frame in kept} == {0}
-    assert len({frame.shift for frame in kept}) == 2
+    assert {frame.observed for frame in stored[1:]} == {10}, "the windows around the change are not counted"
+    assert {frame.shift % 10 for frame in stored} == {0}
+    assert len({frame.shift for frame in stored}) == 2
 
 
 def test_a_restart_begins_the_windows_under_way_anew_and_repeats_none(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_a_restart_begins_the_windows_under_way_anew_and_repeats_none(tmp_path: 
     before, first = windows_left(plan), ticks_left(plan)
     again = JumpingClock(1045 * SECOND)
     run(plan, again, lambda: again.now > clock.now + 100 * SECOND)
-    kept, second = windows_left(plan), [tick for tick in ticks_left(plan) if tick > first[-1]]
+    stored, second = windows_left(plan), [tick for tick in ticks_left(plan) if tick > first[-1]]
     assert before
-    assert kept[: len(before)] == before, "what was released is never drawn again"
-    assert [frame.index for frame in kept] == list(range(len(kept)))
-    assert [frame.previous for frame in kept] == list(range(-1, len(kept) - 1))
-    for frame, observed in [(f, first) for f in before] + [(f, second) for f in kept[len(before) :]]:
+    assert stored[: len(before)] == before, "what was released is never drawn again"
+    assert [frame.index for frame in stored] == list(range(len(stored)))
+    assert [frame.previous for frame in stored] == list(range(-1, len(stored) - 1))
+    for frame, observed in [(f, first) for f in before] + [(f, second) for f in stored[len(before) :]]:
         assert (frame.observed, frame.counts) == seen_in(frame, observed), "ticks of the other run are in no count"
 
 
@@ -132,9 +132,9 @@ def test_a_new_version_of_the_policy_takes_over_at_the_next_tick(tmp_path: Path)
     same = window_plan(length=200, stride=20, scale_denominator=99)
     newer = nowhere(tmp_path, same, window_plan(name="new"), version=2)
     run(newer, clock, lambda: clock.now > 400 * SECOND)
-    kept, second = windows_left(newer), [tick for tick in ticks_left(newer) if tick > first[-1]]
-    assert kept[: len(before)] == before
-    later = kept[len(before) :]
+    stored, second = windows_left(newer), [tick for tick in ticks_left(newer) if tick > first[-1]]
+    assert stored[: len(before)] == before
+    later = stored[len(before) :]
     assert {frame.policy_version for frame in later} == {2}
     assert next(frame for frame in later if frame.window == "high").previous == before[-1].index
     assert {frame.window for frame in later} == {"high", "new"}
@@ -167,13 +167,13 @@ def test_a_full_disk_loses_windows_and_repeats_none(tmp_path: Path) -> None:
     agent.stop()
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    kept = windows_left(plan)
-    indices = [frame.index for frame in kept]
+    stored = windows_left(plan)
+    indices = [frame.index for frame in stored]
     assert indices == sorted(set(indices))
-    assert [frame.previous for frame in kept] == [-1, *indices[:-1]]
+    assert [frame.previous for frame in stored] == [-1, *indices[:-1]]
     assert max(b - a for a, b in pairwise(indices)) > 10, "the disk was full long enough to lose some"
     committed = ticks_left(plan)
-    for frame in kept:
+    for frame in stored:
         assert frame.observed <= seen_in(frame, committed)[0], "a tick without a durable symbol was counted"
         assert frame.counts[0] <= seen_in(frame, committed)[1][0]
 

@@ -448,8 +448,8 @@ def test_the_operating_system_s_clocks() -> None:
 
 
 def test_small_steps_are_followed_little_by_little_and_kept() -> None:
-    clocks, kept = TwoClocks(NOW), list[Anchor]()
-    time = DeviceClock(clocks, ClockSettings(), None, kept.append)
+    clocks, anchors = TwoClocks(NOW), list[Anchor]()
+    time = DeviceClock(clocks, ClockSettings(), None, anchors.append)
     time.follow()
     clocks.wall += SMALL_US
     for _ in range(1000):
@@ -461,8 +461,8 @@ def test_small_steps_are_followed_little_by_little_and_kept() -> None:
         clocks.pass_us(SECOND)
         time.follow()
     assert time.now_us() == clocks.wall
-    assert len(kept) == 2
-    assert abs(kept[-1].offset_us - time.offset_us) <= SMALL_US // 2
+    assert len(anchors) == 2
+    assert abs(anchors[-1].offset_us - time.offset_us) <= SMALL_US // 2
 
 
 step = st.one_of(

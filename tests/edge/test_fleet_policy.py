@@ -144,21 +144,21 @@ def test_a_clock_that_is_set_back_renews_no_policy(tmp_path: Path) -> None:
 
 
 def test_a_signed_time_is_written_to_the_disk_once_an_hour_and_never_goes_back(bench: Bench, tmp_path: Path) -> None:
-    kept = tmp_path / "trust.json"
+    file = tmp_path / "trust.json"
 
     def hears(seconds: int) -> int:
         answer = {"kind": "time", "changes": True, "state": {"time": seconds, "stopped": 0, "version": 0}}
         bench.judge(TIME, str(seconds).encode(), answer)
-        return int(json.loads(kept.read_text())["time"])
+        return int(json.loads(file.read_text())["time"])
 
     assert [hears(10_000 + 300 * i) for i in range(25)] == [10_000] * 12 + [13_600] * 12 + [17_200]
     assert hears(17_500) == 17_200
     assert hears(17_300) == 17_200
     assert bench.fleet.managed.time == 17_500
     bench.judge(POLICY, b"three", {**accepted(3), "state": {"time": 17_200, "stopped": 0, "version": 3}})
-    assert (bench.fleet.managed.time, json.loads(kept.read_text())["time"]) == (17_500, 17_500)
+    assert (bench.fleet.managed.time, json.loads(file.read_text())["time"]) == (17_500, 17_500)
     bench.judge(ROOT, b"root", {"kind": "root", "changes": True, "state": {"time": 0, "stopped": 0, "version": 3}})
-    assert (bench.fleet.managed.time, json.loads(kept.read_text())["time"]) == (0, 0), "a new root begins anew"
+    assert (bench.fleet.managed.time, json.loads(file.read_text())["time"]) == (0, 0), "a new root begins anew"
 
 
 def test_a_time_far_ahead_hides_no_freeze(tmp_path: Path) -> None:

@@ -114,11 +114,11 @@ def test_one_pin_has_one_table_and_one_clock(factory: MockFactory) -> None:
     ):
         with pytest.raises(ConfigError, match="GPIO pin 17 feeds the streams of one clock and one sensor table only"):
             open_sensors(plans)
-    kept = Sensors()
-    before = kept.of(stream("a", same))
-    after = kept.of(stream("a", same, period_us=2_000_000))
+    opened = Sensors()
+    before = opened.of(stream("a", same))
+    after = opened.of(stream("a", same, period_us=2_000_000))
     assert after.sensor is before.sensor, "a new clock takes the pin that is open"
-    kept.close()
+    opened.close()
     open_sensors([stream("a", same)])[0].close()
 
 

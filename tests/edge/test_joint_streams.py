@@ -141,7 +141,7 @@ def test_what_the_others_may_tell_is_pinned() -> None:
     pinned = pins_of(PAIR[0])
     assert violations(PAIR[0], pinned) == ()
     wider = chains(transitions=(), odds_ratio=49.1)
-    for declared, kept in (
+    for declared, inside in (
         (chains((RATE, RATE / 2)), False),
         (chains((RATE, RATE * 2)), False),
         (chains(transitions=(MOVES, MOVES[::-1])), True),
@@ -149,7 +149,7 @@ def test_what_the_others_may_tell_is_pinned() -> None:
         (wider, True),
         (chains(transitions=(), odds_ratio=48.9), False),
     ):
-        assert contains(declared, chains()) is kept
+        assert contains(declared, chains()) is inside
     assert not contains(chains(), wider)
     assert not contains(BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)), chains())
     assert not contains(chains(), BinaryChains(q=(0.1, 0.2), r=(0.1, 0.2)))

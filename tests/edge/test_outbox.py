@@ -178,20 +178,20 @@ def test_a_full_disk_loses_the_newest_symbol_at_most(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     (pages,) = outbox._db.execute("PRAGMA page_count").fetchone()
     outbox._db.execute(f"PRAGMA max_page_count = {pages}")
-    kept: list[int] = []
+    stored: list[int] = []
 
     def fill() -> None:
         for tick in range(100_000):
             outbox.append(PLAN, tick, b"\1")
-            kept.append(tick)
+            stored.append(tick)
 
     with pytest.raises(sqlite3.OperationalError, match="full"):
         fill()
     outbox._db.execute("PRAGMA max_page_count = 1000000")
-    outbox.append(PLAN, kept[-1] + 2, b"\0")
+    outbox.append(PLAN, stored[-1] + 2, b"\0")
     outbox.close_frame(PLAN)
     seen = [f.first + i for f in symbol_frames(outbox) for i in range(len(f.symbols))]
-    assert [tick for tick in seen if tick != kept[-1] + 1] == [*kept, kept[-1] + 2]
+    assert [tick for tick in seen if tick != stored[-1] + 1] == [*stored, stored[-1] + 2]
 
 
 def test_the_file_holds_nothing_but_symbols(tmp_path: Path) -> None:

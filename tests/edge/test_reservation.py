@@ -257,13 +257,13 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
 ) -> None:
     """The files as of each flush are all that outlasts a cut before the next one."""
     folder = tmp_path_factory.mktemp("device")
-    kept: list[Path] = []
+    copies: list[Path] = []
 
     def keep() -> None:
-        kept.append(folder / f"after{len(kept)}")
-        kept[-1].mkdir()
+        copies.append(folder / f"after{len(copies)}")
+        copies[-1].mkdir()
         for file in folder.glob("outbox.sqlite*"):
-            shutil.copy(file, kept[-1])
+            shutil.copy(file, copies[-1])
 
     outbox, tick = opened(folder)
     drawn: list[tuple[int, int]] = []
@@ -273,7 +273,7 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
         for number, jump in enumerate(jumps):
             tick += jump
             outbox.reserve(PLAN, tick)
-            drawn.append((len(kept), tick))
+            drawn.append((len(copies), tick))
             outbox.append(PLAN, tick, bytes((number % 2,)))
             if number in stops:
                 outbox.close_frame(PLAN)
@@ -281,9 +281,9 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
             while (frame := outbox.next_frame(newest.id if newest else 0)) is not None:
                 newest = frame
             if newest is not None:
-                sent.append((len(kept), newest.payload))
+                sent.append((len(copies), newest.payload))
     outbox.close()
-    for number, copy in enumerate(kept, 1):
+    for number, copy in enumerate(copies, 1):
         again, last = opened(copy)
         assert all(tick <= last for flushes, tick in drawn if flushes <= number)
         there = {frame.payload for frame in map(again.next_frame, range(len(jumps) + 1)) if frame is not None}

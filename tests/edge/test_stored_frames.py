@@ -166,8 +166,8 @@ def test_a_full_outbox_keeps_the_oldest_and_draws_no_more_until_there_is_room(tm
     assert again >= end + 60 + 300, "the time of grace is over when the room is needed"
     assert symbol_frames(outbox)[0].first == 400
     outbox.finish()
-    kept = ticks(symbol_frames(outbox))
-    assert kept == [*range(400, end), *range(end + 60, again)]
+    stored = ticks(symbol_frames(outbox))
+    assert stored == [*range(400, end), *range(end + 60, again)]
     outbox.close()
 
 

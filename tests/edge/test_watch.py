@@ -143,7 +143,7 @@ def test_an_alarm_leaves_open_what_chains_that_change_may_have_made() -> None:
 
 
 def test_a_slow_regime_is_found() -> None:
-    """The mean rates are inside the class, those of the regimes are not."""
+    """The mean chain is inside the class, those of the regimes are not."""
     regimes = [binary(0.16, 0.24)] * 40 + [binary(0.005, 0.8)] * 8
     assert watched(walk(regimes, 40_000, seed=3), BOX).alarm is not None
 

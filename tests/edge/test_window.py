@@ -313,9 +313,9 @@ def test_a_full_disk_keeps_a_window_from_being_released_and_nothing_else(tmp_pat
     assert failed
     outbox._db.execute("PRAGMA max_page_count = 1000000")
     outbox.append_windows(PLAN, [closed(1000, *range(255), window=wide)])
-    kept = [frame for frame in window_frames(outbox) if frame.window == "wide"]
-    assert [frame.index for frame in kept] == [*(i for i in range(100) if i not in failed), 1000]
-    assert [frame.previous for frame in kept] == [-1, *(frame.index for frame in kept[:-1])]
+    stored = [frame for frame in window_frames(outbox) if frame.window == "wide"]
+    assert [frame.index for frame in stored] == [*(i for i in range(100) if i not in failed), 1000]
+    assert [frame.previous for frame in stored] == [-1, *(frame.index for frame in stored[:-1])]
 
 
 def test_the_outbox_holds_no_count_that_is_not_in_a_frame(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def test_what_came_first_is_pinned() -> None:
     pinned = policy(compile_policy(first))
     promise = Guarantee(epsilon=50.0, adversary="ignorant")
     wider = BinaryChains(q=(0.1, 0.3), r=(0.3, 0.5))
-    for kept in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
-        keeps(policy(compile_policy(first.model_copy(update=kept))), pinned)
+    for fields in ({"version": 7}, {"chains": wider}, {"windows": (), "windows_guarantee": None}):
+        keeps(policy(compile_policy(first.model_copy(update=fields))), pinned)
     weaker: dict[str, dict[str, object]] = {
         "for somebody else": {"device": "ring"},
         "another clock": {"clock": Clock(epoch_us=0, period_us=500_000)},

@@ -152,10 +152,10 @@ def test_answers_and_the_refusals_that_stay(registry: Registry) -> None:
     found = registry.device("d000").reported
     assert found is not None
     assert (found.in_force, found.outcome, found.stale) == (2, "accepted", False)
-    (kept,) = registry.refusals("d000")
-    assert kept[1:] == (START + SECOND, "d000", 2, "refused", "epsilon above the ceiling")
+    (refusal,) = registry.refusals("d000")
+    assert refusal[1:] == (START + SECOND, "d000", 2, "refused", "epsilon above the ceiling")
     assert registry.refusals("d001") == []
-    assert registry.refusals(after=kept.number) == []
+    assert registry.refusals(after=refusal.number) == []
 
 
 def test_what_a_device_says_does_not_fill_the_disk(registry: Registry) -> None:

@@ -111,7 +111,7 @@ def test_states_by_the_kind_and_tables_by_the_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ticks", "table", "why"),
     [
-        (3_000, NoiseTable.binary(SCALE // 4, SCALE // 4), "too few to tell whether rates change"),
+        (3_000, NoiseTable.binary(SCALE // 4, SCALE // 4), "too few to tell whether the chain changes"),
         (20_000, NoiseTable.binary(SCALE * 49 // 100, SCALE * 49 // 100), "ticks are needed"),
         (20_000, NoiseTable.binary(SCALE // 2, SCALE // 2), "do not tell|ticks are needed|never left"),
     ],

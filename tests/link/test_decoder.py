@@ -247,10 +247,10 @@ def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.M
             for number in range(10):
                 one = described(stream=f"s{number}")
                 decoder.decode(description_topic("home", "watch", one.stream), encode_description(one))
-            kept = [one.stream for one in decoder.descriptions]
-            assert kept == [f"s{number}" for number in range(len(kept))]
-            assert 2 <= len(kept) <= 3
-            assert decoder.rejected == {"wrong_length": 10 - len(kept)}
+            streams = [one.stream for one in decoder.descriptions]
+            assert streams == [f"s{number}" for number in range(len(streams))]
+            assert 2 <= len(streams) <= 3
+            assert decoder.rejected == {"wrong_length": 10 - len(streams)}
             again = described(stream="s0", unit="C")
             decoder.decode(description_topic("home", "watch", "s0"), encode_description(again))
             assert next(iter(decoder.descriptions)) == again, "what is known may still change"

@@ -20,7 +20,7 @@ from gateway.planning.joint_class import joint_class, marginal
 from gateway.planning.joint_plan import WantedWindow
 from gateway.planning.policy_builder import PolicyHeader
 from gateway.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
-from gateway.privacy.joint_fit import fit_joint, fit_pairs
+from gateway.privacy.joint_fit import fit_joint, fit_order_two
 from gateway.privacy.joint_model import JointModel, StreamStates
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ def pairs() -> JointModel:
     states = [0, 0]
     for _ in range(TICKS):
         states.append(int(rng.random() < {(0, 0): 0.2, (0, 1): 0.4, (1, 0): 0.5, (1, 1): 0.7}[states[-2], states[-1]]))
-    return fit_pairs(np.array(states), np.zeros(len(states), dtype=np.int64), described("motion"))
+    return fit_order_two(np.array(states), np.zeros(len(states), dtype=np.int64), described("motion"))
 
 
 def request(

@@ -13,8 +13,8 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, loss, ratio_loss
+from contract.leakage import informed_leakage
 from contract.noise_table import NoiseTable
-from contract.sides import informed_side
 from gateway.attack import success_bound
 from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
 from gateway.privacy.randomised_response import allowed_ratios, calibrate
@@ -50,16 +50,16 @@ def test_losses_of_given_ratios(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("row", GOLDEN["forward"], ids=str)
 def test_who_is_the_worst_informed_adversary(row: dict[str, Any]) -> None:
     q, r, g0, g1 = (Fraction(row[name]) for name in ("q", "r", "G0", "G1"))
-    for name, side in (
-        ("dir0", informed_side(q, r, g0, 1 / g1)),
-        ("dir1", informed_side(r, q, g1, 1 / g0)),
+    for name, leakage in (
+        ("dir0", informed_leakage(q, r, g0, 1 / g1)),
+        ("dir1", informed_leakage(r, q, g1, 1 / g0)),
     ):
         golden = row[name]
         if golden["ln_T1"] > golden["ln_T0"] + 1e-9:
             flip = {0: 0, 1: 1} if name == "dir0" else {0: 1, 1: 0}
-            assert side.known_state is not None
-            assert flip[side.known_state] == golden["T1_known"]
-            assert side.gap in (golden["T1_t"], golden["T1_t"] - 1)
+            assert leakage.known_state is not None
+            assert flip[leakage.known_state] == golden["T1_known"]
+            assert leakage.gap in (golden["T1_t"], golden["T1_t"] - 1)
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,11 @@ def test_streams_of_one_sensor_tell_more_than_the_sum_of_their_epsilons() -> Non
     really = []
     for symbol in (0, 1):
         likelihood = (np.array(made.weights())[:, symbol] / SCALE) ** 8
-        side = np.ones(2)
+        leakage = np.ones(2)
         for _ in range(1000):
-            side = step @ (side * likelihood)
-            side /= side.sum()
-        whole = likelihood * side**2  # the chain is reversible: both sides of the tick are alike
+            leakage = step @ (leakage * likelihood)
+            leakage /= leakage.sum()
+        whole = likelihood * leakage**2  # the chain is reversible: both sides of the tick are alike
         really.append(abs(math.log(whole[0] / whole[1])))
     assert 0.8 < 0.9999 * joint < max(really) <= joint
 

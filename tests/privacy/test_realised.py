@@ -20,7 +20,7 @@ def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) 
     return log_likelihood_ratio(symbols, stationary_distribution(transition), transition, emission)
 
 
-def assert_kept(calibration: Calibration, ratios: np.ndarray) -> None:
+def assert_within(calibration: Calibration, ratios: np.ndarray) -> None:
     assert ratios.max() <= calibration.loss.epsilon_01 + 1e-12
     assert -ratios.min() <= calibration.loss.epsilon_10 + 1e-12
 
@@ -33,9 +33,9 @@ def test_simulated_streams(q: float, r: float, epsilon: float, adversary: Advers
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(calibration.table.weights()) / 2**32
     path = simulate(5_000, stationary_distribution(transition), transition, emission, np.random.default_rng(11))
-    assert_kept(calibration, evidence(calibration, q, r, path.symbols))
+    assert_within(calibration, evidence(calibration, q, r, path.symbols))
     gaps = np.where(np.random.default_rng(12).random(5_000) < 0.1, -1, path.symbols)
-    assert_kept(calibration, evidence(calibration, q, r, gaps))
+    assert_within(calibration, evidence(calibration, q, r, gaps))
 
 
 @pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.01, 0.3), (0.7, 0.6)])
@@ -46,7 +46,7 @@ def test_the_worst_outputs_come_close(q: float, r: float) -> None:
     worst = (tick + tick[1000]) % 2 if q + r > 1 else np.zeros(2001, dtype=np.int64)
     for symbols in (worst, 1 - worst):
         ratios = evidence(calibration, q, r, symbols)
-        assert_kept(calibration, ratios)
+        assert_within(calibration, ratios)
         assert np.abs(ratios).max() > 2.0 - 1e-6
 
 
@@ -59,4 +59,4 @@ def test_recorded_hearts_through_the_devices_randomiser(name: str) -> None:
     draw = randomiser(calibration.table, system_entropy())
     symbols = np.array([draw(int(state)) for state in states])
     for inside_q, inside_r in ((q, r), (q * 0.8, r * 0.8), (q * 1.2, r * 0.8)):
-        assert_kept(calibration, evidence(calibration, inside_q, inside_r, symbols))
+        assert_within(calibration, evidence(calibration, inside_q, inside_r, symbols))

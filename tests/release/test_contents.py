@@ -70,8 +70,8 @@ def test_every_kind_of_answer_is_computed_again_when_its_symbols_are_gone(tmp_pa
 def test_a_count_keeps_little_and_its_question_and_tables_once(tmp_path: Path) -> None:
     bench = made(tmp_path, scheduled(scale="20"), windows=5)
     with bench.ledger.snapshot() as rows:
-        kept = [len(row["inputs"]) + len(row["inputs_digest"]) for row in rows.entries()]
-        assert max(kept) < 300
+        sizes = [len(row["inputs"]) + len(row["inputs_digest"]) for row in rows.entries()]
+        assert max(sizes) < 300
         assert len(list(rows.documents())) == 3
 
 

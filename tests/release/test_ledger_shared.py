@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.database import Hold, postgresql
+from gateway.database import Lease, postgresql
 from gateway.location import Location, Server
 from gateway.release.charges import ChargedTicks
 from gateway.release.entries import Drawn, LedgerError
@@ -67,7 +67,7 @@ def test_two_processes_at_once_are_never_granted_more_than_is_allowed(location: 
 def ledger(server: Server) -> Iterator[Ledger]:
     """On a server, held."""
     open_ledger(server).close()
-    opened = Ledger(server, hold=Hold("releases"))
+    opened = Ledger(server, lease=Lease("releases"))
     yield opened
     opened.close()
 
@@ -124,7 +124,7 @@ def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is
 
 def test_another_process_is_refused_unless_it_takes_the_ledger(ledger: Ledger, server: Server) -> None:
     with pytest.raises(LedgerError, match="another gateway runs with the ledger"):
-        Ledger(server, hold=Hold("releases"))
+        Ledger(server, lease=Lease("releases"))
     by_hand = Ledger(server)  # `fugu release` beside a gateway
     assert reserve(by_hand, release(0, 9)).number == 1
     by_hand.close()
@@ -136,7 +136,7 @@ def test_a_process_that_was_thought_dead_reserves_nothing(ledger: Ledger, server
     taken: list[Ledger] = []
 
     def take() -> None:
-        taken.append(Ledger(server, hold=Hold("releases", take=True)))
+        taken.append(Ledger(server, lease=Lease("releases", take=True)))
 
     def draw(_: int) -> Drawn:
         take()  # this process was frozen here, and goes on

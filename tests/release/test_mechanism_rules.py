@@ -208,8 +208,8 @@ def test_the_distance_of_counts_of_symbols_is_that_of_all_paths(
     assert (counted.hits, counted.distance) == (tuple(hits), worst)
     scale = WholeWindow(symbols=(counted,)).scale(0.7)
     assert scale >= worst / Fraction(0.7)
-    kept = [tick for tick in range(5) if observed[tick]]
-    counts = (paths.symbols[:, kept] == 1).sum(axis=1)
+    present = [tick for tick in range(5) if observed[tick]]
+    counts = (paths.symbols[:, present] == 1).sum(axis=1)
     outputs = np.arange(-20, 26)
     likelihood = np.exp(-np.abs(outputs[:, None] - counts[None, :]) / float(scale)) @ paths.given.T
     for tick in range(5):
@@ -253,10 +253,10 @@ def test_what_a_release_is_judged_by_survives_the_ledger() -> None:
     chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
     one = counted_symbols([chains, chains], NoiseTable.binary(SCALE // 10, SCALE // 10), (1,), [True, False, True])
     assert one.chains == (chains,)
-    kept = WholeWindow(symbols=(one,))
-    again = WholeWindow.model_validate_json(kept.model_dump_json())
-    assert again == kept
-    assert again.scale(1.0) == kept.scale(1.0)
+    made = WholeWindow(symbols=(one,))
+    again = WholeWindow.model_validate_json(made.model_dump_json())
+    assert again == made
+    assert again.scale(1.0) == made.scale(1.0)
     with pytest.raises(ChainClassError, match="not an interval"):
         CountedSymbols(**{**one.model_dump(), "chains": (BinaryChains(q=(0.1, 0.2), r=(0.4, 0.4)),)}).check()
 

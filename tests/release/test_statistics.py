@@ -187,7 +187,7 @@ def test_missing_ticks_are_not_counted_and_break_pairs() -> None:
     tally = SymbolCounter(Query("dwell", (1,)))
     tally.add(np.array([0, 1, -1, 1, 1, -1, -1, 0]), BINARY)
     (part,) = tally.parts
-    assert (part.ticks, part.pairs) == (5, 2)
+    assert (part.ticks, part.steps) == (5, 2)
     assert part.counts.tolist() == [[0, 1], [0, 1]]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.database import Database, Hold, Kind
+from gateway.database import Database, Kind, Lease
 from gateway.service.store import Location, Server, store
 from tests.support.postgres import Postgres
 
@@ -46,12 +46,12 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     postgres: Postgres = request.getfixturevalue("postgres")
     opened, schemas = store.open_engine, dict[Location, Server]()
 
-    def on_server(location: Location, kind: Kind, *, create: bool = True, hold: Hold | None = None) -> Database:
+    def on_server(location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None) -> Database:
         if isinstance(location, Path) and (create or location in schemas):
             if location not in schemas:
                 schemas[location] = postgres.fresh()
             location = schemas[location]
-        return opened(location, kind, create=create, hold=hold)
+        return opened(location, kind, create=create, lease=lease)
 
     monkeypatch.setattr(store, "open_engine", on_server)
     yield

@@ -19,7 +19,7 @@ from gateway.location import StoreLocationError, store_location
 from gateway.service.coverage import Coverage
 from gateway.service.shifts import Span
 from gateway.service.store import (
-    Hold,
+    Lease,
     Location,
     Server,
     Store,
@@ -208,14 +208,14 @@ def test_a_snapshot_sees_one_state_and_changes_nothing(store: Store, location: L
 
 
 def test_one_gateway_has_a_store_and_gives_it_back(location: Location) -> None:
-    first = Store(location, hold=Hold())
-    shard = Store(location, hold=Hold("shard 1"))
+    first = Store(location, lease=Lease())
+    shard = Store(location, lease=Lease("shard 1"))
     reader = Store(location)
-    for hold in (Hold(), Hold("shard 1")):
+    for lease in (Lease(), Lease("shard 1")):
         with pytest.raises(StoreError, match="another gateway runs with the store"):
-            Store(location, hold=hold)
+            Store(location, lease=lease)
     first.close()
-    Store(location, hold=Hold()).close()
+    Store(location, lease=Lease()).close()
     for one in (shard, reader):
         one.close()
 

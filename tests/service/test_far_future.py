@@ -14,7 +14,7 @@ from gateway.release.audit import verify
 from gateway.release.entries import LedgerError
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.release_record import set_progress
-from gateway.service.store import Hold, Store, StoreError
+from gateway.service.store import Lease, Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Bench, Public, scheduled, write_config
@@ -162,7 +162,7 @@ def test_a_schedule_that_was_led_astray_goes_on_where_it_is_told_and_releases_no
     assert starts(bench) == [0, 20, 40]
     ledger, store = tmp_path / "l.sqlite", tmp_path / "s.sqlite"
     bench.ledger.set_progress("active", FAR)
-    with closing(Store(store, hold=Hold())), pytest.raises(StoreError, match="another gateway runs"):
+    with closing(Store(store, lease=Lease())), pytest.raises(StoreError, match="another gateway runs"):
         set_progress(ledger, store, "active", 0)
     assert set_progress(ledger, store, "active", 33) == FAR  # windows begin at multiples of 20
     bench.reopen()

@@ -9,7 +9,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from gateway.database import Hold, delete_part, open_engine, parts_of
+from gateway.database import Lease, delete_part, open_engine, parts_of
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import part_of
 from gateway.service.store import Server, Store, StoreError
@@ -21,14 +21,14 @@ from tests.support.postgres import refused
 
 pytestmark = pytest.mark.processes
 
-TAKE = Hold("shard 1", take=True)
+TAKE = Lease("shard 1", take=True)
 OTHERS = "DELETE FROM policies"
 
 
 @pytest.fixture
 def first(server: Server) -> Iterator[Store]:
     """The process that is thought dead."""
-    opened = Store(server, hold=TAKE)
+    opened = Store(server, lease=TAKE)
     opened.add_policy(1, 1, "its own")
     yield opened
     opened.close()
@@ -37,7 +37,7 @@ def first(server: Server) -> Iterator[Store]:
 @pytest.fixture
 def second(first: Store, server: Server) -> Iterator[Store]:
     """The process that takes what it held."""
-    opened = Store(server, hold=TAKE)
+    opened = Store(server, lease=TAKE)
     yield opened
     opened.close()
 
@@ -56,7 +56,7 @@ def test_a_transaction_that_was_under_way_is_lost_as_a_whole(first: Store, serve
     def frozen() -> None:
         with first.transaction():
             first.add_policy(1, 2, "before it froze")
-            with closing(Store(server, hold=TAKE)) as second:
+            with closing(Store(server, lease=TAKE)) as second:
                 assert second.policy_documents() == ["its own"]
                 second.add_policy(1, 4, "of the living")
             first.add_policy(1, 3, "after it woke")
@@ -85,17 +85,17 @@ def test_an_epoch_alone_keeps_a_session_out(first: Store, server: Server) -> Non
 
 
 def test_the_boundary_of_an_epoch_is_the_commit(first: Store, server: Server) -> None:
-    """What was committed a moment before it was taken is there; nobody else's hold changes anything."""
-    with closing(Store(server, hold=Hold("shard 2", take=True))), closing(Store(server, hold=Hold())):
+    """What was committed a moment before it was taken is there; nobody else's lease changes anything."""
+    with closing(Store(server, lease=Lease("shard 2", take=True))), closing(Store(server, lease=Lease())):
         first.add_policy(1, 2, "a moment before")
         first.check()
-    with closing(Store(server, hold=TAKE)) as second:
+    with closing(Store(server, lease=TAKE)) as second:
         assert sorted(second.policy_documents()) == ["a moment before", "its own"]
 
 
 def test_a_process_that_comes_back_when_nobody_holds_it_any_more_is_refused(first: Store, server: Server) -> None:
     """In between another one has written: what the first remembers is not what is stored."""
-    with closing(Store(server, hold=TAKE)) as second:
+    with closing(Store(server, lease=TAKE)) as second:
         second.add_policy(1, 2, "in between")
     refused(lambda: first.add_policy(1, 3, "of the dead"))
 
@@ -106,7 +106,7 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
 
     def take() -> None:
         try:
-            opened.append(Store(server, hold=TAKE))
+            opened.append(Store(server, lease=TAKE))
         except StoreError:  # its session was ended by the next one
             return
 
@@ -115,7 +115,7 @@ def test_of_many_that_take_it_at_once_one_has_it(server: Server) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with closing(Store(server, hold=TAKE)) as last:
+    with closing(Store(server, lease=TAKE)) as last:
         for one in opened:
             refused(lambda one=one: one.add_policy(1, 2, "of the dead"))  # type: ignore[misc]
             one.close()
@@ -147,7 +147,7 @@ def test_parts_are_schemas_of_their_own(server: Server) -> None:
     Store(server).close()
     wanted = [part_of(server, f"shard-{index}") for index in (0, 2, 11)]
     for number, one in enumerate(wanted):
-        with closing(Store(one, hold=Hold())) as store:
+        with closing(Store(one, lease=Lease())) as store:
             store.add_policy(1, 1, f"of {number}")
     Store(part_of(server, "shards")).close()
     assert list(parts_of(server, KIND, "shard-").values()) == [wanted[0], wanted[2], wanted[1]]
@@ -155,9 +155,9 @@ def test_parts_are_schemas_of_their_own(server: Server) -> None:
         assert store.policy_documents() == []
     with closing(Store(wanted[1], create=False)) as store:
         assert store.policy_documents() == ["of 1"]
-        with closing(Store(wanted[1], hold=TAKE)):
+        with closing(Store(wanted[1], lease=TAKE)):
             pass
-    with closing(Store(wanted[2], hold=Hold())), pytest.raises(StoreError, match="another gateway runs"):
+    with closing(Store(wanted[2], lease=Lease())), pytest.raises(StoreError, match="another gateway runs"):
         delete_part(wanted[2], KIND)
     delete_part(wanted[2], KIND)
     assert list(parts_of(server, KIND, "shard-")) == ["shard-0", "shard-2"]
@@ -167,7 +167,7 @@ def test_parts_are_schemas_of_their_own(server: Server) -> None:
 
 def test_a_broken_connection_of_a_part_finds_its_own_tables_again(server: Server) -> None:
     part = part_of(server, "shard-1")
-    with closing(open_engine(part, KIND, hold=TAKE)) as database:
+    with closing(open_engine(part, KIND, lease=TAKE)) as database:
         assert isinstance(database, PostgresDatabase)
         database.execute("INSERT INTO policies VALUES (1, 1, 'kept')")
         database._connection.close()
@@ -186,4 +186,4 @@ def test_a_broken_connection_of_a_part_finds_its_own_tables_again(server: Server
 
 def test_a_hold_that_would_have_to_be_quoted_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be called"):
-        Hold("shard '1'")
+        Lease("shard '1'")

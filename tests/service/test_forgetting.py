@@ -20,7 +20,7 @@ from gateway.release.audit import verify
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
 from gateway.service.forgetting import forget_device
-from gateway.service.store import Hold, Store, StoreError
+from gateway.service.store import Lease, Store, StoreError
 from gateway.service.symbols.arrivals import Received
 from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
@@ -227,7 +227,7 @@ def test_forgetting_changes_no_charge_and_no_window_is_released_twice(tmp_path: 
     forget_device(bench.scene.path, "watch", tmp_path / "l.sqlite")
     bench.scene.open()
     bench.open()
-    assert kept(bench.ledger) == ["", ""]
+    assert inputs(bench.ledger) == ["", ""]
     assert verify(bench.ledger).problems == ()
     for device in ("watch", "ring"):  # which send everything again, and go on
         bench.scene.record(*frames([10] * 9), device=device)
@@ -235,13 +235,13 @@ def test_forgetting_changes_no_charge_and_no_window_is_released_twice(tmp_path: 
     after = [(entry.number, entry.payload, bench.ledger.charges(entry.number)) for entry in bench.ledger.entries()]
     assert after[:2] == before
     assert [frame.first for frame in bench.frames] == [0, 20, 40, 60]
-    assert [bool(inputs) for inputs in kept(bench.ledger)] == [False, False, True, True]
+    assert [bool(text) for text in inputs(bench.ledger)] == [False, False, True, True]
     assert verify(bench.ledger).problems == ()
     bench.ledger._db.execute("UPDATE entries SET inputs='', inputs_digest='' WHERE number=3")
     assert verify(bench.ledger).problems == ("entry 3: what it was computed from was changed",)
 
 
-def kept(ledger: Ledger) -> list[str]:
+def inputs(ledger: Ledger) -> list[str]:
     """The sums of every release, as they stand there."""
     with ledger.snapshot() as rows:
         return [row["inputs"] + row["inputs_digest"] for row in rows.entries()]
@@ -253,10 +253,10 @@ def test_sums_of_a_forgotten_device_are_in_no_file_and_those_of_others_stay(tmp_
         bench.scene.record(*frames([10] * 6), device=device)
     bench.work()
     names = [frame.name for frame in bench.frames]
-    gone = [text.encode() for text, name in zip(kept(bench.ledger), names, strict=True) if name == "active-watch"]
+    gone = [text.encode() for text, name in zip(inputs(bench.ledger), names, strict=True) if name == "active-watch"]
     assert len(gone) == 2
     bench.ledger.forget("watch", time_us=1)
-    assert [bool(text) for text in kept(bench.ledger)] == [name == "active-ring" for name in names]
+    assert [bool(text) for text in inputs(bench.ledger)] == [name == "active-ring" for name in names]
     for file in tmp_path.glob("l.sqlite*"):
         assert not any(text[-64:] in file.read_bytes() or text[:-64] in file.read_bytes() for text in gone)
     bench.ledger.close()
@@ -266,7 +266,7 @@ def test_a_store_in_use_or_without_the_device_is_refused_and_nothing_is_erased(t
     scene = Scene(tmp_path / "s.sqlite", lag=4)
     scene.record(*frames([10]))
     with (
-        closing(Store(scene.path, hold=Hold())),
+        closing(Store(scene.path, lease=Lease())),
         pytest.raises(StoreError, match=r"another gateway runs with the store s.sqlite"),
     ):
         forget_device(scene.path, "watch")

@@ -43,7 +43,7 @@ def rows(folder: Path, table: str) -> int:
     return found
 
 
-def kept(folder: Path) -> int:
+def first_tick(folder: Path) -> int:
     """Where the first chunk begins."""
     with closing(sqlite3.connect(folder / "s.sqlite")) as database:
         found: int | None = database.execute("SELECT MIN(first) FROM chunks").fetchone()[0]
@@ -99,12 +99,12 @@ def test_what_is_kept_no_longer_is_not_asked_for_again_and_not_taken_twice(
         device.send(made)
         wait_until(lambda: not device.outbox)
         wait_until(lambda: gateway.counters["frames_removed"] > 0)
-        wait_until(lambda: 10_800 <= kept(tmp_path) <= 14_400)
+        wait_until(lambda: 10_800 <= first_tick(tmp_path) <= 14_400)
         assert rows(tmp_path, "journal") == 0
         device.outbox = made[:]
         device.send_again()
         wait_until(lambda: not device.outbox and gateway.counters["duplicate"] == 30)
-        assert 10_800 <= kept(tmp_path) <= 14_400
+        assert 10_800 <= first_tick(tmp_path) <= 14_400
         assert gateway.counters["stored"] == 30
         device.stop()
 

@@ -26,7 +26,7 @@ from gateway.service.migration import migrate_store
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.shard_stores import channel_of
 from gateway.service.shifts import Span
-from gateway.service.store import Hold, Location, Server, Store, StoreError
+from gateway.service.store import Lease, Location, Server, Store, StoreError
 from gateway.service.store.releases import Released as Told
 from gateway.service.store.store import KIND
 from host.database import DatabaseError
@@ -113,7 +113,7 @@ def test_nothing_is_copied_where_something_is(location: Location, tmp_path: Path
 
 def test_nothing_is_copied_while_a_gateway_runs(location: Location, tmp_path: Path) -> None:
     fill(tmp_path / "other.sqlite")
-    with closing(Store(location, hold=Hold())):
+    with closing(Store(location, lease=Lease())):
         for one in ((location, tmp_path / "new.sqlite"), (tmp_path / "other.sqlite", location)):
             with pytest.raises(StoreError, match="another gateway runs with the store"):
                 migrate_store(*one)
@@ -190,7 +190,7 @@ def test_where_devices_are_is_looked_at_anew_where_other_shards_were_before(tmp_
 def test_nothing_is_copied_while_a_shard_runs(location: Location, tmp_path: Path) -> None:
     old = shared(tmp_path / "from.sqlite")
     for held in (old, location):
-        shard = closing(Store(part_of(held, "shard-1"), hold=Hold()))
+        shard = closing(Store(part_of(held, "shard-1"), lease=Lease()))
         with shard, pytest.raises(StoreError, match="another gateway runs with the store"):
             migrate_store(old, location)
 

@@ -19,7 +19,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.shard_stores import arrange, channel_of, shard_store, stores
-from gateway.service.store import Hold, Location, Server, Store, StoreError, moving
+from gateway.service.store import Lease, Location, Server, Store, StoreError, moving
 from gateway.service.symbols.arrivals import Arrivals, Received
 from host.database import AwayError, DatabaseError
 from host.held_files import FileLostError
@@ -56,8 +56,8 @@ class Shard:
 
     def take(self) -> None:
         """Take its store, look again, and run or let go."""
-        self._store = Store(shard_store(self._where, self._index), hold=Hold(take=True))
-        with closing(ShardChannel(channel_of(self._where), Hold(f"shard-{self._index}", take=True))) as channel:
+        self._store = Store(shard_store(self._where, self._index), lease=Lease(take=True))
+        with closing(ShardChannel(channel_of(self._where), Lease(f"shard-{self._index}", take=True))) as channel:
             self.runs = channel.shards == self._shards
         if self.runs:
             known = Catalogue("home")
@@ -106,8 +106,8 @@ def start_fleet(store: Location, shards: int, at: Callable[[str], None] = lambda
         at("sealed")
 
     with ExitStack() as opened:
-        home = opened.enter_context(closing(Store(store, hold=Hold(take=True))))
-        channel = opened.enter_context(closing(Channel(channel_of(store), Hold("fleet", take=True))))
+        home = opened.enter_context(closing(Store(store, lease=Lease(take=True))))
+        channel = opened.enter_context(closing(Channel(channel_of(store), Lease("fleet", take=True))))
         arrange(home, channel, store, shards, sealing)
 
 

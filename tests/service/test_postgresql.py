@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from gateway.database import postgresql
-from gateway.service.store import Hold, Server, Store, StoreError
+from gateway.service.store import Lease, Server, Store, StoreError
 from host.database import AwayError, DatabaseError, is_full, is_lost
 from host.held_files import FileLostError
 from tests.support.brokers import wait_until
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture
 def store(server: Server) -> Iterator[Store]:
-    opened = Store(server, hold=Hold())
+    opened = Store(server, lease=Lease())
     yield opened
     opened.close()
 
@@ -51,7 +51,7 @@ def test_a_broken_connection_is_made_again_and_holds_the_store(store: Store, ser
     wait_until(lambda: works(store), "a connection")
     assert store.policy_documents() == ["kept"]
     with pytest.raises(StoreError, match="another gateway runs"):
-        Store(server, hold=Hold())
+        Store(server, lease=Lease())
 
 
 def test_a_connection_that_breaks_in_a_transaction_leaves_nothing_of_it(store: Store, server: Server) -> None:
@@ -85,7 +85,7 @@ def test_a_statement_that_fails_in_a_transaction_fails_all_of_it(store: Store) -
 
 def test_who_has_lost_a_store_to_another_gateway_writes_nothing_any_more(store: Store, server: Server) -> None:
     break_connections(server)
-    other = Store(server, hold=Hold())
+    other = Store(server, lease=Lease())
     with pytest.raises(AwayError):
         store.policy_documents()
     with pytest.raises(FileLostError, match="another process has taken the store") as error:
@@ -135,7 +135,7 @@ def test_a_full_disk_is_known_as_one(store: Store) -> None:
 @pytest.mark.long
 def test_a_server_that_is_killed_and_comes_back_has_what_was_committed() -> None:
     with Postgres() as postgres:
-        store = Store(postgres.server, hold=Hold())
+        store = Store(postgres.server, lease=Lease())
         store.add_policy(1, 1, "kept")
         postgres.kill()
         with pytest.raises(AwayError):

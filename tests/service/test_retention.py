@@ -277,7 +277,7 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
     sizes = [generator.choice([1, 2, 3, 7]) for _ in range(80)]
     made = frames([*sizes, 5, 5], gaps=[0, 0, 2, 0, 11])
     results = []
-    for name in ("kept", "removed"):
+    for name in ("whole", "removed"):
         scene = Scene(tmp_path / f"{name}.sqlite", lag=8)
         scene.record(*made[:80])
         other = frames([600] * 24)
@@ -297,11 +297,11 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
             results.append((name, sealed, after(scene, made[80].first)))
         scene.record(made[81])
         results.append((name, True, after(scene, made[80].first)))
-    kept, removed = (
-        [(sealed, found) for name, sealed, found in results if name == wanted] for wanted in ("kept", "removed")
+    whole, removed = (
+        [(sealed, found) for name, sealed, found in results if name == wanted] for wanted in ("whole", "removed")
     )
-    assert kept == removed
-    assert len(kept[-1][1][0]) > 0  # type: ignore[arg-type]
+    assert whole == removed
+    assert len(whole[-1][1][0]) > 0  # type: ignore[arg-type]
 
 
 def test_points_go_as_symbols_do(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from gateway.service.ownership import Shard, owner
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.shard_stores import arrange as arrange_stores
 from gateway.service.shard_stores import channel_of, delete_shard, retired, shard_store, store_of, stores
-from gateway.service.store import Hold, Store, StoreError, moving
+from gateway.service.store import Lease, Store, StoreError, moving
 from gateway.service.store.store import KIND
 from tests.support.scenes import Scene, frames, policy
 from tests.support.sealing import seal
@@ -38,7 +38,10 @@ def filled(path: Path) -> Path:
 
 def arrange(store: Path, shards: int) -> int:
     """As a gateway does at its start."""
-    with closing(Store(store, hold=Hold())) as home, closing(ShardChannel(channel_of(store), Hold("fleet"))) as channel:
+    with (
+        closing(Store(store, lease=Lease())) as home,
+        closing(ShardChannel(channel_of(store), Lease("fleet"))) as channel,
+    ):
         return arrange_stores(home, channel, store, shards, seal)
 
 
@@ -135,17 +138,17 @@ def test_two_files_that_disagree_about_a_device_are_not_merged(tmp_path: Path) -
     other = Scene(store, policies=POLICIES)
     other.record(frames([7])[0], device="sensor-0")
     other.store.close()
-    kept = contents(shard_store(store, owner("sensor-0", 2)))
+    own = contents(shard_store(store, owner("sensor-0", 2)))
     with pytest.raises(StoreError, match="sensor-0, and not the same"):
         arrange(store, 2)
-    assert contents(shard_store(store, owner("sensor-0", 2))) == kept
+    assert contents(shard_store(store, owner("sensor-0", 2))) == own
     assert sorted(contents(store)) == ["sensor-0"]
 
 
 def test_files_that_are_in_use_are_not_touched(tmp_path: Path) -> None:
     store = filled(tmp_path / "home.db")
     arrange(store, 2)
-    with closing(Store(shard_store(store, 0), hold=Hold())), pytest.raises(StoreError, match="another gateway"):
+    with closing(Store(shard_store(store, 0), lease=Lease())), pytest.raises(StoreError, match="another gateway"):
         arrange(store, 1)
 
 

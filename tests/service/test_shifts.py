@@ -111,8 +111,8 @@ def test_a_device_whose_clock_goes_back_with_every_frame_grows_nothing(tmp_path:
     made = [SymbolFrame(1, n - 1, n, b"\1", shift=n - n // 2) for n in range(2 * MOST_SHIFTS + 40)]
     scene.record(*made)
     assert scene.counters["stored"] == len(made)
-    (kept,) = scene.store._db.execute("SELECT COUNT(*) FROM shifts").fetchone()
-    assert kept == MOST_SHIFTS
+    (rows,) = scene.store._db.execute("SELECT COUNT(*) FROM shifts").fetchone()
+    assert rows == MOST_SHIFTS
     scene.reopen()
     assert scene.recorder.shifts("watch", "hr").newest == made[-1].shift
 

@@ -56,10 +56,10 @@ class _Device:
 
     said: list[SymbolFrame] = field(default_factory=list)
     stored: list[SymbolFrame] = field(default_factory=list)
-    kept: list[SymbolFrame] = field(default_factory=list)
+    unsent: list[SymbolFrame] = field(default_factory=list)
     windows_said: list[WindowFrame] = field(default_factory=list)
     windows_stored: list[WindowFrame] = field(default_factory=list)
-    windows_kept: list[WindowFrame] = field(default_factory=list)
+    windows_unsent: list[WindowFrame] = field(default_factory=list)
 
 
 def judge(world: World) -> Verdict:
@@ -81,7 +81,7 @@ def judge(world: World) -> Verdict:
             _load(store, name, device)
     for name, device in devices.items():
         with closing(Outbox(world.disks[name].folder / "outbox.sqlite", "home", name)) as outbox:
-            device.kept, device.windows_kept = symbol_frames(outbox), window_frames(outbox)
+            device.unsent, device.windows_unsent = symbol_frames(outbox), window_frames(outbox)
         _judge_device(name, device, world.healed, verdict)
     with closing(Ledger(world.ledger, create=False)) as ledger:
         _judge_releases(releases, ledger, verdict)
@@ -100,25 +100,25 @@ def _load(store: Store, name: str, device: _Device) -> None:
 def _judge_device(name: str, device: _Device, healed: int, verdict: Verdict) -> None:
     problems, figures = verdict.problems, verdict.figures
     symbols: dict[int, int] = {}
-    for frame in (*device.said, *device.stored, *device.kept):
+    for frame in (*device.said, *device.stored, *device.unsent):
         for tick, symbol in enumerate(frame.symbols, frame.first):
             if symbols.setdefault(tick, symbol) != symbol:
                 problems.append(f"{name}: tick {tick} has two symbols")
     figures["ticks"] += len(symbols)
-    sent = {frame.first: frame for frame in (*device.said, *device.kept)}
-    stored, kept = _ticks(device.stored), _ticks(device.kept)
+    sent = {frame.first: frame for frame in (*device.said, *device.unsent)}
+    stored, unsent = _ticks(device.stored), _ticks(device.unsent)
     for frame in device.said:
-        if not (_ticks([frame]) <= stored or _ticks([frame]) <= kept):
+        if not (_ticks([frame]) <= stored or _ticks([frame]) <= unsent):
             problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} was sent and is nowhere")
     if stored - _ticks(sent.values()):
         problems.append(f"{name}: {len(stored - _ticks(sent.values()))} ticks are stored that it never sent")
     figures["frames stored"] += sum(_ticks([frame]) <= stored for frame in sent.values())
-    waiting = [frame for frame in device.kept if not _ticks([frame]) <= stored]
+    waiting = [frame for frame in device.unsent if not _ticks([frame]) <= stored]
     figures["frames that wait"] += len(waiting)
     for frame in waiting:
         if frame.last - frame.shift <= healed:
             problems.append(f"{name}: the frame of ticks {frame.first}..{frame.last} waits, although all is well")
-    every = sorted({(frame.first, frame.shift) for frame in (*device.said, *device.stored, *device.kept)})
+    every = sorted({(frame.first, frame.shift) for frame in (*device.said, *device.stored, *device.unsent)})
     problems += [
         f"{name}: the shift falls from {before[1]} to {after[1]} at tick {after[0]}"
         for before, after in pairwise(every)
@@ -127,13 +127,13 @@ def _judge_device(name: str, device: _Device, healed: int, verdict: Verdict) -> 
     figures["shifts"] += len({shift for _, shift in every}) - 1
     problems += _breaks(name, [(f.previous, f.first, f.last) for f in sent.values()])
     counted: dict[int, tuple[int, ...]] = {}
-    for window in (*device.windows_said, *device.windows_stored, *device.windows_kept):
+    for window in (*device.windows_said, *device.windows_stored, *device.windows_unsent):
         if counted.setdefault(window.index, window.counts) != window.counts:
             problems.append(f"{name}: window {window.index} was released twice")
-    held = {window.index for window in (*device.windows_stored, *device.windows_kept)}
+    held = {window.index for window in (*device.windows_stored, *device.windows_unsent)}
     problems += [f"{name}: window {index} was sent and is nowhere" for index in sorted(counted.keys() - held)]
     figures["windows of devices"] += len(counted)
-    indices = [(w.previous, w.index, w.index) for w in (*device.windows_stored, *device.windows_kept)]
+    indices = [(w.previous, w.index, w.index) for w in (*device.windows_stored, *device.windows_unsent)]
     problems += _breaks(f"{name}, windows", indices)
 
 

@@ -240,12 +240,12 @@ class World:
         rows = "\n".join("1" if number % 7 < 3 else "0" for number in range(997))
         (folder / "readings.csv").write_text(f"value\n{rows}\n")
         self._make_fleet()
-        self.lines = Lines(self.broker.port, Opened.of(self.broker.folder), self._is_kept)
+        self.lines = Lines(self.broker.port, Opened.of(self.broker.folder), self._is_recorded)
         self.disks: dict[str, Disk] = {}
         self.programs: dict[str, Program] = {}
 
     @staticmethod
-    def _is_kept(topic: str) -> bool:
+    def _is_recorded(topic: str) -> bool:
         return parse_topic(topic).kind in ("symbols", "window", "release")
 
     @property

@@ -67,14 +67,14 @@ class Line:
 
     Attributes:
         port: where it connects.
-        said: how often each publication came from the client; of the topics in `kept` only.
+        said: how often each publication came from the client; of the topics in `recorded` only.
         lately: what was said of late in both directions, for who wants to say it again: (towards the broker, what).
         chunks: what was forwarded, if the lines keep it.
     """
 
     name: str
     port: int
-    kept: Callable[[str], bool]
+    recorded: Callable[[str], bool]
     said: Counter[tuple[str, bytes]] = field(default_factory=Counter)
     lately: deque[tuple[bool, Publication]] = field(default_factory=lambda: deque(maxlen=_KEPT))
     chunks: list[Chunk] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Line:
 
     def heard(self, up: bool, said: Publication) -> None:
         """Keep a publication."""
-        if up and self.kept(said.topic):
+        if up and self.recorded(said.topic):
             self.said[said.topic, said.payload] += 1
         self.lately.append((up, said))
 
@@ -103,13 +103,13 @@ class Lines:
         self,
         broker_port: int,
         opened: Opened | None = None,
-        kept: Callable[[str], bool] = lambda _topic: False,
+        recorded: Callable[[str], bool] = lambda _topic: False,
         *,
         tapped: bool = False,
     ) -> None:
         self._broker_port = broker_port
         self._opened = opened
-        self._kept = kept
+        self._recorded = recorded
         self._tapped = tapped
         self._loop = asyncio.new_event_loop()
         self._servers: list[asyncio.Server] = []
@@ -160,7 +160,7 @@ class Lines:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _add(self, name: str) -> Line:
-        line = Line(name, 0, self._kept)
+        line = Line(name, 0, self._recorded)
         line.flows.set()
         context = None if self._opened is None else self._opened.towards_client
         server = await asyncio.start_server(

@@ -141,7 +141,7 @@ def together(*densities: Callable[[Array], Array]) -> Callable[[Array], Array]:
 def best_attack(q: float, r: float, emission: Array, direction: int, *, informed: bool, ticks: int = 400) -> float:
     """The loss that an adversary really causes on a long chain: constant or alternating outputs, a known state or none.
 
-    Direction 0 is state 0 rather than 1. Each side is followed by plain vectors Pr(outputs of the side, known state |
+    Direction 0 is state 0 rather than 1. Each direction is followed by plain vectors Pr(outputs there, known state |
     state of the tick), over Pr(known state | state of the tick).
     """
     transition = np.array([[1 - q, q], [r, 1 - r]])
@@ -153,8 +153,8 @@ def best_attack(q: float, r: float, emission: Array, direction: int, *, informed
     without = np.hstack([starts, starts])  # a column for each start, and for each first output
     with_outputs, count = without.copy(), starts.shape[1]
     for tick in range(ticks):
-        side = with_outputs / without
-        best = max(best, float((side[direction] / side[1 - direction]).max()))
+        leakage = with_outputs / without
+        best = max(best, float((leakage[direction] / leakage[1 - direction]).max()))
         symbols = [(away if (tick + first) % 2 else towards) if alternate else towards for first in (0, 1)]
         with_outputs = transition @ (np.repeat(emission[:, symbols], count, axis=1) * with_outputs)
         without = transition @ without
@@ -245,10 +245,10 @@ def starts_anyhow(generator: np.random.Generator, k: int) -> Array:
     return np.array([*distributions, *generator.dirichlet(np.ones(k), size=6)])
 
 
-def side_ratios(transition: Array, emissions: list[Array], *, informed: bool) -> tuple[float, float]:
+def leakage_ratios(transition: Array, emissions: list[Array], *, informed: bool) -> tuple[float, float]:
     """The most that the ticks of one side add, nearest first: log-likelihood ratios of state 0 over 1, and 1 over 0.
 
-    A vector holds Pr(outputs of the side, known states | state) over Pr(known states | state), for every output and
+    A vector holds Pr(outputs there, known states | state) over Pr(known states | state), for every output and
     every set of known states. A known state makes what lies beyond it the same for both states, so it starts anew.
     """
     vectors = [(np.ones(2), np.ones(2))]
@@ -268,8 +268,8 @@ def worst_switched(q: float, r: float, emissions: list[Array], *, informed: bool
     transition = np.array([[1 - q, q], [r, 1 - r]])
     worst = np.zeros(2)
     for tick, emitted in enumerate(emissions):
-        past = side_ratios(transition, emissions[:tick][::-1], informed=informed)
-        future = side_ratios(transition, emissions[tick + 1 :], informed=informed)
+        past = leakage_ratios(transition, emissions[:tick][::-1], informed=informed)
+        future = leakage_ratios(transition, emissions[tick + 1 :], informed=informed)
         own = np.log(emitted[0] / emitted[1])
         worst = np.maximum(worst, [own.max() + past[0] + future[0], -own.min() + past[1] + future[1]])
     return worst

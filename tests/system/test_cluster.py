@@ -13,7 +13,7 @@ import pytest
 
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
-from gateway.database import Hold
+from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
 from gateway.service.shard_channel import KIND
 from gateway.service.shard_stores import channel_of
@@ -80,7 +80,7 @@ def steal_claim(server: Server, part: str) -> None:
     """Let nobody have a claim on a part whose process lives."""
     channel = channel_of(server)
     assert isinstance(channel, Server)
-    PostgresDatabase(channel, KIND, hold=Hold(f"part {part}", take=True)).close()
+    PostgresDatabase(channel, KIND, lease=Lease(f"part {part}", take=True)).close()
 
 
 def cut_off(server: Server) -> None:

@@ -244,8 +244,8 @@ def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_pat
     ours = re.findall(r"odds on a heartbeat by at most x ([\d.]+),", said)
     ordinary = re.findall(r"on (\d+) % of the heartbeats, up to x (\d+)\.", said)
     assert len(ours) == len(ordinary) == 3
-    for kept, (share, most) in zip(map(float, ours), ordinary, strict=True):
-        assert 1.0 < kept <= math.e
+    for ratio, (share, most) in zip(map(float, ours), ordinary, strict=True):
+        assert 1.0 < ratio <= math.e
         assert int(share) >= 50
         assert int(most) > math.e
     # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each.

@@ -135,16 +135,16 @@ def test_every_attack_is_refused_with_its_reason_and_the_stream_goes_on(secured:
         operator.say(keys.signed(document(7)))
         operator.until(lambda status: status.version == 7)
         wait_until(lambda: operator.frames)
-        kept = (tmp_path / "watch" / "trust.json").read_bytes()
+        trusted = (tmp_path / "watch" / "trust.json").read_bytes()
         for count, (name, (payload, reason)) in enumerate(ATTACKS.items(), start=1):
             operator.say(payload, retain=name != "gigantic")
             said = operator.until(lambda status, count=count: status.refused >= count)
             assert (said.reason, said.version, said.refused) == (reason, 7, count), f"{name}: {said}"
-            assert (tmp_path / "watch" / "trust.json").read_bytes() == kept, name
+            assert (tmp_path / "watch" / "trust.json").read_bytes() == trusted, name
         operator.say(encode_roots([THIEF.root_envelope(2)]), root_topic("home"))
         said = operator.until(lambda status: status.refused > len(ATTACKS))
         assert said.reason == "root", "a root that the old one did not sign"
-        assert (tmp_path / "watch" / "trust.json").read_bytes() == kept
+        assert (tmp_path / "watch" / "trust.json").read_bytes() == trusted
         before = len(operator.frames)
         wait_until(lambda: len(operator.frames) > before + 2)
         assert {frame.policy_version for frame in operator.frames} == {7}

@@ -82,8 +82,8 @@ def test_an_enrolment_of_an_older_version_is_refused_in_a_line() -> None:
 
 def test_what_an_older_version_has_kept_of_documents_is_refused_in_a_line() -> None:
     state = TrustState(Keys().root_envelope())
-    kept = state.to_json()
-    assert TrustState.from_json(kept) == state
-    del kept["format"]
+    document = state.to_json()
+    assert TrustState.from_json(document) == state
+    del document["format"]
     with pytest.raises(EnvelopeError, match="not of format fugu/2: enrol anew"):
-        TrustState.from_json(kept)
+        TrustState.from_json(document)

@@ -178,8 +178,8 @@ def _universal(odds: tuple, ratio: int) -> int:
     slope = -(-root * (up - ONE) // ONE)
     w = slope + _sqrt_up(-(-slope * slope // ONE) + 4 * up)
     w = max(ONE, -(-(w << BITS) // (2 * down)))
-    side = -(-w * w // ONE)
-    return -(-ratio * -(-side * side // ONE) // ONE)
+    leakage = -(-w * w // ONE)
+    return -(-ratio * -(-leakage * leakage // ONE) // ONE)
 
 
 def _sticky(q: tuple, r: tuple, ratio: int, adversary: int, claimed: int, idle) -> int:

@@ -25,7 +25,7 @@ from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.bounded import IntervalChains, OddsRatioChains, sticky_allowance
 from gateway.privacy.accountant.finite import MOST_WORK, KnownChains
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, closed
-from gateway.privacy.accountant.schedule import pair_rates
+from gateway.privacy.accountant.schedule import rate_matrices
 from gateway.privacy.accountant.shown import ShownBoundedChains, ShownChains
 from gateway.privacy.accountant.walks import any_start_bound, endless_bound
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
@@ -84,8 +84,8 @@ class ClassOfChains(Protocol):
     def sticky(self) -> tuple[tuple[float, float], ...]:
         """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else none."""
 
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound, with the same rates (k, k) at every tick."""
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, with rates (n, k, k), and the name of the bound."""
@@ -96,7 +96,7 @@ class ClassOfChains(Protocol):
     def work(self, length: int, adversary: Adversary) -> int:
         """Steps times the fourth power of the states that following so many ticks takes."""
 
-    def quick(self, pairs: Floats) -> float:
+    def quick(self, rate: Floats) -> float:
         """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
 
 
@@ -146,17 +146,17 @@ class ChainAccountant:
         Raises:
             ChainClassError: a rate is negative, or no bound exists for such a class.
         """
-        pairs = self._pairs(rate)
+        matrix = self._matrix(rate)
         if length is not None and length < 1:
             raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
         if length is not None and self._class.follows(length, adversary):
-            return self.schedule_loss(np.broadcast_to(pairs, (length, *pairs.shape)), adversary)
-        epsilon, bound = self._class.endless(pairs, adversary)
+            return self.schedule_loss(np.broadcast_to(matrix, (length, *matrix.shape)), adversary)
+        epsilon, bound = self._class.endless(matrix, adversary)
         if length is not None and bound == "exact":
             bound = "endless bound"  # which a stream that ends need not reach
-        if length is None or epsilon <= length * float(pairs.max()):
+        if length is None or epsilon <= length * float(matrix.max()):
             return ChainLoss(epsilon, adversary, bound, self._class.words, length)
-        everything = length * float(pairs.max()) * (1.0 + OUTWARD)
+        everything = length * float(matrix.max()) * (1.0 + OUTWARD)
         return ChainLoss(everything, adversary, "every tick in full", self._class.words, length)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
@@ -174,21 +174,21 @@ class ChainAccountant:
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
         if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
             raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
-        pairs = pair_rates(schedule, self._class.secrets)
-        if self._class.work(len(pairs), adversary) > MOST_WORK:
+        matrices = rate_matrices(schedule, self._class.secrets)
+        if self._class.work(len(matrices), adversary) > MOST_WORK:
             raise ChainClassError(
-                f"{len(pairs)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
+                f"{len(matrices)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
                 "adversary: use fewer states, or a stationary start and the bound of an endless stream"
             )
-        if adversary == "informed" and len(pairs) > _LONGEST_INFORMED:
+        if adversary == "informed" and len(matrices) > _LONGEST_INFORMED:
             raise ChainClassError(
                 f"at most {_LONGEST_INFORMED} ticks can be accounted for one by one with known states"
             )
-        total, bound = self._class.tick_by_tick(pairs, adversary)
+        total, bound = self._class.tick_by_tick(matrices, adversary)
         # All states together cannot tell more than all their rates; nor does a bound that no float holds.
-        everything = float(pairs.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
+        everything = float(matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
         by_tick = np.asarray(np.fmin(total.max(axis=(1, 2)), everything))
-        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(pairs), by_tick)
+        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(matrices), by_tick)
 
     def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
         """The largest rate, the same at every tick, with a loss of at most epsilon; rounded down.
@@ -263,7 +263,7 @@ class ChainAccountant:
             return 0.0, 1.0
 
         def excess(rate: float) -> float:
-            return min(self._class.quick(self._pairs(rate)), _NO_BOUND) - epsilon
+            return min(self._class.quick(self._matrix(rate)), _NO_BOUND) - epsilon
 
         try:
             rate = self._rough(excess, epsilon)
@@ -272,7 +272,7 @@ class ChainAccountant:
         growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
         return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
 
-    def _pairs(self, rate: ArrayLike) -> Floats:
+    def _matrix(self, rate: ArrayLike) -> Floats:
         values = np.asarray(rate, dtype=np.float64)
         if values.ndim not in (0, 2) or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")

@@ -16,7 +16,7 @@ import numpy as np
 
 from contract.chains import BinaryChains, BoundedChains
 from contract.guarantee import Adversary, ratio_loss
-from contract.rounding import FOUR_ROUNDINGS, LOGARITHM, OUTWARD, SIDE, UNIT
+from contract.rounding import CLOSED_FORM, FOUR_ROUNDINGS, LOGARITHM, OUTWARD, UNIT
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
 from gateway.privacy.accountant.interval_search import worst_informed_losses
@@ -56,11 +56,11 @@ class OddsRatioChains:
         self.words = f"all {chains.states}-state chains with odds ratios up to {chains.odds_ratio:g}"
         self._odds_ratio = chains.odds_ratio
 
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """The device's own check, in exact arithmetic."""
-        if pairs.max() > _MOST_RATE:
+        if rate.max() > _MOST_RATE:
             return math.inf, "none"
-        rates = (pairs[0, 1], pairs[1, 0]) if self.states == 2 else (pairs.max(), pairs.max())
+        rates = (rate[0, 1], rate[1, 0]) if self.states == 2 else (rate.max(), rate.max())
         ratios = [Fraction(math.exp(rate) * (1.0 + FOUR_ROUNDINGS)) if rate > 0.0 else Fraction(1) for rate in rates]
         found = ratio_loss(self._chains, ratios[0], ratios[1], adversary)
         return found.epsilon, found.bound
@@ -77,9 +77,9 @@ class OddsRatioChains:
         """None that counts."""
         return 0
 
-    def quick(self, pairs: Floats) -> float:
+    def quick(self, rate: Floats) -> float:
         """The bound itself."""
-        return self.endless(pairs, "ignorant")[0]
+        return self.endless(rate, "ignorant")[0]
 
 
 class IntervalChains(OddsRatioChains):
@@ -95,9 +95,9 @@ class IntervalChains(OddsRatioChains):
         logs = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
         self._odds_ratio = odds_ratio_above(max(logs))
 
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """The device's own check, which is exact for the worst corner."""
-        epsilon, bound = super().endless(pairs, adversary)
+        epsilon, bound = super().endless(rate, adversary)
         if bound == "BDP theorem 1" or (self._point and bound == "bridge recursion"):
             return epsilon, self._name
         return epsilon, bound
@@ -134,7 +134,7 @@ def odds_ratio_above(log_odds: float) -> float:
 
 def odds_ratio_loss(odds: float, rate: float) -> float:
     """Epsilon of an endless stream, for every adversary and every start, rounded up."""
-    return (rate + 2.0 * _side(odds, rate)) * (1.0 + LOGARITHM)
+    return (rate + 2.0 * _leakage(odds, rate)) * (1.0 + LOGARITHM)
 
 
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
@@ -149,8 +149,8 @@ def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
     return np.asarray(rates + (ahead + behind)[:, None, None] * others)
 
 
-def _side(odds: float, rate: float) -> float:
-    """The endless side of steps of bounded odds ratio, for every adversary and every start, rounded up.
+def _leakage(odds: float, rate: float) -> float:
+    """The endless leakage of steps of bounded odds ratio, for every adversary and every start, rounded up.
 
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" (the universal adversary).
     """
@@ -160,37 +160,37 @@ def _side(odds: float, rate: float) -> float:
         return float(np.inf)
     g, root = np.exp(rate / 2.0), np.sqrt(odds)
     w = (root * (g - 1.0) + np.sqrt(odds * (g - 1.0) ** 2 + 4.0 * g)) / (2.0 * g)
-    return float(2.0 * np.log(w)) * (1.0 + SIDE) + LOGARITHM
+    return float(2.0 * np.log(w)) * (1.0 + CLOSED_FORM) + LOGARITHM
 
 
 def _losses(chains: BinaryChains, rates: Floats) -> Floats:
     """Losses (n, 2, 2) of every tick to an adversary who knows no state.
 
-    A side is the image under f(u) = ((1-q)u + q)/(ru + 1-r) of the likelihood ratio u beyond it. For u >= 1 it falls
+    A leakage is the image under f(u) = ((1-q)u + q)/(ru + 1-r) of the likelihood ratio u beyond it. For u >= 1 it falls
     with q and r, for u <= 1 it rises, so the corners are worst at every step; a stationary chain of two states is its
-    own reversal, so both sides are computed alike.
+    own reversal, so past and future are computed alike.
 
     Args:
         chains: the class.
         rates: (n, 2, 2) per-tick losses.
     """
-    ahead = _sides(chains, rates)
-    behind = _sides(chains, rates[::-1])[::-1]
+    ahead = _leakages(chains, rates)
+    behind = _leakages(chains, rates[::-1])[::-1]
     return rates + ahead + behind
 
 
-def _sides(chains: BinaryChains, rates: Floats) -> Floats:
+def _leakages(chains: BinaryChains, rates: Floats) -> Floats:
     (q0, q1), (r0, r1) = chains.q, chains.r
-    sides = np.zeros_like(rates)
+    leakages = np.zeros_like(rates)
     for tick in range(len(rates) - 2, -1, -1):
-        largest, smallest = (rates[tick + 1] + sides[tick + 1])[[0, 1], [1, 0]]
+        largest, smallest = (rates[tick + 1] + leakages[tick + 1])[[0, 1], [1, 0]]
         margin = 64.0 * UNIT * (1.0 + max(largest, smallest))
-        pairs = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
-        for direction, (up, down, low_q, low_r, high_q, high_r) in enumerate(pairs):
+        cases = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
+        for direction, (up, down, low_q, low_r, high_q, high_r) in enumerate(cases):
             above = _image(up, low_q, low_r)
             below = _image(-down, high_q, high_r)
-            sides[tick, direction, 1 - direction] = max(above, below, 0.0) + margin
-    return sides
+            leakages[tick, direction, 1 - direction] = max(above, below, 0.0) + margin
+    return leakages
 
 
 def _image(log_u: float, q: float, r: float) -> float:

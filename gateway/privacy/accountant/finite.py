@@ -13,7 +13,7 @@ import numpy as np
 
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary
-from contract.rounding import SIDE, UPWARD, reversal_error
+from contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.accountant.bounded import (
     ALTERNATING,
@@ -24,10 +24,10 @@ from gateway.privacy.accountant.bounded import (
     odds_ratio_loss,
     odds_ratio_losses,
 )
-from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
+from gateway.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
 from gateway.privacy.accountant.past import reversed_stationary
-from gateway.privacy.accountant.schedule import informed_losses, left_sides, losses
+from gateway.privacy.accountant.schedule import informed_losses, losses, past_leakages
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["MOST_WORK", "KnownChains"]
@@ -72,30 +72,30 @@ class KnownChains:
         sticky = tuple(pair for pair in rates if pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1)
         return sticky if len(sticky) == len(rates) else ()
 
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
 
         Raises:
             ChainClassError: a start is not stationary and not forgotten, and the odds ratios of steps have no bound.
         """
-        every = odds_ratio_loss(self._odds_ratio, float(pairs.max())), ODDS_RATIO_BOUND
+        every = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
         if adversary == "universal":
             return every
         try:
-            return min(max(member.endless(pairs, adversary) for member in self._members), every)
+            return min(max(member.endless(rate, adversary) for member in self._members), every)
         except ChainClassError:
             if not math.isfinite(every[0]):
                 raise
             return every
 
-    def of_group(self, pairs: Floats, group: Ints) -> float:
+    def of_group(self, rate: Floats, group: Ints) -> float:
         """Epsilon of which of some groups of states (k,) a tick is in, for those who know no state; stationary starts.
 
         Everything that is published has a density given the state whose logarithm is within rate + past + future of any
         two states. Given the group it is the mean of that density under the stationary distribution inside: one more
         step.
         """
-        return max(member.groups(pairs, group) for member in self._members)
+        return max(member.groups(rate, group) for member in self._members)
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
@@ -121,9 +121,9 @@ class KnownChains:
         steps = {"informed": length**2 * self.states, "ignorant": length, "universal": 0}[adversary]
         return steps * self.states**4 * len(self._members)
 
-    def quick(self, pairs: Floats) -> float:
+    def quick(self, rate: Floats) -> float:
         """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
-        return max(member.quick(pairs) for member in self._members) if self._stationary else math.inf
+        return max(member.quick(rate) for member in self._members) if self._stationary else math.inf
 
     @cached_property
     def _stationary(self) -> bool:
@@ -156,22 +156,22 @@ class _Member:
         return np.flatnonzero(self.chain.stationary_distribution)
 
     @cached_property
-    def _future(self) -> EndlessSide:
+    def _future(self) -> EndlessLeakage:
         inside = self.chain.transition[np.ix_(self._support, self._support)]
-        return EndlessSide(inside / inside.sum(axis=1, keepdims=True))
+        return EndlessLeakage(inside / inside.sum(axis=1, keepdims=True))
 
     @cached_property
-    def _past(self) -> EndlessSide:
+    def _past(self) -> EndlessLeakage:
         inside, distribution = self._future.transition, self.chain.stationary_distribution[self._support]
         if len(inside) <= 2:  # two states are their own reversal
             return self._future
         joint = (distribution[:, None] * inside).T
         backward = joint / joint.sum(axis=1, keepdims=True)
-        return EndlessSide(backward, reversal_error(len(inside)))
+        return EndlessLeakage(backward, reversal_error(len(inside)))
 
-    def groups(self, pairs: Floats, group: Ints) -> float:
+    def groups(self, rate: Floats, group: Ints) -> float:
         """As `KnownChains.of_group`."""
-        rate = pairs[np.ix_(self._support, self._support)]
+        rate = rate[np.ix_(self._support, self._support)]
         bounds = closed(rate + self._future.ignorant(rate) + self._past.ignorant(rate))
         weights = (
             np.eye(int(group.max()) + 1)[group[self._support]].T * self.chain.stationary_distribution[self._support]
@@ -180,42 +180,42 @@ class _Member:
         error = reversal_error(len(bounds)) * (1.0 - np.eye(len(distributions)))
         return _upward(float((step(distributions, ratio_order(distributions), bounds) + error).max()))
 
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """As `KnownChains.endless`, for those who are ignorant or informed."""
         if self.rates is not None:
             q, r = self.rates
-            return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(pairs, adversary)
+            return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(rate, adversary)
         if not self.chain.is_stationary:
-            return self._endless_from_start(pairs, adversary)
-        rate = pairs[np.ix_(self._support, self._support)]
-        sides = []
-        for side in (self._future, self._past):
-            bound = side.ignorant(rate)
-            sides.append(side.informed(rate, bound) if adversary == "informed" else bound)
-        return _upward(self._worst(rate, *sides)), self._name(rate, sides[0], adversary)
+            return self._endless_from_start(rate, adversary)
+        rate = rate[np.ix_(self._support, self._support)]
+        leakages = []
+        for direction in (self._future, self._past):
+            bound = direction.ignorant(rate)
+            leakages.append(direction.informed(rate, bound) if adversary == "informed" else bound)
+        return _upward(self._worst(rate, *leakages)), self._name(rate, leakages[0], adversary)
 
-    def quick(self, pairs: Floats) -> float:
+    def quick(self, rate: Floats) -> float:
         """A bound on epsilon for a stationary start that is had at once."""
-        rate = pairs[np.ix_(self._support, self._support)]
+        rate = rate[np.ix_(self._support, self._support)]
         return self._worst(rate, self._future.quick(rate), self._past.quick(rate))
 
     def _worst(self, rate: Floats, future: Floats, past: Floats) -> float:
-        """The largest sum of the rate and both sides of any two states that are a secret."""
+        """The largest sum of the rate and both leakages of any two states that are a secret."""
         return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max(initial=0.0))
 
-    def _endless_from_start(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
-        """A start that is not stationary: the left sides of all ticks, until the start is forgotten."""
+    def _endless_from_start(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """A start that is not stationary: the past's leakage to all ticks, until the start is forgotten."""
         stationary = reversed_stationary(self.chain)
         if stationary is None:
             raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
         distribution, kernel, order = stationary
-        future = self._future.ignorant(pairs)
-        limit = self._past.ignorant(pairs)
+        future = self._future.ignorant(rate)
+        limit = self._past.ignorant(rate)
         others = 1.0 - np.eye(len(distribution))
         ticks = 64
         error = reversal_error(len(distribution))
         while (
-            off := self._distance(ticks, distribution) + SIDE * ticks + error
+            off := self._distance(ticks, distribution) + CLOSED_FORM * ticks + error
         ) > _FORGOTTEN and ticks < _LONGEST_START:
             ticks *= 2
         if not off < _HARDLY_FORGOTTEN:
@@ -225,18 +225,18 @@ class _Member:
                 f"{ticks} ticks, until its start is forgotten, are too many for {len(distribution)} states: give it "
                 "a stationary start, or merge states"
             )
-        sides = left_sides(self.chain, np.broadcast_to(pairs, (ticks, *pairs.shape)))
+        leakages = past_leakages(self.chain, np.broadcast_to(rate, (ticks, *rate.shape)))
         extra = 2.0 * off * others
         back = step(kernel, order, extra).T + error * others
         tail = self._past.certified(
-            np.maximum(sides[-1], limit), lambda bound: step(kernel, order, pairs + bound + extra) + back
+            np.maximum(leakages[-1], limit), lambda bound: step(kernel, order, rate + bound + extra) + back
         )
-        reached = float((pairs + future + sides.max(axis=0)).max())
-        past = np.maximum(sides.max(axis=0), tail)
+        reached = float((rate + future + leakages.max(axis=0)).max())
+        past = np.maximum(leakages.max(axis=0), tail)
         if adversary == "informed":
-            past = np.maximum(past, self._past.informed(pairs, limit))
-            future = self._future.informed(pairs, future)
-        epsilon, name = float((pairs + future + past).max()), _recursion_name(self.chain)
+            past = np.maximum(past, self._past.informed(rate, limit))
+            future = self._future.informed(rate, future)
+        epsilon, name = float((rate + future + past).max()), _recursion_name(self.chain)
         # The tail is for all later ticks at once, and no tick need have it.
         return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
 
@@ -247,13 +247,13 @@ class _Member:
         with np.errstate(divide="ignore"):
             return float(np.abs(np.log(distributions / distribution)).max())
 
-    def _name(self, rate: Floats, side: Floats, adversary: Adversary) -> str:
+    def _name(self, rate: Floats, leakage: Floats, adversary: Adversary) -> str:
         if self.chain.states <= EXACT_STATES:
             return _recursion_name(self.chain)
-        if adversary == "informed" or side.max() >= self._future.quilt_bound(rate).max():
+        if adversary == "informed" or leakage.max() >= self._future.quilt_bound(rate).max():
             return "quilts"
         hockey = self._future.hockey_stick(float(rate.max()))
-        return "hockey-stick" if side.max() >= hockey else "transport"
+        return "hockey-stick" if leakage.max() >= hockey else "transport"
 
 
 def _recursion_name(chain: MarkovChain) -> str:

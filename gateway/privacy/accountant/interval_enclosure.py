@@ -1,4 +1,4 @@
-"""Intervals for what a side of a tick is worth, and for its derivatives, over intervals of q and r.
+"""Intervals for a leakage and its derivatives, over intervals of q and r.
 
 A known state y and t unknown ticks before it are worth h = m/n, with m_0 = n_0 = P[0,y]/P[1,y], m <- f(G m), n <- f(n),
 f(u) = ((1-q)u + q)/(ru + 1-r), G = e^loss: m takes in what the ticks say, n only what the known state says. Without a

@@ -1,9 +1,9 @@
 """Informed adversaries, streams that end, a whole interval of chains: the worst member by branch and bound.
 
 On an endless stream the stickiest corner of a class is worst; on one that ends it is not. So for every tick the box of
-all (q, r) is searched. A side is worth the largest of its cases: nothing is known there, or a state t + 1 ticks away.
+all (q, r) is searched. A leakage is the largest of its cases: nothing is known there, or a state t + 1 ticks away.
 On a part of the box each case is bounded by intervals (`interval_enclosure`), and by its value in the middle and
-intervals for its derivatives; where both sides together have a derivative of one sign, the part shrinks to a face.
+intervals for its derivatives; where past and future together have a derivative of one sign, the part shrinks to a face.
 
 Source: docs/proofs/randomised-response.md, "Worst corner".
 """
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from contract.chains import BinaryChains
 from contract.exponential import exp_up
-from contract.rounding import SIDE, SIXTEEN_ROUNDINGS
-from contract.sides import informed_side
+from contract.leakage import informed_leakage
+from contract.rounding import CLOSED_FORM, SIXTEEN_ROUNDINGS
 from gateway.chain.arrays import Floats, Ints
 from gateway.privacy.accountant.interval_enclosure import Box, Cases, Interval, enclosure
 
@@ -51,19 +51,19 @@ class _Parts(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Ticks, once for each direction: where their cases begin, how many the future has, and how many both sides.
+    """Ticks, once for each direction: where their cases begin, how many the future has, and how many both.
 
     Attributes:
         first, future, both: (rows,) indices into the cases, and counts of them.
         own: (rows,) what the tick itself loses.
-        sides: (rows, 2) the sums of what the later, and the earlier, ticks lose: neither side is worth more.
+        leakages: (rows, 2) the sums of what the later, and the earlier, ticks lose: neither leakage is more.
     """
 
     first: Ints
     future: Ints
     both: Ints
     own: Floats
-    sides: Floats
+    leakages: Floats
 
 
 def worst_informed_losses(chains: BinaryChains, rates: Floats) -> Floats:
@@ -106,9 +106,11 @@ def _rows(losses: Floats, ticks: range) -> tuple[Cases, _Rows]:
     begin, future, both = np.array(spans, dtype=np.int64).T
     before = np.cumsum(losses, axis=1) - losses
     after = np.cumsum(losses[:, ::-1], axis=1)[:, ::-1] - losses
-    sides = np.stack([after, before], axis=2)[:, list(ticks)] + SIDE * n * losses.max()
+    leakages = np.stack([after, before], axis=2)[:, list(ticks)] + CLOSED_FORM * n * losses.max()
     own = losses[:, list(ticks)].ravel()
-    return Cases(known, nearest, stride, steps, losses.ravel()), _Rows(begin, future, both, own, sides.reshape(-1, 2))
+    return Cases(known, nearest, stride, steps, losses.ravel()), _Rows(
+        begin, future, both, own, leakages.reshape(-1, 2)
+    )
 
 
 def _add_cases(columns: list[list[int]], tick: int, away: int, count: int) -> None:
@@ -120,18 +122,18 @@ def _add_cases(columns: list[list[int]], tick: int, away: int, count: int) -> No
 
 
 def _endless(chains: BinaryChains, loss: float) -> float:
-    """A side of any length, whose every tick loses at most this: the stickiest corner, rounded up."""
+    """The leakage of any number of ticks, whose every tick loses at most this: the stickiest corner, rounded up."""
     if not loss < _FAR:
         return math.inf
     ratio = exp_up(Fraction(loss))
-    side = informed_side(Fraction(chains.q[0]), Fraction(chains.r[0]), ratio, 1 / ratio)
-    return float(side.ratio.ln()) * (1.0 + SIXTEEN_ROUNDINGS) + SIXTEEN_ROUNDINGS
+    leakage = informed_leakage(Fraction(chains.q[0]), Fraction(chains.r[0]), ratio, 1 / ratio)
+    return float(leakage.ratio.ln()) * (1.0 + SIXTEEN_ROUNDINGS) + SIXTEEN_ROUNDINGS
 
 
 def _search(chains: BinaryChains, cases: Cases, rows: _Rows) -> Floats:
     """(rows,) bounds on the losses of all ticks."""
     seen, found = np.zeros(len(rows.own)), np.zeros(len(rows.own))
-    near = _NEAR * (rows.own + rows.sides.sum(axis=1)) + 256.0 * SIXTEEN_ROUNDINGS * (1.0 + rows.both)
+    near = _NEAR * (rows.own + rows.leakages.sum(axis=1)) + 256.0 * SIXTEEN_ROUNDINGS * (1.0 + rows.both)
     parts, work = _whole(chains, rows), 0
     followed = min(*chains.q, *chains.r) > _RARE and float(cases.losses.sum()) < _FAR
     for _ in range(_MOST_ROUNDS if followed else 0):
@@ -147,7 +149,7 @@ def _search(chains: BinaryChains, cases: Cases, rows: _Rows) -> Floats:
     if len(parts.row):
         ways = chains, BinaryChains(q=chains.r, r=chains.q)
         endless = np.repeat([_endless(way, float(cases.losses.max())) for way in ways], len(rows.own) // 2)
-        safe = (rows.own + np.minimum(rows.sides, endless[:, None]).sum(axis=1)) * (1.0 + 4.0 * SIXTEEN_ROUNDINGS)
+        safe = (rows.own + np.minimum(rows.leakages, endless[:, None]).sum(axis=1)) * (1.0 + 4.0 * SIXTEEN_ROUNDINGS)
         np.maximum.at(found, parts.row, np.minimum(parts.high, safe[parts.row]))
     return np.maximum(found, seen)
 
@@ -157,8 +159,8 @@ def _whole(chains: BinaryChains, rows: _Rows) -> _Parts:
     every = len(rows.own)
     corners = [(q, q, r, r) for q in chains.q for r in chains.r]
     boxes = np.array([(*chains.q, *chains.r), *corners])
-    sides = np.stack([boxes, boxes[:, [2, 3, 0, 1]]], axis=1).repeat(every // 2, axis=1).reshape(-1, 4)
-    return _Parts(np.tile(np.arange(every), len(boxes)), Box(*sides.T), np.full(len(sides), np.inf))
+    turned = np.stack([boxes, boxes[:, [2, 3, 0, 1]]], axis=1).repeat(every // 2, axis=1).reshape(-1, 4)
+    return _Parts(np.tile(np.arange(every), len(boxes)), Box(*turned.T), np.full(len(turned), np.inf))
 
 
 def _work(cases: Cases, rows: _Rows, parts: _Parts) -> int:
@@ -178,13 +180,13 @@ def _bounded(
     middle, box = parts.box.middle(), parts.box.of(part)
     both = enclosure(cases, np.tile(case, 2), box.joined(middle.of(part)))
     over, inside = both.of(slice(len(part))), both.of(slice(len(part), None))
-    side = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, ends[-1])))
+    direction = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, ends[-1])))
     best = np.maximum.reduceat(inside.value.low, starts)
     low = rows.own[parts.row] + best.reshape(-1, 2).sum(axis=1)
-    # What one side gains the other may lose: a common slope moves from one to the other before either is bounded.
+    # What one direction gains the other may lose: a common slope moves from one to the other before either is bounded.
     around = inside.value.high
-    top = inside.value.low == best[side]
-    sign = np.where(side % 2 == 0, 1.0, -1.0)
+    top = inside.value.low == best[direction]
+    sign = np.where(direction % 2 == 0, 1.0, -1.0)
     for slope, start, centre, end in (
         (over.by_q, parts.box.q0, middle.q0, parts.box.q1),
         (over.by_r, parts.box.r0, middle.r0, parts.box.r1),
@@ -199,8 +201,8 @@ def _bounded(
     high = rows.own[parts.row] + np.fmin(natural.sum(axis=1), turned.sum(axis=1))
     high = np.fmin(high, rows.own[parts.row] + _by_odds(cases, rows, parts).sum(axis=1))
     high = np.fmin(high * (1.0 + 2.0 * SIXTEEN_ROUNDINGS), parts.high)
-    # Cases that stay below what was seen of their tick, whatever the other side does, have no say in the face.
-    other = natural[:, ::-1].ravel()[side]
+    # Cases that stay below what was seen of their tick, whatever the other direction does, have no say in the face.
+    other = natural[:, ::-1].ravel()[direction]
     active = ~(over.value.high + other + rows.own[parts.row][part] <= seen[parts.row][part])
     slopes = []
     for slope in (over.by_q, over.by_r):
@@ -211,13 +213,13 @@ def _bounded(
 
 
 def _by_odds(cases: Cases, rows: _Rows, parts: _Parts) -> Floats:
-    """(parts, 2) bounds on both sides by the odds ratio of a step, which is largest where q and r are least."""
+    """(parts, 2) bounds on both leakages by the odds ratio of a step, which is largest where q and r are least."""
     q, r = parts.box.q0, parts.box.r0
     root = np.sqrt((1.0 - q) / q) * np.sqrt((1.0 - r) / r)
     g = np.exp(0.5 * cases.losses.max())
     w = (root * (g - 1.0) + np.sqrt((root * (g - 1.0)) ** 2 + 4.0 * g)) / (2.0 * g)
-    side = 2.0 * np.log(w) * (1.0 + SIDE) + SIDE
-    return np.asarray(np.minimum(rows.sides[parts.row], side[:, None]))
+    leakage = 2.0 * np.log(w) * (1.0 + CLOSED_FORM) + CLOSED_FORM
+    return np.asarray(np.minimum(rows.leakages[parts.row], leakage[:, None]))
 
 
 def _divided(parts: _Parts, by_q: Interval, by_r: Interval) -> _Parts:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from contract.rounding import SIDE, UNIT, WIDE, reversal_error
+from contract.rounding import CLOSED_FORM, UNIT, WIDE, reversal_error
 from gateway.chain.arrays import Bools, Floats, Ints
-from gateway.privacy.accountant.endless_side import log_ratios
+from gateway.privacy.accountant.endless_leakage import log_ratios
 from gateway.privacy.accountant.inner_maximum import Order, closed, odds_ratio_step, ratio_order, step
 from gateway.privacy.chain_class import TINY, ChainClassError, MarkovChain
 
-__all__ = ["left_any", "reversed_kernel", "reversed_stationary"]
+__all__ = ["past_leakages_any", "reversed_kernel", "reversed_stationary"]
 
 
 def reversed_kernel(
@@ -45,7 +45,7 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
     return None if kernel is None else (distribution, kernel, ratio_order(kernel))
 
 
-def left_any(chain: MarkovChain, rates: Floats) -> Floats:
+def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
     """What the past adds, (n, k, k), whatever the distribution of the first tick.
 
     Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, and the maximum
@@ -53,34 +53,35 @@ def left_any(chain: MarkovChain, rates: Floats) -> Floats:
     transition matrix; and distributions within a factor e^d of the stationary one change a step by at most d on either
     bound.
     """
-    sides = np.zeros_like(rates)
+    leakages = np.zeros_like(rates)
     others = 1.0 - np.eye(chain.states)
     power = np.eye(chain.states)
     odds = _pair_odds(chain.transition)
     stationary = None if chain.states == 2 else reversed_stationary(chain)
     for tick in range(1, len(rates)):
-        bounds = closed(rates[tick - 1] + sides[tick - 1])
+        bounds = closed(rates[tick - 1] + leakages[tick - 1])
         if chain.states == 2:
-            sides[tick] = _two_state_interval(chain.transition, power, bounds)
+            leakages[tick] = _two_state_interval(chain.transition, power, bounds)
         else:
             spread = float(bounds.max())
-            side = np.vectorize(odds_ratio_step)(odds, spread) * others
+            leakage = np.vectorize(odds_ratio_step)(odds, spread) * others
             if stationary is not None and np.all(power >= TINY):
                 distribution, kernel, order = stationary
                 off = float(np.abs(np.log(power / distribution)).max()) + 8.0 * tick * chain.states * UNIT
                 off += reversal_error(chain.states)
-                side = np.minimum(
-                    side, step(kernel, order, bounds + 2.0 * off * others) + step(kernel, order, 2.0 * off * others).T
+                leakage = np.minimum(
+                    leakage,
+                    step(kernel, order, bounds + 2.0 * off * others) + step(kernel, order, 2.0 * off * others).T,
                 )
-            sides[tick] = side
+            leakages[tick] = leakage
         power = power @ chain.transition
-    return sides
+    return leakages
 
 
 def _pair_odds(transition: Floats) -> Floats:
     """(k, k): for columns x, x' the largest P[y,x] P[y',x'] / (P[y,x'] P[y',x]) over y, y', rounded up."""
     forward = np.exp(log_ratios(np.ascontiguousarray(transition.T)))
-    odds = forward * forward.T * (1.0 + SIDE)
+    odds = forward * forward.T * (1.0 + CLOSED_FORM)
     return np.asarray(np.where(np.isfinite(odds), odds, np.inf))
 
 

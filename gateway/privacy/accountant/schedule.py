@@ -1,6 +1,6 @@
 """The chain accountant for a stream that ends: any per-tick loss, any start, tick by tick.
 
-The right sides go backward with the transition matrix, the left sides forward with the kernels of the reversed chain,
+The future's leakage goes backward with the transition matrix, the past's forward with kernels of the reversed chain,
 Q_t[x,y] = Pr(X_{t-1} = y | X_t = x), between the states that are possible at each tick: a state that cannot occur is no
 secret there.
 
@@ -13,18 +13,18 @@ import numpy as np
 
 from contract.rounding import UNIT, reversal_error
 from gateway.chain.arrays import Bools, Floats
-from gateway.privacy.accountant.endless_side import log_ratios
+from gateway.privacy.accountant.endless_leakage import log_ratios
 from gateway.privacy.accountant.inner_maximum import closed, ratio_order, step
-from gateway.privacy.accountant.past import left_any, reversed_kernel, reversed_stationary
+from gateway.privacy.accountant.past import past_leakages_any, reversed_kernel, reversed_stationary
 from gateway.privacy.chain_class import TINY, MarkovChain, follow
 
-__all__ = ["informed_losses", "left_sides", "losses", "pair_rates"]
+__all__ = ["informed_losses", "losses", "past_leakages", "rate_matrices"]
 
 _QUILT_STATES = 2  # up to here the recursion is exact, and quilts add nothing
 _MOST_QUILTS = 512
 
 
-def pair_rates(rates: Floats, secrets: Floats) -> Floats:
+def rate_matrices(rates: Floats, secrets: Floats) -> Floats:
     """Per-tick losses as (n, k, k), closed under the triangle inequality, from (n,) of all secrets or (n, k, k)."""
     if rates.ndim == 1:
         return np.asarray(rates[:, None, None] * secrets)
@@ -39,8 +39,8 @@ def losses(chain: MarkovChain, rates: Floats) -> Floats:
         rates: (n, k, k) per-tick losses.
     """
     supports = _supports(chain, len(rates))
-    right, left = _right(chain.transition, rates), left_sides(chain, rates)
-    return _without_impossible(rates + right + left, supports)
+    future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
+    return _without_impossible(rates + future + past, supports)
 
 
 def _without_impossible(total: Floats, supports: list[Bools]) -> Floats:
@@ -51,13 +51,13 @@ def _without_impossible(total: Floats, supports: list[Bools]) -> Floats:
     return total
 
 
-def left_sides(chain: MarkovChain, rates: Floats) -> Floats:
+def past_leakages(chain: MarkovChain, rates: Floats) -> Floats:
     """What the past adds to every tick, (n, k, k)."""
     if chain.initial is None:
-        return left_any(chain, rates)
+        return past_leakages_any(chain, rates)
     backward = reversed_stationary(chain) if chain.is_stationary else None
     if backward is not None:  # the reversed chain is one, too
-        return _right(backward[1], rates[::-1], reversal_error(chain.states))[::-1]
+        return _future_leakages(backward[1], rates[::-1], reversal_error(chain.states))[::-1]
     return _left(chain, rates, _supports(chain, len(rates)))
 
 
@@ -73,33 +73,33 @@ def _supports(chain: MarkovChain, ticks: int) -> list[Bools]:
     return supports
 
 
-def _right(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
+def _future_leakages(transition: Floats, rates: Floats, error: float = 0.0) -> Floats:
     """What the future adds, (n, k, k); error: of the logarithms of the kernel's entries."""
     order = ratio_order(transition)
     others = 1.0 - np.eye(len(transition))
-    sides = np.zeros_like(rates)
+    leakages = np.zeros_like(rates)
     powers = _Powers(transition)
     paid = np.concatenate([[0.0], np.cumsum(rates.max(axis=(1, 2)))])
     rounding = 4.0 * len(rates) * UNIT  # of differences of running sums
     for tick in range(len(rates) - 2, -1, -1):
-        if tick + 3 <= len(rates) and _same(rates[tick + 1 : tick + 3]) and _same(sides[tick + 1 : tick + 3]):
-            sides[tick] = sides[tick + 1]
+        if tick + 3 <= len(rates) and _same(rates[tick + 1 : tick + 3]) and _same(leakages[tick + 1 : tick + 3]):
+            leakages[tick] = leakages[tick + 1]
             continue
-        side = step(transition, order, rates[tick + 1] + sides[tick + 1]) + error * others
+        leakage = step(transition, order, rates[tick + 1] + leakages[tick + 1]) + error * others
         if len(transition) > _QUILT_STATES:
             ahead = min(len(rates) - 1 - tick, _MOST_QUILTS)
             quilts = powers.tables(ahead) + error * others
             near = paid[tick + 1 : tick + 1 + ahead] - paid[tick + 1] + paid[-1] * rounding
-            side = np.minimum(side, (near[:, None, None] + quilts).min(axis=0))
+            leakage = np.minimum(leakage, (near[:, None, None] + quilts).min(axis=0))
         everything = (paid[-1] - paid[tick + 1]) + paid[-1] * rounding
-        sides[tick] = np.minimum(side, everything * others)
-    return sides
+        leakages[tick] = np.minimum(leakage, everything * others)
+    return leakages
 
 
 def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
     """What the past adds, (n, k, k), for a given initial distribution."""
     assert chain.initial is not None
-    sides = np.zeros_like(rates)
+    leakages = np.zeros_like(rates)
     distributions = [chain.initial]
     for _ in range(len(rates) - 1):
         distributions.append(distributions[-1] @ chain.transition)
@@ -114,30 +114,30 @@ def _left(chain: MarkovChain, rates: Floats, supports: list[Bools]) -> Floats:
             and np.array_equal(distributions[tick], distributions[tick - 1])
             and np.array_equal(distributions[tick - 1], distributions[tick - 2])
         )
-        if converged and _same(rates[tick - 2 : tick]) and _same(sides[tick - 2 : tick]):
-            sides[tick] = sides[tick - 1]
+        if converged and _same(rates[tick - 2 : tick]) and _same(leakages[tick - 2 : tick]):
+            leakages[tick] = leakages[tick - 1]
             continue
-        bounds = (rates[tick - 1] + sides[tick - 1])[np.ix_(columns, columns)]
+        bounds = (rates[tick - 1] + leakages[tick - 1])[np.ix_(columns, columns)]
         # Errors of the distributions: a relative 2 k ulps a tick, in numerator and denominator.
         margin = 8.0 * (tick + 2.0) * (chain.states + 2.0) * UNIT
         backward = reversed_kernel(chain.transition, possible, distributions[tick - 1], rows, columns)
         if backward is None:
-            side = np.full((len(rows), len(rows)), float(bounds.max()))
+            leakage = np.full((len(rows), len(rows)), float(bounds.max()))
         else:
-            side = step(backward, ratio_order(backward), bounds) + margin
+            leakage = step(backward, ratio_order(backward), bounds) + margin
         if chain.states > _QUILT_STATES:
             for distance in range(2, min(tick, _MOST_QUILTS) + 1):
                 near = paid[tick] - paid[tick - distance + 1] + paid[-1] * rounding
-                if near >= side.max():
+                if near >= leakage.max():
                     break
                 origin = np.flatnonzero(supports[tick - distance])
                 distribution = reversed_kernel(*powers.power(distance), distributions[tick - distance], rows, origin)
                 if distribution is not None:
-                    side = np.minimum(side, near + log_ratios(distribution) + margin)
-        side = np.minimum(side, paid[tick] + paid[-1] * rounding)
-        np.fill_diagonal(side, 0.0)
-        sides[tick][np.ix_(rows, rows)] = side
-    return sides
+                    leakage = np.minimum(leakage, near + log_ratios(distribution) + margin)
+        leakage = np.minimum(leakage, paid[tick] + paid[-1] * rounding)
+        np.fill_diagonal(leakage, 0.0)
+        leakages[tick][np.ix_(rows, rows)] = leakage
+    return leakages
 
 
 class _Powers:
@@ -176,7 +176,7 @@ def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
     that may be known the bridge towards it is followed backward, and its mirror image forward.
     """
     supports = _supports(chain, len(rates))
-    right, left = _right(chain.transition, rates), left_sides(chain, rates)
+    future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
     powers = _Powers(chain.transition)
     every = [powers.power(distance) for distance in range(len(rates) + 1)]
     backward = np.ascontiguousarray(chain.transition.T)
@@ -184,18 +184,18 @@ def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
         for known in np.flatnonzero(possible):
             towards = [(power[:, known], reach[:, known]) for power, reach in every]
             away = [(power[known], reach[known]) for power, reach in every]
-            _follow(right, rates, range(end - 1, -1, -1), chain.transition, towards)
-            _follow(left, rates, range(end + 1, len(rates)), backward, away)
-    return _without_impossible(rates + right + left, supports)
+            _follow(future, rates, range(end - 1, -1, -1), chain.transition, towards)
+            _follow(past, rates, range(end + 1, len(rates)), backward, away)
+    return _without_impossible(rates + future + past, supports)
 
 
-def _follow(sides: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Bools]]) -> None:
-    """Raise `sides` by those of all ticks between this and a known state.
+def _follow(leakages: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Bools]]) -> None:
+    """Raise `leakages` by those of all ticks between this and a known state.
 
     Args:
         weights: entry s is what s steps to the known state weigh, (k,), and from where it can be reached at all.
     """
-    side = np.zeros(kernel.shape)
+    leakage = np.zeros(kernel.shape)
     before: int | None = None
     for distance, tick in enumerate(ticks):
         (near, near_possible), (_, far_possible) = weights[distance], weights[distance + 1]
@@ -203,17 +203,17 @@ def _follow(sides: Floats, rates: Floats, ticks: range, kernel: Floats, weights:
         if before is not None and len(rows):
             inside = np.ix_(rows, columns)
             bridge = kernel[inside] * near[columns]
-            bounds = (rates[before] + side)[np.ix_(columns, columns)]
+            bounds = (rates[before] + leakage)[np.ix_(columns, columns)]
             if np.any((kernel[inside] > 0.0) & (bridge < TINY)):
                 found = np.full((len(rows), len(rows)), float(bounds.max()))
             else:
                 bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
                 margin = 8.0 * (distance + 2.0) * (len(kernel) + 2.0) * UNIT
                 found = step(bridge, ratio_order(bridge), bounds) + margin
-            side = np.zeros(kernel.shape)
+            leakage = np.zeros(kernel.shape)
             np.fill_diagonal(found, 0.0)
-            side[np.ix_(rows, rows)] = found
-        np.maximum(sides[tick], side, out=sides[tick])
+            leakage[np.ix_(rows, rows)] = found
+        np.maximum(leakages[tick], leakage, out=leakages[tick])
         before = tick
 
 

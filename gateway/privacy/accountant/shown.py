@@ -15,7 +15,7 @@ import numpy as np
 from contract.chains import BoundedChains, JointChains
 from contract.errors import GuaranteeError
 from contract.guarantee import Adversary
-from contract.soft_sides import informed_loss, soft_loss
+from contract.soft_leakage import informed_loss, soft_loss
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.bounded import OddsRatioChains
 from gateway.privacy.accountant.finite import KnownChains
@@ -59,17 +59,17 @@ class ShownChains(KnownChains):
         """The class in words."""
         return self._told
 
-    def endless(self, pairs: Floats, adversary: Adversary) -> tuple[float, str]:
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """The accountant's, and for those who may know states of single streams that of any side information."""
         if adversary == "ignorant":
-            return super().endless(pairs, adversary)
-        rates = pairs.tolist()
+            return super().endless(rate, adversary)
+        rates = rate.tolist()
         try:
             if adversary == "universal":
                 return soft_loss(self._transitions, rates), SOFT_EVIDENCE
             of_whole = super().endless
             return informed_loss(
-                self._transitions, rates, self._shows, lambda: of_whole(pairs, adversary)[0]
+                self._transitions, rates, self._shows, lambda: of_whole(rate, adversary)[0]
             ), KNOWN_STATES
         except GuaranteeError as error:
             raise ChainClassError(str(error)) from None
@@ -106,11 +106,11 @@ def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> 
     Raises:
         ChainClassError: no bound exists.
     """
-    pairs = np.array(chains.pairs([stream.rate for stream in chains.streams] if rates is None else rates))
+    rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams] if rates is None else rates))
     if chains.odds_ratio is not None:
-        whole = ShownBoundedChains(chains).endless(pairs, "ignorant")[0]
+        whole = ShownBoundedChains(chains).endless(rate, "ignorant")[0]
         return (whole,) * len(chains.streams)
     known = ShownChains(chains)
-    whole = known.endless(pairs, "ignorant")[0]
+    whole = known.endless(rate, "ignorant")[0]
     columns = np.array(chains.shows).T
-    return tuple(min(known.of_group(pairs, column), whole) for column in columns)
+    return tuple(min(known.of_group(rate, column), whole) for column in columns)

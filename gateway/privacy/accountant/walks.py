@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from contract.guarantee import Adversary
-from contract.rounding import LOGARITHM, OUTWARD, SIDE, UNIT, WIDE
+from contract.rounding import CLOSED_FORM, LOGARITHM, OUTWARD, UNIT, WIDE
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
-from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.endless_leakage import EndlessLeakage
 from gateway.privacy.accountant.inner_maximum import (
     box_step,
     closed,
@@ -30,7 +30,7 @@ from gateway.privacy.chain_class import MarkovChain
 __all__ = ["any_start_bound", "endless_bound", "local_step"]
 
 _MOST_STEPS = 200
-_CONVERGED = 1e-3  # relative to the side
+_CONVERGED = 1e-3  # relative to the leakage
 _LARGEST = 500.0
 _LONGEST_BLOCK = 1024
 _SMALLEST = 1e-280  # below, a product could have lost its accuracy
@@ -85,11 +85,11 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
     if backward is None:
         return None
     rate = closed(np.asarray(rate * (1.0 - np.eye(chain.states))))
-    future = _side(chain.transition, rate, adversary)
+    future = _leakage(chain.transition, rate, adversary)
     # A walk on a graph is its own reversal up to rounding; probabilities within 1e-12 change a logarithm of a ratio of
     # means by at most 2e-12, which the margin of `_converged` is above. Quilts have none.
     same = adversary == "ignorant" and np.allclose(backward[1], chain.transition, rtol=1e-12, atol=0.0)
-    past = future if same or future is None else _side(np.ascontiguousarray(backward[1]), rate, adversary)
+    past = future if same or future is None else _leakage(np.ascontiguousarray(backward[1]), rate, adversary)
     if future is None or past is None:
         return None
     return float((rate + future + past).max()) * (1.0 + LOGARITHM)
@@ -117,12 +117,12 @@ def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> f
     past = _any_past(chain.transition, float(rate.max()))
     if past is None:
         return None
-    future = _side(chain.transition, rate, adversary)
+    future = _leakage(chain.transition, rate, adversary)
     if future is None:
-        side = EndlessSide(chain.transition)
-        future = side.ignorant(rate)
+        leakage = EndlessLeakage(chain.transition)
+        future = leakage.ignorant(rate)
         if adversary == "informed":
-            future = side.informed(rate, future)
+            future = leakage.informed(rate, future)
     return float((rate + future).max() + past) * (1.0 + LOGARITHM)
 
 
@@ -139,32 +139,32 @@ def _any_past(transition: Floats, rate: float) -> float | None:
         apart = logs[:, None, :] - logs[None, :, :]
         log_odds = float((apart.max(axis=2) - apart.min(axis=2)).max())
         # every entry of a power is good to k + 2 roundings for each of its products, four of them are in a ratio
-        odds = np.exp(log_odds) * (1.0 + 8.0 * ticks * (len(transition) + 2) * UNIT + SIDE)
-        side = (ticks - 1) * rate + float(np.log(odds)) + OUTWARD
+        odds = np.exp(log_odds) * (1.0 + 8.0 * ticks * (len(transition) + 2) * UNIT + CLOSED_FORM)
+        leakage = (ticks - 1) * rate + float(np.log(odds)) + OUTWARD
         for _ in range(_DOWNWARD):  # a step down from a bound is a bound
-            side = min(side, (ticks - 1) * rate + odds_ratio_step(float(odds), rate + side))
-        best = min(best, side * (1.0 + LOGARITHM))
+            leakage = min(leakage, (ticks - 1) * rate + odds_ratio_step(float(odds), rate + leakage))
+        best = min(best, leakage * (1.0 + LOGARITHM))
     return best if np.isfinite(best) else None
 
 
-def _side(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | None:
-    side = EndlessSide(transition)
-    bound = _converged(side, rate)
+def _leakage(transition: Floats, rate: Floats, adversary: Adversary) -> Floats | None:
+    leakage = EndlessLeakage(transition)
+    bound = _converged(leakage, rate)
     if bound is None or adversary == "ignorant":
         return bound
     # the bridges of many states are covered by quilts, at least as much as an adversary who knows nothing learns
-    informed = side.informed(rate, bound)
+    informed = leakage.informed(rate, bound)
     return informed if np.all(np.isfinite(informed)) else None
 
 
-def _converged(side: EndlessSide, rate: Floats) -> Floats | None:
+def _converged(leakage: EndlessLeakage, rate: Floats) -> Floats | None:
     """Steps down from a bound, each of which is a bound, until one gains little; none if there is no bound."""
-    bound, others = side.descend(rate, side.quick(rate)), 1.0 - np.eye(side.states)
+    bound, others = leakage.descend(rate, leakage.quick(rate)), 1.0 - np.eye(leakage.states)
     for _ in range(_MOST_STEPS):
         bounds = closed(rate + bound)
         if bounds.max() > _LARGEST:
             return None
-        before, bound = bound, np.minimum(bound, local_step(side.transition, bounds) + WIDE * others)
+        before, bound = bound, np.minimum(bound, local_step(leakage.transition, bounds) + WIDE * others)
         if float((before - bound).max()) <= _CONVERGED * float(bound.max()):
             break
     return bound

@@ -98,7 +98,7 @@ class Symbols(Kind[SymbolFrame]):
         Returns:
             Of each slot the other frames, in tick order.
         """
-        self._make_room()
+        self._grow()
         slots, columns = arrivals.slots, arrivals.symbols
         order = np.lexsort((columns.first, slots))
         now = self._round = _Round(arrivals)
@@ -223,7 +223,7 @@ class Symbols(Kind[SymbolFrame]):
             self._places[number] = place
         return place
 
-    def _make_room(self) -> None:
+    def _grow(self) -> None:
         streams, before = len(self._streams.names), len(self._marks)
         self._marks = grown(self._marks, streams, 0)
         self._marks[before:, END] = UNKNOWN

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.database import Hold
+from gateway.database import Lease
 from gateway.location import Location, Server
 from gateway.service.store.errors import StoreError
 from gateway.service.store.store import Outgoing, Store, store_bytes
 
 __all__ = [
-    "Hold",
+    "Lease",
     "Location",
     "Outgoing",
     "Server",

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.database import MOST_VALUES, Hold, Kind, batched, file_bytes, marks, open_engine
+from gateway.database import MOST_VALUES, Kind, Lease, batched, file_bytes, marks, open_engine
 from gateway.location import Location
 from gateway.service.coverage import Merge
 from gateway.service.kinds.kind import Place
@@ -76,7 +76,7 @@ class Store:
     Args:
         location: a file, or a database of a server.
         create: whether it is made if it is not there.
-        hold: that this process alone has it until it is closed: the second of two gateways would take the first one's
+        lease: that this process alone has it until it is closed: the second of two gateways would take the first one's
             session at the broker, and lose it; none if others may have it.
 
     Attributes:
@@ -87,9 +87,9 @@ class Store:
         StoreError: if it cannot be opened, is no store or of another version, or another process holds it.
     """
 
-    def __init__(self, location: Location, *, create: bool = True, hold: Hold | None = None) -> None:
+    def __init__(self, location: Location, *, create: bool = True, lease: Lease | None = None) -> None:
         self._name = location.name
-        self._db = open_engine(location, KIND, create=create, hold=hold)
+        self._db = open_engine(location, KIND, create=create, lease=lease)
         self.symbols = SymbolStore(self._db)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)

@@ -10,7 +10,7 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.endless_leakage import EndlessLeakage
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.oracle import (
     count_density,
@@ -54,8 +54,8 @@ def test_endless_scale(name: str, epsilon: float) -> None:
 def test_endless_scale_by_the_hockey_stick_bound(name: str, epsilon: float) -> None:
     """With two states one number for all pairs loses nothing in the worse direction."""
     scale = GOLDEN["C_coupling"][f"{name}_stationary|eps={epsilon}"]["scale_hockey"]
-    side = EndlessSide(THETA[name])
-    assert 1 / scale + 2 * side.hockey_stick(1 / scale) == pytest.approx(epsilon, rel=1e-9)
+    leakage = EndlessLeakage(THETA[name])
+    assert 1 / scale + 2 * leakage.hockey_stick(1 / scale) == pytest.approx(epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize(("name", "key", "start"), [("theta1", "q10", [1, 0]), ("theta2", "q.9.1", [0.9, 0.1])])

@@ -12,7 +12,7 @@ from contract.chains import BinaryChains
 from contract.guarantee import Adversary
 from gateway.chain import stationary_distribution
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_side import EndlessSide
+from gateway.privacy.accountant.endless_leakage import EndlessLeakage
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilts import mqm_exact
 from tests.support.oracle import (
@@ -189,13 +189,13 @@ def test_what_an_endless_stream_loses_is_only_a_bound_for_one_that_ends(
 @pytest.mark.parametrize("states", [2, 3, 6])
 def test_a_cycle_leaves_the_informed_without_a_bound_and_no_calculation_without_a_number(states: int) -> None:
     """Its powers have zeros for ever, and infinity times 0 was added to every bound."""
-    side = EndlessSide(np.roll(np.eye(states), 1, axis=1))
+    leakage = EndlessLeakage(np.roll(np.eye(states), 1, axis=1))
     rate = 2.0 * (1.0 - np.eye(states))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ignorant = side.ignorant(rate)
+        ignorant = leakage.ignorant(rate)
         assert np.isinf(ignorant).sum() == states * (states - 1)
-        assert np.isinf(side.informed(rate, ignorant)).sum() == states * (states - 1)
+        assert np.isinf(leakage.informed(rate, ignorant)).sum() == states * (states - 1)
         cycle = MarkovChain.stationary(np.roll(np.eye(states), 1, axis=1))
         for adversary in ("ignorant", "informed", "universal"):
             assert ChainAccountant((cycle,)).loss(2.0, adversary).epsilon == math.inf

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_side import EndlessSide, log_ratios
+from gateway.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, step
 from gateway.privacy.accountant.transport import no_moves, transport_step
 from gateway.privacy.accountant.walks import endless_bound
@@ -65,11 +65,11 @@ def real_loss(chain: MarkovChain, rate: float, ticks: int = 200) -> float:
     backward = (chain.stationary_distribution[:, None] * chain.transition).T / chain.stationary_distribution[:, None]
     total = evidence = np.exp(rate * inside)
     for kernel in (chain.transition, backward):
-        side = np.ones_like(evidence)
+        leakage = np.ones_like(evidence)
         for _ in range(ticks):
-            side = kernel @ (evidence * side)
-            side /= side.max(axis=0)
-        total = total * side
+            leakage = kernel @ (evidence * leakage)
+            leakage /= leakage.max(axis=0)
+        total = total * leakage
     return float(np.log(total.max(axis=0) / total.min(axis=0)).max())
 
 
@@ -139,11 +139,11 @@ def test_no_release_over_many_states_loses_more(kind: str) -> None:
 def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) -> None:
     """Which begins below, and takes the least of quilts and of exact steps of one tick and of blocks."""
     rate = 0.2 * (1.0 - np.eye(14))
-    side = EndlessSide(chain_of(kind, 14).transition)
-    found, recursion = side.ignorant(rate), np.zeros((14, 14))
+    leakage = EndlessLeakage(chain_of(kind, 14).transition)
+    found, recursion = leakage.ignorant(rate), np.zeros((14, 14))
     for _ in range(10):
-        bounds, recursion = closed(rate + recursion), side.quick(rate)
-        for ticks, matrix, _ in side.blocks:
+        bounds, recursion = closed(rate + recursion), leakage.quick(rate)
+        for ticks, matrix, _ in leakage.blocks:
             if ticks < 5:
                 recursion = np.minimum(recursion, (ticks - 1) * rate + by_simplex(matrix, bounds))
     assert np.all(recursion <= found + 1e-12)
@@ -160,10 +160,10 @@ def test_local_steps_only_gain_on_the_accountant_and_stay_above_what_is_lost(rat
 
 def test_a_side_is_the_same_whatever_was_asked_before() -> None:
     transition = chain_of("sticky", 14).transition
-    fresh, used = EndlessSide(transition), EndlessSide(transition)
+    fresh, used = EndlessLeakage(transition), EndlessLeakage(transition)
     few = (1.0 - np.eye(14)) * 0.5
     used.ignorant(few * 1e-3)
-    assert len(used.quilts) > len(EndlessSide(transition).quilts)
+    assert len(used.quilts) > len(EndlessLeakage(transition).quilts)
     assert np.array_equal(fresh.ignorant(few), used.ignorant(few))
 
 

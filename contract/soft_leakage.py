@@ -2,11 +2,10 @@
 
 Whatever is known of single ticks, for certain or as odds, of one stream or of several, weighs the states of a tick:
 given the tick before, their distribution is a row of the matrix with its columns reweighted; given the tick after, with
-any start, it is a column with its rows reweighted. So a side is at most what the worst weights make of it. Two states y
-and
-z are the worst to have weights, and those are in closed form: if h_y = u h_z, two rows x and x' whose columns have been
-reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2, where a is the odds
-ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
+any start, it is a column with its rows reweighted. So the leakage is at most what the worst weights make of it. Two
+states y and z are the worst to have weights, and those are in closed form: if h_y = u h_z, two rows x and x' whose
+columns have been reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2,
+where a is the odds ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
 
 Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
@@ -20,7 +19,7 @@ from contextlib import suppress
 from itertools import combinations
 
 from contract.errors import GuaranteeError
-from contract.finite_sides import limit, of_secrets, refuse_large, summed
+from contract.finite_leakage import limit, of_secrets, refuse_large, summed
 from contract.inner_maximum import LARGEST, Matrix, Work, closed, unbounded
 from contract.rounding import HAIR, OUTWARD, UNIT
 
@@ -143,9 +142,9 @@ def _product(one: Matrix, other: Matrix) -> Matrix:
 
 
 def _endless(kernels: Sequence[Matrix], near: Matrix, nearer: Matrix, work: Work) -> Matrix:
-    """Return the side R = nearer + U(near + R) of the worst kernels, where U is the step of the worst weights."""
+    """Return the leakage R = nearer + U(near + R) of the worst kernels, where U is the step of the worst weights."""
     tables = [odds_table(kernel, near) for kernel in kernels]
-    return limit(lambda side: summed(nearer, worst_weights(tables, summed(near, side), work)), near, work)
+    return limit(lambda leakage: summed(nearer, worst_weights(tables, summed(near, leakage), work)), near, work)
 
 
 def odds_table(kernel: Matrix, near: Matrix) -> Odds:

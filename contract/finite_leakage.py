@@ -19,7 +19,7 @@ from itertools import pairwise
 from contract.bridges import bridged
 from contract.errors import GuaranteeError
 from contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
-from contract.rounding import OUTWARD, SIDE, UNIT, reversal_error
+from contract.rounding import CLOSED_FORM, OUTWARD, UNIT, reversal_error
 
 __all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "stationary_distribution", "summed", "uniform"]
 
@@ -70,13 +70,13 @@ def finite_loss(
         if rarest ** len(future) < _LEAST:
             raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
         distribution = stationary_distribution(future)
-        past = [
+        left = [
             _distribution([distribution[y] * future[y][x] for y in range(len(distribution))])
             for x in range(len(distribution))
         ]
-        kernels = ((future, 0.0), (past, reversal_error(len(distribution))))
-        sides = [_side(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
-        worst = max(worst, of_secrets(rates, *sides))
+        kernels = ((future, 0.0), (left, reversal_error(len(distribution))))
+        leakages = [_leakage(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
+        worst = max(worst, of_secrets(rates, *leakages))
     if not worst < LARGEST:
         raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
     return worst * (1.0 + OUTWARD)
@@ -115,15 +115,15 @@ def _distribution(values: Sequence[float]) -> list[float]:
     return [value / total for value in values]
 
 
-def _side(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: Work | None) -> Matrix:
-    """Return what the ticks on one side add, for each pair of states; error: of the logarithms of the kernel.
+def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: Work | None) -> Matrix:
+    """Return the leakage of one direction for each pair of states; error: of the logarithms of the kernel.
 
     What bridges may cost is given for those who may know states.
     """
     rate = largest(rates)
     tables = _influences(kernel, error, rate)
     quilts = _least([unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables))])
-    recursion = limit(lambda side: _plus(step(kernel, summed(rates, side), work), error), kernel, work)
+    recursion = limit(lambda leakage: _plus(step(kernel, summed(rates, leakage), work), error), kernel, work)
     ignorant = _zip(min, quilts, recursion)
     if bridging is None:
         return ignorant
@@ -146,45 +146,45 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
     later pass on all of what is added to all pairs alike.
 
     Args:
-        further: F, monotone, a side one tick longer from a side, k x k with 0 on the diagonal; takes what it costs from
+        further: F, monotone, the leakage of one tick more, k x k with 0 on the diagonal; takes what it costs from
             the work.
         kernel: Any matrix of the size.
         work: What the check may still cost.
     """
     states = range(len(kernel))
-    side = [[0.0 for _ in states] for _ in states]
-    found, shape, before = unbounded(kernel), uniform(len(kernel), 1.0), side
+    leakage = [[0.0 for _ in states] for _ in states]
+    found, shape, before = unbounded(kernel), uniform(len(kernel), 1.0), leakage
     last = math.inf
     for count in range(1, _MOST_STEPS + 1):
-        side = further(side)
-        if work.pivots <= 0 or not largest(side) < LARGEST:
+        leakage = further(leakage)
+        if work.pivots <= 0 or not largest(leakage) < LARGEST:
             break
         if count % _GUESS_EVERY:
             continue
-        changes = [[max(part, 0.0) for part in row] for row in _zip(operator.sub, side, before)]
-        before, change, reached = side, largest(changes), largest(side)
+        changes = [[max(part, 0.0) for part in row] for row in _zip(operator.sub, leakage, before)]
+        before, change, reached = leakage, largest(changes), largest(leakage)
         if change > _SHAPED * reached:
             shape = [[1.0 + part / change for part in row] for row in changes]
-        if change <= _CONVERGED * reached + SIDE:
+        if change <= _CONVERGED * reached + CLOSED_FORM:
             for power in range(_RAISES):
-                more = _CONVERGED * 8.0**power * reached + SIDE
-                raised = [[side[x][y] + more * shape[x][y] if x != y else 0.0 for y in states] for x in states]
+                more = _CONVERGED * 8.0**power * reached + CLOSED_FORM
+                raised = [[leakage[x][y] + more * shape[x][y] if x != y else 0.0 for y in states] for x in states]
                 if _at_most(further(raised), raised):
                     return _zip(min, found, raised)
             break
         shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
         far, last = shrink / (1.0 - shrink), change
-        guess = summed(side, [[far * part for part in row] for row in changes])
-        raised = _plus(guess, _CONVERGED * largest(guess) + SIDE)
+        guess = summed(leakage, [[far * part for part in row] for row in changes])
+        raised = _plus(guess, _CONVERGED * largest(guess) + CLOSED_FORM)
         if _at_most(further(raised), raised):
             found = _zip(min, found, raised)
             if far * change <= _NEAR * reached:
                 break
         # Most of the way to the limit in one step, if the next goes on from there.
-        ahead = summed(side, [[_PART * far * part for part in row] for row in changes])
+        ahead = summed(leakage, [[_PART * far * part for part in row] for row in changes])
         beyond = further(ahead)
         if largest(beyond) < LARGEST and _at_most(ahead, beyond):
-            side, before, last = beyond, beyond, math.inf
+            leakage, before, last = beyond, beyond, math.inf
     return found
 
 
@@ -235,9 +235,9 @@ def refuse_large(rates: Matrix) -> None:
             raise GuaranteeError(f"ticks that lose {rate:g} nats are too much for a finite guarantee")
 
 
-def of_secrets(rates: Matrix, *sides: Matrix) -> float:
-    """Return the largest sum of the rate and all sides of any two states that have a rate."""
-    pairs = zip(summed(rates, *sides), rates, strict=True)
+def of_secrets(rates: Matrix, *leakages: Matrix) -> float:
+    """Return the largest sum of the rate and all leakages of any two states that have a rate."""
+    pairs = zip(summed(rates, *leakages), rates, strict=True)
     return max(loss if rate > 0.0 else 0.0 for row in pairs for loss, rate in zip(*row, strict=True))
 
 

@@ -2,8 +2,8 @@
 
 A matrix holds bounds on a ratio of likelihoods for any two states, as integers in units of 2^-192 that are rounded up;
 from LIMIT on they count as infinite. Given the states ticks are independent, and tick[x][y] bounds the ratio for what
-one of them tells; side[x][y] bounds it for all ticks on one side. One tick more makes of a side the largest
-(K[x] . h) / (K[y] . h) of all h >= 0 with h[a] <= tick[a][b] side[a][b] h[b], where the kernel K leads to that tick.
+one of them tells; leakage[x][y] bounds it for all ticks on one side. One tick more makes of it the largest
+(K[x] . h) / (K[y] . h) of all h >= 0 with h[a] <= tick[a][b] leakage[a][b] h[b], where the kernel K leads to that tick.
 What `gateway.exact_guesses` says is only tried: what is returned is proven here, in integers, or it is infinite.
 Proofs: docs/proofs/second-certificate.md.
 """
@@ -157,21 +157,21 @@ def _ratios(distributions: Rows, error: int) -> Matrix:
 
 
 def limit(step: Step, size: int) -> Matrix:
-    """At least the limit of side <- step(side) from 1."""
-    return _proven(step, guessed_limit(lambda side: step(side, False), ONE, size, LIMIT), _SLACKS)[0]
+    """At least the limit of leakage <- step(leakage) from 1."""
+    return _proven(step, guessed_limit(lambda leakage: step(leakage, False), ONE, size, LIMIT), _SLACKS)[0]
 
 
-def _proven(step: Step, side: Matrix, slacks: Sequence[float]) -> tuple[Matrix, float]:
-    """At least all that steps make of a side, and by which slack: raised by that, it is no larger some steps later."""
-    for slack in slacks if max(map(max, side)) < LIMIT else ():
-        raised = each(lambda value, more=1 + slack: ceil_of(Fraction(value, ONE) * Fraction(more)), side)
+def _proven(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple[Matrix, float]:
+    """At least all that steps make of a leakage, and by which slack: raised by that, it is no larger steps later."""
+    for slack in slacks if max(map(max, leakage)) < LIMIT else ():
+        raised = each(lambda value, more=1 + slack: ceil_of(Fraction(value, ONE) * Fraction(more)), leakage)
         top = longer = raised
         for _ in range(3):
             longer = step(longer, True)
             if each(max, longer, raised) == raised:
                 return top, slack
             top = each(max, top, longer)
-    return each(lambda _: LIMIT, side), math.inf
+    return each(lambda _: LIMIT, leakage), math.inf
 
 
 def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Matrix]) -> Matrix:
@@ -189,37 +189,37 @@ def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Mat
 
 
 def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], any_of: bool) -> Matrix:
-    """At least sides of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
+    """At least the leakages of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
 
     n is one of some distributions, or of their hull: a known state is a column of the kernel. One tick more makes K n
     of n. What is bounded is the ratio of h[a] n[a] and h[b] n[b]; what K n alone tells is taken out after the step.
     Once n is constant up to a factor, all later ones are.
 
     Args:
-        bounds: on all these sides; by quilts, and by all means, on sides at whose end nothing is known.
+        bounds: on all of these; by quilts, and by all means, on those at whose end nothing is known.
         any_of: whether the hull counts; then any evidence on the states tells no less, as in `soft_step`.
     """
     (cap, quilt, ignorant), odds = bounds, kernel.soft([0] * len(tick)) if any_of else []
-    side = worst = each(lambda _: ONE, tick)
+    leakage = worst = each(lambda _: ONE, tick)
     error, apart = 1, _ratios(distributions, 1)
     for ticks in range(1, _MOST_FOLLOWED):
-        before = each(times, tick, side)
+        before = each(times, tick, leakage)
         longer, within = kernel.step(each(times, before, apart), True), apart
         distributions, error = _product(distributions, turned(kernel.up)), error + len(tick) + 2
         apart, dead = _ratios(distributions, error), [not any(distribution) for distribution in turned(distributions)]
         known = [soft_step(odds, before) if len(tick) > 2 else _of_two(kernel, before, within)] if any_of else []
-        side = each(min, each(times, longer, turned(apart)), cap, *known)
-        side = [[ONE if dead[x] or dead[y] else v for y, v in enumerate(row)] for x, row in enumerate(side)]
-        worst, off = each(max, worst, side), max(map(max, apart))
-        if max(map(max, side)) >= LIMIT:
+        leakage = each(min, each(times, longer, turned(apart)), cap, *known)
+        leakage = [[ONE if dead[x] or dead[y] else v for y, v in enumerate(row)] for x, row in enumerate(leakage)]
+        worst, off = each(max, worst, leakage), max(map(max, apart))
+        if max(map(max, leakage)) >= LIMIT:
             break
         if ticks > 3 and ticks & (ticks - 1) == 0 and off < LIMIT:
 
-            def further(side: Matrix, proof: bool, off: int = off) -> Matrix:
-                longer = kernel.step(each(partial(times, off), tick, side), proof)
+            def further(leakage: Matrix, proof: bool, off: int = off) -> Matrix:
+                longer = kernel.step(each(partial(times, off), tick, leakage), proof)
                 return each(lambda a, b, most: min(times(min(a, b), off), most), longer, quilt, cap)
 
-            tail, slack = _proven(further, each(max, side, ignorant), (*_SLACKS, 1e-6, 1e-4, 1e-2))
+            tail, slack = _proven(further, each(max, leakage, ignorant), (*_SLACKS, 1e-6, 1e-4, 1e-2))
             if slack <= _SLACKS[-1] or each(max, worst, tail) == worst:
                 return each(max, worst, tail)
     return each(lambda _: LIMIT, tick)

@@ -1,7 +1,7 @@
-"""One side of a tick in an endless stream: how much its future (or its past) adds to what an adversary learns.
+"""The leakage of an endless stream: how much the future (or the past) of a tick adds to what an adversary learns.
 
-A side is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is
-at most R[x,x']. With the same per-tick loss at every tick, the side's loss is the limit of R <- F(rate + R) from 0,
+It is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is
+at most R[x,x']. With the same per-tick loss at every tick, it is the limit of R <- F(rate + R) from 0,
 where F is one step of `inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does
 every step down from a bound. That is how results are certified, however they were found.
 
@@ -26,7 +26,7 @@ from gateway.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_
 from gateway.privacy.accountant.transport import no_moves
 from gateway.privacy.chain_class import TINY, follow
 
-__all__ = ["EndlessSide", "log_ratios"]
+__all__ = ["EndlessLeakage", "log_ratios"]
 
 Step = Callable[[Floats], Floats]
 _SLACK = 1e-13
@@ -69,8 +69,8 @@ def log_ratios(distributions: Floats) -> Floats:
 
 
 @dataclass
-class EndlessSide:
-    """What sides of one kernel need again and again.
+class EndlessLeakage:
+    """What leakages of one kernel need again and again.
 
     Args:
         transition: (k, k), row-stochastic: a chain's transition matrix, or that of the reversed chain.
@@ -140,7 +140,7 @@ class EndlessSide:
         return _least(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
 
     def ignorant(self, rate: Floats) -> Floats:
-        """The side's loss to an adversary who knows no state: the least of all bounds.
+        """The leakage to an adversary who knows no state: the least of all bounds.
 
         Args:
             rate: (k, k) per-tick loss, 0 on the diagonal.
@@ -164,27 +164,27 @@ class EndlessSide:
 
     def _limit(self, rate: Floats) -> Floats:
         """The limit from below, and as little above it as is certified."""
-        side = np.zeros_like(rate)
+        leakage = np.zeros_like(rate)
         change = ahead = earlier = np.zeros_like(rate)
         for count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
-            before, side = side, self._step(rate + side)
-            last, change = change, side - before
-            if side.max() > _LARGEST:
+            before, leakage = leakage, self._step(rate + leakage)
+            last, change = change, leakage - before
+            if leakage.max() > _LARGEST:
                 return _unbounded(self.states)
             if count % _SHAPE_EVERY == 0:
-                if (side - earlier).max() > _SHAPED:
-                    ahead = (side - earlier) / (side - earlier).max()
-                earlier = side
-            if np.abs(change).max() <= _CONVERGED * max(1.0, side.max()):
+                if (leakage - earlier).max() > _SHAPED:
+                    ahead = (leakage - earlier) / (leakage - earlier).max()
+                earlier = leakage
+            if np.abs(change).max() <= _CONVERGED * max(1.0, leakage.max()):
                 break
         else:  # a geometric series: what is left of it
             shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
-            side = side + change * shrink / (1.0 - shrink)
-        found = self.certified(side, lambda bound: self._step(rate + bound))
+            leakage = leakage + change * shrink / (1.0 - shrink)
+        found = self.certified(leakage, lambda bound: self._step(rate + bound))
         if np.isfinite(found).all():
             return found
         # States that exclude one another a tick later pass on all of what is added to all alike: more of what shrinks.
-        return self.certified(side, lambda bound: self._step(rate + bound), ahead)
+        return self.certified(leakage, lambda bound: self._step(rate + bound), ahead)
 
     def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
         """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape."""
@@ -229,7 +229,7 @@ class EndlessSide:
         return best
 
     def informed(self, rate: Floats, ignorant: Floats) -> Floats:
-        """The side's loss to an adversary who may know true states of that side.
+        """The leakage to an adversary who may know true states of that direction.
 
         With the nearest known state c beyond s unknown ticks, the kernel is the bridge
         K_s[a,b] = P[a,b] P^s[b,c] / P^(s+1)[a,c]. Once the distance is so long that the columns of P^s are constant
@@ -258,7 +258,7 @@ class EndlessSide:
     def _bridges(self, rate: Floats, ignorant: Floats) -> Floats:
         worst = ignorant.copy()
         states = self.states
-        sides = np.zeros((states, states, states))
+        leakages = np.zeros((states, states, states))
         powers, possible = self.transition, self.transition > 0.0
         reach = possible
         others, tail = 1.0 - np.eye(states), _unbounded(states)
@@ -271,15 +271,15 @@ class EndlessSide:
             # Of powers that many products long.
             margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * others
             for known in range(states):
-                bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, sides[known])
-                sides[known] = bridge + margin
+                bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, leakages[known])
+                leakages[known] = bridge + margin
             reach = beyond
-            np.maximum(worst, np.where(np.isfinite(sides), sides, 0.0).max(axis=0), out=worst)
-            if sides.max() + rate.max() > _LARGEST:
+            np.maximum(worst, np.where(np.isfinite(leakages), leakages, 0.0).max(axis=0), out=worst)
+            if leakages.max() + rate.max() > _LARGEST:
                 return _unbounded(states)
             powers = after
             if distance % _CHECK_EVERY == 0:
-                reached = np.maximum(sides.max(axis=0), ignorant)
+                reached = np.maximum(leakages.max(axis=0), ignorant)
                 forgotten = float(log_ratios(after).max() + margin.max())
                 tail = self._tail(rate, reached, forgotten)
                 if forgotten < _CLOSE or np.all(tail <= reached * (1.0 + _CLOSE) + _SLACK):
@@ -294,13 +294,13 @@ class EndlessSide:
         return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra)
 
 
-def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, side: Floats) -> Floats:
+def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, leakage: Floats) -> Floats:
     """One more tick before a known state, between the states that can lead there; other pairs are no secrets: 0."""
     rows, columns = np.flatnonzero(far > 0.0), np.flatnonzero(near > 0.0)
     bridge = transition[np.ix_(rows, columns)] * near[columns] / far[rows, None]
     bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
-    bounds = (rate + side)[np.ix_(columns, columns)]
-    result = np.zeros_like(side)
+    bounds = (rate + leakage)[np.ix_(columns, columns)]
+    result = np.zeros_like(leakage)
     result[np.ix_(rows, rows)] = step(bridge, ratio_order(bridge), bounds)
     return result
 

@@ -1,4 +1,4 @@
-"""One side of a tick: how much its past, or its future, can add to what an adversary learns about its state.
+"""Leakage: how much the ticks before, or after, a tick can add to what an adversary learns of its state.
 
 Everything is a likelihood ratio of state 0 over state 1, carried along a two-state chain by Moebius maps, or bounded by
 the odds ratios of the steps alone. Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
@@ -12,12 +12,12 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
     "CONTEXT",
-    "Side",
+    "Leakage",
     "Way",
     "as_decimal",
-    "ignorant_side",
-    "informed_side",
-    "universal_side",
+    "ignorant_leakage",
+    "informed_leakage",
+    "universal_leakage",
     "worst_odds_ratio",
 ]
 
@@ -35,11 +35,11 @@ _N = TypeVar("_N", Fraction, Decimal)
 _DecimalMatrix: TypeAlias = tuple[Decimal, Decimal, Decimal, Decimal]
 
 
-class Side(NamedTuple):
-    """The largest likelihood ratio that one side (past or future) of a tick can add.
+class Leakage(NamedTuple):
+    """The largest likelihood ratio that the past, or the future, of a tick can add.
 
     Attributes:
-        ratio: The bound on e^R of the side; exact unless `exact` is false.
+        ratio: The bound on it; exact unless `exact` is false.
         known_state: The nearest known state that attains it, or None when knowing nothing is worst.
         gap: The number of unknown ticks before that known state.
         exact: False when the search was cut short and `ratio` is only an upper bound.
@@ -60,8 +60,8 @@ class Way(NamedTuple):
     smallest: Fraction
 
 
-def ignorant_side(way: Way) -> Decimal:
-    """Return the limit of one side's likelihood ratio without known states (m* of BDP theorem 1)."""
+def ignorant_leakage(way: Way) -> Decimal:
+    """Return the limit of the likelihood ratio without known states (m* of BDP theorem 1)."""
     harmless = way.largest == 1 and (way.q + way.r < 1 or way.smallest == 1)
     if harmless or way.q + way.r == 1:
         return Decimal(1)
@@ -69,7 +69,7 @@ def ignorant_side(way: Way) -> Decimal:
 
 
 def _period(way: Way, *, loaded: bool) -> _Matrix:
-    """Return the increasing Moebius map of one tick (q+r < 1) or two ticks (q+r > 1) of one side.
+    """Return the increasing Moebius map of one tick (q+r < 1) or two ticks (q+r > 1) of one direction.
 
     With q+r > 1 the map f of a single tick decreases, so the worst outputs alternate: the nearest tick shows
     the smallest ratio, the next the largest, and so on; two ticks together increase again.
@@ -99,10 +99,10 @@ def _fixed_point(matrix: _Matrix) -> Decimal:
     return as_decimal(2 * b) / (as_decimal(d - a) + root)
 
 
-def informed_side(q: Fraction, r: Fraction, largest: Fraction, smallest: Fraction) -> Side:
-    """Return the most that one side of a tick adds for an adversary who may know states of that side.
+def informed_leakage(q: Fraction, r: Fraction, largest: Fraction, smallest: Fraction) -> Leakage:
+    """Return the most that one direction adds for an adversary who may know states there.
 
-    With the nearest known state y after t unknown ticks the side is worth h_t = m_t / n_t, where m_t takes
+    With the nearest known state y after t unknown ticks the leakage is h_t = m_t / n_t, where m_t takes
     the worst outputs and n_t none. Along every subsequence of _starts, m_t and n_t move together and
     monotonically to m* and 1: upwards if n_t < 1, downwards if n_t > 1. So the supremum over the rest is at
     most m*/n_t, or m_t, which makes the stop certified.
@@ -114,13 +114,13 @@ def informed_side(q: Fraction, r: Fraction, largest: Fraction, smallest: Fractio
         smallest: Smallest such ratio, at most 1.
 
     Returns:
-        The bound on e^R of the side and the known state that attains it.
+        The bound on the likelihood ratio and the known state that attains it.
 
     Source: BDP definition 4; docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
     way = Way(q, r, largest, smallest)
     with localcontext(CONTEXT):
-        best = Side(ignorant_side(way), None, 0, True)
+        best = Leakage(ignorant_leakage(way), None, 0, True)
         if best.ratio == 1:
             return best
         limit, maps = best.ratio, _Maps(way)
@@ -128,7 +128,7 @@ def informed_side(q: Fraction, r: Fraction, largest: Fraction, smallest: Fractio
             best = _search(best, maps, limit, start)
         if best.exact:
             return best
-        cap = universal_side(worst_odds_ratio(q, r), max(largest, 1 / smallest))
+        cap = universal_leakage(worst_odds_ratio(q, r), max(largest, 1 / smallest))
         return best._replace(ratio=min(best.ratio, cap))
 
 
@@ -148,8 +148,8 @@ def _apply(matrix: _Matrix, ratio: Fraction) -> Fraction:
     return (a * ratio + b) / (c * ratio + d)
 
 
-def _search(best: Side, maps: _Maps, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Side:
-    """Follow one monotone subsequence until what is left of it cannot exceed the best side.
+def _search(best: Leakage, maps: _Maps, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Leakage:
+    """Follow one monotone subsequence until what is left of it cannot exceed the best.
 
     Stretches of 2^level steps that provably stay below the best are skipped, and a climb to a peak goes first, so
     that sticky chains are quick too.
@@ -159,11 +159,11 @@ def _search(best: Side, maps: _Maps, limit: Decimal, start: tuple[int, int, Deci
     rising, level = n < 1, 0
     steps, peak = _climb(loaded, unloaded, m, n)
     if peak > best.ratio:
-        best = Side(peak, known, gap + maps.stride * steps, best.exact)
+        best = Leakage(peak, known, gap + maps.stride * steps, best.exact)
     rest = m / n
     for _ in range(_MAX_STEPS):
         if m / n > best.ratio:
-            best = Side(m / n, known, gap, best.exact)
+            best = Leakage(m / n, known, gap, best.exact)
         rest = limit / n if rising else m
         if rest <= best.ratio * _STOP:
             return best._replace(ratio=max(best.ratio, rest))
@@ -176,7 +176,7 @@ def _search(best: Side, maps: _Maps, limit: Decimal, start: tuple[int, int, Deci
         m, n = _image(loaded[level], m), after
         gap += maps.stride << level
         level += 1
-    return Side(max(rest, best.ratio), known, gap, False)
+    return Leakage(max(rest, best.ratio), known, gap, False)
 
 
 def _climb(loaded: _Powers, unloaded: _Powers, m: Decimal, n: Decimal) -> tuple[int, Decimal]:
@@ -258,7 +258,7 @@ def worst_odds_ratio(q: Fraction, r: Fraction) -> Fraction:
     return max(alpha, 1 / alpha)
 
 
-def universal_side(alpha: Fraction, ratio: Fraction) -> Decimal:
+def universal_leakage(alpha: Fraction, ratio: Fraction) -> Decimal:
     """Return the fixed point m of m = W(G m), W(u) = ((sqrt(alpha u) + 1)/(sqrt(alpha) + sqrt(u)))^2.
 
     W(u) is the largest ratio of two means of a function with values in [1, u] under two distributions whose

@@ -13,12 +13,12 @@ from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import GridModel, grid_document
 from gateway.planning.traces import Traces
 
-__all__ = ["pairs_document"]
+__all__ = ["order_two_document"]
 
 _MOST_PAIRS = 1024
 
 
-def pairs_document(model: GridModel, traces: Traces) -> dict[str, Any]:
+def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
     """The chain of pairs as an object for JSON, which `fugu plan measure` reads.
 
     It lives on the largest set of pairs that can all be reached from one another, and on the cells that these show.
