@@ -22,7 +22,7 @@ _FAR = 1e15
 
 
 class Classifier:
-    """What a policy's discretiser does, tick by tick; all that it remembers is in memory, and gone after a restart.
+    """What a policy's discretiser does, tick by tick; its state is in memory only, and gone after a restart.
 
     Args:
         document: of the (verified) discretiser, as plain values.
@@ -63,7 +63,7 @@ class Classifier:
         self.restart()
 
     def restart(self) -> None:
-        """Forget every tick, as a new process has."""
+        """Drop its state, as in a new process."""
         self._first: int | None = None
         self._known: tuple[int, int | None] | None = None
         self._forget()

@@ -233,7 +233,7 @@ class StatusCode(StrEnum):
     STOPPED = "stopped"
     """The gateway has told the device to stop: somebody sends frames under its name that contradict its own."""
     PAUSED = "paused"
-    """The person who is measured wants nothing drawn."""
+    """The person who is measured has asked that nothing be drawn."""
     TABLE_REFUSED = "table-refused"
     """The newest table of a measured stream was refused."""
 

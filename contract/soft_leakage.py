@@ -128,7 +128,7 @@ def _before(transitions: Sequence[Matrix], rates: Matrix) -> Matrix | None:
     """Return what a tick tells of any two states of the next one, if each can follow only states that show the same.
 
     Then two ticks make one step: what the first of them showed is told by the state that follows it. A chain of order 2
-    has impossible steps, and is only seen to forget in two.
+    has impossible steps, and only two of its steps contract.
     """
     states = range(len(rates))
     past = [[x for x in states if any(matrix[x][y] > 0.0 for matrix in transitions)] for y in states]

@@ -54,7 +54,7 @@ class AgentConfig(Document):
 
     Attributes:
         enrolment: file of a device that is sent its policies, signed; it holds the ceilings then.
-        trust: file that remembers what was accepted.
+        trust: file of what was accepted.
         ceiling: the most that its owner lets a stream tell about one tick, all its symbols together, in nats.
         total_ceiling: the most that all streams together may tell; none holds each stream to its own ceiling only.
             Streams with equal sensors have one sensor.

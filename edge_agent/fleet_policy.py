@@ -260,7 +260,7 @@ class FleetPolicy:
             self._newest_refused = b""
 
     def _settle(self, kind: str, payload: bytes, reason: str) -> None:
-        """Remember the newest document of a kind whose judgement would be the same again."""
+        """Store the newest document of a kind whose judgement would be the same again."""
         if kind in ("root", "time", "stop") and reason not in _PASSING:
             self._answered[next(topic for topic, one in self._kinds.items() if one == kind)] = _name(payload)
 

@@ -140,7 +140,7 @@ class Outbox:
         return None if row is None else Anchor(*row)
 
     def keep_anchor(self, anchor: Anchor) -> None:
-        """Remember what the device's clock is anchored to."""
+        """Store what the device's clock is anchored to."""
         with self._changing(forced=False):
             self._db.execute("DELETE FROM anchor")
             self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
@@ -220,7 +220,7 @@ class Outbox:
         return closed
 
     def close_frame(self, plan: StreamPlan) -> bool:
-        """Turn what was drawn and is in no frame yet into one, as its policy wants it, and force it to disk.
+        """Turn what was drawn and is in no frame yet into one, as its policy says, and force it to disk.
 
         Returns:
             Whether there was anything.

@@ -1,4 +1,4 @@
-"""A pause: the person who is measured wants nothing drawn, and no sensor read, until it is over.
+"""A pause: the person who is measured has asked that nothing be drawn, and no sensor read, until it is over.
 
 It is a file beside the outbox, so that it outlasts restarts and needs no running agent: while it is there, and the Unix
 time in it (in seconds; none for ever) has not come, the device is paused.

@@ -138,7 +138,7 @@ class Managed:
 
     Attributes:
         streams: names of the streams that it has sensors for.
-        trust: file that remembers what was accepted.
+        trust: file of what was accepted.
         version: of the policy document in force, 0 for none.
         valid_until: when that expires, in Unix seconds; none for never.
         on_expiry: what is done from then on, "hold" or "stop".

@@ -8,7 +8,7 @@ __all__ = ["Reading"]
 
 
 class Reading:
-    """A raw sensor value on its way to the discretiser; whoever wants the value must say so with `reveal`."""
+    """A raw sensor value on its way to the discretiser; whoever needs the value calls `reveal`."""
 
     __slots__ = ("_value",)
 

@@ -1,6 +1,6 @@
 """The frames of an outbox, from when they are sealed until they are safe elsewhere, within a limit.
 
-What may be forgotten is remembered in memory and deleted in the next transaction that there is anyway; after a crash
+What may be forgotten is noted in memory and deleted in the next transaction that there is anyway; after a crash
 it is sent again. A frame that is covered by a watermark which anybody could have written is kept for a grace period,
 and is sent again if a later watermark misses it.
 

@@ -188,7 +188,7 @@ class Ticker:
                 stream.sensor.read(stream.next_tick - 1)
 
     def close_sensors(self) -> None:
-        """Let go of what the sensors read from."""
+        """Close what the sensors read from."""
         self._sensors.close()
 
     @property
@@ -310,7 +310,7 @@ class Ticker:
         self._release(stream, tick)
 
     def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
-        """Remember that the outbox took nothing, and tell the journal when that begins.
+        """Note that the outbox took nothing, and tell the journal when that begins.
 
         Raises:
             OutboxError: it never will again, because its file is gone or another one: only a start finds what is there.

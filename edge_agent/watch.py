@@ -10,7 +10,7 @@ outside the class; what is found says so. Of one with counts n the e-value is
 and if a chain P* of the class made the stretch, E is at most the integral over L_n(P*), a martingale that begins at 1.
 So, for 0 < w < 1, the product of 1 - w + w E over stretches, the one under way included, is never above a martingale
 that begins at 1, and nor is the average of such products over weights w and lengths. (Without the stretches under way
-it would be: what a long one has lost meanwhile must count when a short one wins.) By Ville's inequality the average
+it would be: what a long one has lost so far must count when a short one gains.) By Ville's inequality the average
 ever reaches 1/ALARM with a probability of at most ALARM, whatever chain of the class each stretch has and however long
 the device runs.
 

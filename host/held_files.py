@@ -91,7 +91,7 @@ def damage(db: sqlite3.Connection, table: str = "") -> str:
 
 
 def _damage(file: Path) -> str:
-    """The same of a file, as it is on the disk, whatever an open connection remembers of it."""
+    """The same of a file, as it is on the disk, whatever an open connection has cached of it."""
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
             db.execute("SELECT count(*) FROM sqlite_master")

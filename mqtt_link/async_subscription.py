@@ -75,7 +75,7 @@ class AsyncSubscription(Subscriber):
         return self._ready.popleft()
 
     async def _wait_for_messages(self, seconds: float) -> None:
-        """Wait until a message may have arrived, but not long: the link wants to be looked after."""
+        """Wait until a message may have arrived, but not long: the link has to be served."""
         self._wake.clear()  # what arrives from here on sets it, in this loop, so not before the next line waits
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -100,7 +100,7 @@ class Client(mqtt.Client):
         return self._outgoing.add(lambda mid: publish(name, payload, mid, five, retain=retain))
 
     def close(self) -> None:
-        """Let go of the connection; its thread has ended, or is the one that calls."""
+        """Close the connection; its thread has ended, or is the one that calls."""
         if threading.current_thread() is not self._thread:
             self._reset_sockets()
 

@@ -35,7 +35,7 @@ _REMEMBERED = 1024
 
 
 class Decoder:
-    """Makes readings of messages, each of which counts once, and remembers how streams describe themselves.
+    """Makes readings of messages, each of which counts once, and stores how streams describe themselves.
 
     What a device releases has a time, and names in place of numbers, if the version of its policy is described; else
     these are None. Nothing waits for a description: brokers send those that they keep before what comes live.
@@ -144,7 +144,7 @@ class Decoder:
         return [DescriptionReading(topic.device, topic.stream, described)]
 
     def _is_new(self, told: object, *key: object) -> bool:
-        """Whether what a message tells was not seen before under its key; remembers that it was.
+        """Whether what a message tells was not seen before under its key; notes that it was.
 
         A frame that is sent again may account for more ticks by then, and tells nothing new by that.
         """

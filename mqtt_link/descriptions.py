@@ -1,4 +1,4 @@
-"""What streams say of themselves, remembered: a few versions of each, within bounds that no broker can exceed."""
+"""What streams say of themselves: a few versions of each, within bounds that no broker can exceed."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Descriptions:
         return entry.description if entry else None
 
     def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
-        """Remember a message on a stream's topic.
+        """Store a message on a stream's topic.
 
         Returns:
             The description, if it says something new; none for one that was withdrawn, known or outdated.
 
         Raises:
-            FrameError: it is no valid description, or too much is remembered already.
+            FrameError: it is no valid description, or too much is stored already.
             TopicError: it is another stream's.
         """
         versions = self._streams.get((device, stream), {})

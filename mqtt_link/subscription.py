@@ -21,7 +21,7 @@ from mqtt_link.readings import Reading
 __all__ = ["POLL_SECONDS", "Subscriber", "Subscription"]
 
 POLL_SECONDS = 0.2
-"""How often a face looks after its link."""
+"""How often a face serves its link."""
 _MOST_WAITING_BYTES = 1 << 26
 
 

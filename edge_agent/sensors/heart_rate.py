@@ -119,7 +119,7 @@ class HeartRateSensor(LiveSensor):
         return update if self._connected else update._replace(works=False)
 
     def close(self) -> None:
-        """Let go of the monitor."""
+        """Disconnect from the monitor."""
         with contextlib.suppress(RuntimeError):  # the loop has ended already
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(2 * LEAVE_SECONDS)

@@ -23,7 +23,7 @@ __all__ = ["MqttSensor"]
 class MqttSensor(LiveSensor):
     """The newest message of one topic.
 
-    A retained message is the newest state, which a sensor of changes wants; it is no sample, since it may be of any
+    A retained message is the newest state, which a sensor of changes takes; it is no sample, since it may be of any
     time, and would come anew with every connection. A malformed message is a reading that is of no use.
 
     Args:

@@ -38,4 +38,4 @@ class ReplaySensor:
         return not self._loop and tick >= len(self._values)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""

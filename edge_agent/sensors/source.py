@@ -59,7 +59,7 @@ class Sensor(Protocol):
         """Whether there will be no tick any more; of a live sensor never, because its silence may tell of readings."""
 
     def close(self) -> None:
-        """Let go of whatever it reads from; it is not read any more."""
+        """Close whatever it reads from; it is not read any more."""
 
 
 class Mailbox:
@@ -70,7 +70,7 @@ class Mailbox:
         self._update = SensorUpdate(None, None)
 
     def leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
-        """Add what was said; readings before "does not work" are forgotten."""
+        """Add what was said; readings before "does not work" are dropped."""
         with self._lock:
             before = SensorUpdate(None, None) if works is False else self._update
             self._update = SensorUpdate(reading or before.reading, before.works if works is None else works)
@@ -104,4 +104,4 @@ class LiveSensor:
         return False
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""

@@ -68,7 +68,7 @@ def grouped(command: Callable[..., _Result]) -> Callable[..., _Result]:
     """Give a command an option for each field of the dataclasses among its parameters.
 
     Args:
-        command: a function, some of whose parameters are dataclasses with fields as `typer` wants its parameters.
+        command: a function, some of whose parameters are dataclasses with fields as `typer` takes its parameters.
 
     Returns:
         The same for `typer`: with the fields as parameters of their own, from which the dataclasses are made.

@@ -1,4 +1,4 @@
-"""A fleet's gateway in a Ray cluster: one process starts it, looks after it, and stops it."""
+"""A fleet's gateway in a Ray cluster: one process starts it, supervises it, and stops it."""
 
 from __future__ import annotations
 

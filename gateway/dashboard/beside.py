@@ -1,4 +1,4 @@
-"""The page beside another program: in a process of its own, for as long as the program wants it."""
+"""The page beside another program: in a process of its own, until the program closes it."""
 
 from __future__ import annotations
 

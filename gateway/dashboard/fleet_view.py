@@ -133,7 +133,7 @@ class FleetView:
         return {kind: one for kind, one in said.items() if one[0]}
 
     def page(self, query: FleetQuery) -> dict[str, Any]:
-        """Rows of a page, the sick first, and how many there are of each condition."""
+        """Rows of a page, the unhealthy first, and how many there are of each condition."""
         everything = self._in_order()
         search = query.search.lower()
         wanted = [

@@ -58,8 +58,8 @@ def network_of(peer: str) -> str:
 class Login:
     """Checks a password, and knows sessions.
 
-    Five failures within a minute shut out the network that they came from, and no other. 4096 networks are remembered;
-    the one whose last failure is the oldest is forgotten for a new one.
+    Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
+    the one whose last failure is the oldest gives way to a new one.
 
     Args:
         file: its first line is of `password_line`.

@@ -27,7 +27,7 @@ def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *,
         by_error: whether the cost is the error; it says what to estimate.
 
     Returns:
-        An index; of equals the lowest. Estimates in floating point only leave out what cannot win.
+        An index; of equals the lowest. Estimates in floating point only leave out what cannot be the least.
     """
     signs = np.sign(differences)
     leading = signs[np.arange(len(signs)), np.argmax(signs != 0, axis=1)]

@@ -99,7 +99,7 @@ def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Boo
 def one_step(transition: ArrayLike) -> Bools:
     """The transition graph, N x N: pairs of states that can both follow from some one state.
 
-    A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition forgets to say
+    A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition does not say
     "exists i": the common predecessor is any state. Of a chain whose states show others, or change their steps, every
     row is that of a predecessor.
     """

@@ -2,7 +2,7 @@
 
 A table has one row of weights per state, each summing to 2^32, and no cell is empty. It protects a pair (i, j) if
 W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same with i and j swapped. The check decides
-in integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing pays for.
+in integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing counts.
 
 Flat hulls are problems in fewer dimensions: coordinates of the lattice within the span of a hull.
 """

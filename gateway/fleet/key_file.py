@@ -1,4 +1,4 @@
-"""Private keys as encrypted PKCS#8 PEM, with a key derivation that a guesser has to pay for, and their passphrases.
+"""Private keys as encrypted PKCS#8 PEM, with a key derivation that makes each guess slow, and their passphrases.
 
 What the `cryptography` package writes by itself stretches a passphrase with 2048 rounds of PBKDF2, and takes no other
 number: half a millisecond a guess, where scrypt costs a fifth of a second. So the same form (PBES2 of RFC 8018,

@@ -98,7 +98,7 @@ class Registry:
         return key
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
-        """Forget a device; its refusals and the history stay.
+        """Remove a device; its refusals and the history stay.
 
         Raises:
             UnknownNameError: there is no such device.

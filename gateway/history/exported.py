@@ -99,7 +99,7 @@ class ExportedHistory:
                         yield from _cut(stream, _Rows(*(column[inside] for column in rows)))
 
     def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
-        """The rows of a row group, by stream; those of the last few groups are remembered."""
+        """The rows of a row group, by stream; those of the last few groups are cached."""
         if group not in self._read:
             if len(self._read) >= _REMEMBERED:
                 del self._read[next(iter(self._read))]

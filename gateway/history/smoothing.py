@@ -109,7 +109,7 @@ class SmoothedStream:
         self._before: dict[_Track, _Earlier] = {}
 
     def look_back(self, day: int) -> None:
-        """Remember what the symbols after a day say about its end."""
+        """Store what the symbols after a day say about its end."""
         for track, some in self._blocks(day).items():
             if track in self._later:
                 self._after[day, track] = self._later[track]

@@ -226,7 +226,7 @@ class StoredHistory:
         for clock in _clocks(policies):
             low, high = span.walls(clock)
             for i, (shift, begun, _) in enumerate(spans):
-                first = max(low + shift, begun) if i else low  # shifts that are remembered no more were smaller
+                first = max(low + shift, begun) if i else low  # shifts that are stored no more were smaller
                 last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
                     yield clock, first, last

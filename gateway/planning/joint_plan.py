@@ -190,7 +190,7 @@ def _scaled(
     rates: Sequence[float],
     mechanism: Composing,
 ) -> tuple[Window, ...]:
-    """Windows with the noise of their rates, and with as little more as the device's check wants."""
+    """Windows with the noise of their rates, and with as little more as the device's check needs."""
     factor, step = _WHOLE, 1e-9
     for _ in range(_TRIES):
         planned = []

@@ -126,7 +126,7 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
         raise ChainClassError("the chain is not reversible: pi(x) P(x,y) differs from pi(y) P(y,x)")
     root = np.sqrt(distribution)
     # similar to P; for a reversible chain it is symmetric, and singular values are absolute eigenvalues
-    # exactly one unit value belongs to the stationary distribution; any other one is something never forgotten
+    # exactly one unit value belongs to the stationary distribution; any other one belongs to a period or a closed class
     second = float(np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)[1]) + 4e-16 * chain.states
     if reversible and sharp:
         gap = -2.0 * math.log(second)

@@ -196,7 +196,7 @@ def _losses(chain: MarkovChain, costs: Floats) -> Floats:
     while True:
         terms = zip(range(length), walk(chain), strict=False)
         losses = np.array([smallest_loss(at.start, tables.column, tables.right, node, spent)[0] for node, at in terms])
-        # a wider quilt pays for all nodes that it passes over
+        # a wider quilt counts all nodes that it passes over
         node = np.arange(length)
         beyond = tables.count
         ahead = spent[np.minimum(node + beyond + 1, length)] - spent[node]

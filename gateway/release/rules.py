@@ -49,7 +49,7 @@ def classes_of(chains: str) -> tuple[ChainClass, ...]:
 
 
 def streams_charged(chains: str, device: str) -> frozenset[Stream]:
-    """The streams that an account's classes of chains, given as JSON, want charged together; none if one alone."""
+    """The streams that an account's classes of chains, given as JSON, charge together; none if one alone."""
     try:
         classes = classes_of(chains)
     except ValidationError:
@@ -58,7 +58,7 @@ def streams_charged(chains: str, device: str) -> frozenset[Stream]:
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:
-    """Why the noise of a release is not what its mechanism's rule wants; empty if it is.
+    """Why the noise of a release is not that of its mechanism's rule; empty if it is.
 
     Args:
         entry: the ledger's columns.

@@ -188,7 +188,7 @@ def attackers(setting: Setting) -> Found:
 
 
 def truth(setting: Setting) -> Found:
-    """The price of truth: noise of a count at epsilon 1 for the mean chain, and for a class that covers a recording."""
+    """Noise of a count at epsilon 1 for the mean chain, and for a class that covers a recording."""
     rows = []
     factors: dict[str, list[float]] = {}
     for name, words, states, segments in _hearts(setting.recordings, setting.quick):

@@ -125,7 +125,7 @@ class HomeAssistant:
         components = {name: component["platform"] for name, component in document["cmps"].items()}
         every = self._known.get(device, {}) | components
         if every != self._known.get(device):
-            with self._store.transaction():  # first, so that nothing is published that nobody remembers
+            with self._store.transaction():  # first, so that nothing is published that is not stored
                 self._store.discovered.keep(device, every)
             self._known[device] = every
         gone = {name: {"platform": platform} for name, platform in every.items() if name not in components}

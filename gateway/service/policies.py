@@ -106,7 +106,7 @@ class Catalogue:
             )
 
     def retire(self, documents: Iterable[str]) -> None:
-        """Remember policies that stored frames were made under, for their models; no new frames may come under them.
+        """Note policies that stored frames were made under, for their models; no new frames may come under them.
 
         Raises:
             PolicyError: if one contradicts a loaded policy of the same version, or is of another kind.

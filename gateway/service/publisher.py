@@ -36,7 +36,7 @@ _FORGET_EVERY = 500
 
 
 class Publisher:
-    """Publishes as much as the connection takes, and remembers the rest.
+    """Publishes as much as the connection takes, and queues the rest.
 
     Args:
         key: the key that a device knows its watermarks by, none if it has none; none if nobody has one.
@@ -122,7 +122,7 @@ class Publisher:
 
     def _say_watermarks(self) -> None:
         if self._owed and self._link.connected:
-            self._store.check()  # what has gone with its file is not durable, whatever was remembered of it
+            self._store.check()  # what has gone with its file is not durable, whatever was noted of it
         while self._owed and self._link.connected and len(self._watermarks) < MAX_IN_FLIGHT:
             device = next(iter(self._owed))
             for message in self._recorder.committed(device):

@@ -2,7 +2,7 @@
 
 A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
 its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
-re-sends in vain. A frame before one that is stored is late, and what follows from the later ones is brought up to
+re-sends for nothing. A frame before one that is stored is late, and what follows from the later ones is brought up to
 date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no longer no frame is stored:
 one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is accounted for from then on, so that
 its device forgets it. Where a sequence has very many gaps, a frame that would make another is `scattered`, and not
@@ -138,7 +138,7 @@ class Recorder:
         self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, known=known)
 
     def _read_again(self) -> None:
-        """Forget what is in memory: it may be ahead of the store."""
+        """Drop what is in memory: it may be ahead of the store."""
         self._sequences.clear()
         self.symbols.read_again()
 

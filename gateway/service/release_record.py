@@ -121,7 +121,7 @@ class ReleaseRecord:
         """Let a store and a ledger go on together, after all ticks about which either may have released something.
 
         Args:
-            after: a tick of every stream that neither of them remembers as released, and was.
+            after: a tick of every stream that was released, although neither of them has it.
 
         Returns:
             Where each stream begins.
@@ -182,7 +182,7 @@ def resume_ledger(ledger: Location, store: Location, after: int = -1) -> list[Be
     Args:
         ledger: where it is; a new one is begun if it is lost.
         store: where it is; a new one is begun if it is lost. At least one of the two must be there.
-        after: a tick of every stream that neither of them remembers as released, and was.
+        after: a tick of every stream that was released, although neither of them has it.
 
     Returns:
         Where each stream begins.

@@ -4,7 +4,7 @@ A window is due when its ticks are past for all its devices and none of their fr
 its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
 behind, where that is configured. No single device decides that a window of the others is past: the gateway's clock has
 to say so, too, and just after a new connection, when what has piled up arrives in any order, it waits. Once it has
-waited in vain, it does so for nothing that was past then, so that a device with holes delays releases only so far.
+waited for nothing, it does so for nothing that was past then, so that a device with holes delays releases only so far.
 Where a schedule goes on is
 in the ledger, in the same transaction as the release, so that each window is released at most once, whatever happens in
 between. What the ledger refuses, and windows without symbols, are counted and passed over, never tried again. What was

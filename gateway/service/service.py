@@ -508,7 +508,7 @@ class Gateway:
                 _log.error("a frame could not be taken: %s", cause(error))
 
     def _store_failed(self, error: DatabaseError | LedgerError) -> None:
-        """Count, and go on; but not for ever with what does not heal by itself."""
+        """Count, and go on; but not for ever with what does not pass by itself."""
         self.counters["store_errors"] += 1
         if self.counters["store_errors"] == 1:
             _log.error("the store does not take data: %s; devices will send again", error)

@@ -1,6 +1,6 @@
 """Which frames are reported next: the newest of every stream in turn.
 
-A live subscriber wants what is newest, and none of them should wait for a device that sends much. So streams take
+A live subscriber needs what is newest, and none of them should wait for a device that sends much. So streams take
 turns, each with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not
 reported any more: they are in the store, for whoever asks.
 """

@@ -244,7 +244,7 @@ class Board:
 
 
 async def _for_ever(job) -> None:
-    """Begin a job anew when it fails, as it may for want of memory."""
+    """Begin a job anew when it fails, as it may without enough memory."""
     while True:
         try:
             await job()

@@ -1,7 +1,7 @@
 """Strict reading of the bytes that `fugu firmware build` makes of a policy.
 
 Whatever is not exactly what the format says is refused with a `PolicyError`. All integers have the highest byte first.
-docs/firmware.md has the layout. A board loads this module, reads its policy, and lets go of the module.
+docs/firmware.md has the layout. A board loads this module, reads its policy, and unloads the module.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Policies that may run: their guarantees derived anew, and held against what is burnt into the image.
 
-Its parts are loaded one after the other, and let go of: together they need more memory than a small board has.
+Its parts are loaded one after the other, and unloaded: together they need more memory than a small board has.
 """
 
 from sanitiser.loading import release

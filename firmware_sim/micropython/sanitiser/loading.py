@@ -8,7 +8,7 @@ JUDGES = ("derived", "compiled", "guarantee", "ed25519", "judge")
 
 
 def release(*names: str) -> None:
-    """Forget modules of the sanitiser; the next import loads them anew."""
+    """Unload modules of the sanitiser; the next import loads them anew."""
     for name in names:
         if "sanitiser." + name in sys.modules:
             del sys.modules["sanitiser." + name]

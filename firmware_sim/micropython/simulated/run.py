@@ -204,7 +204,7 @@ async def run(hardware) -> None:
 
     from sanitiser import watchdog
 
-    watchdog.watchdog = lambda _board: lambda: None  # whoever has started this looks after it
+    watchdog.watchdog = lambda _board: lambda: None  # whoever has started this handles it
     from sanitiser.start import board
 
     settings = hardware.settings

@@ -135,7 +135,7 @@ class EndlessLeakage:
         return len(self.transition)
 
     def quilt_bound(self, rate: Floats) -> Floats:
-        """Everything nearer than some tick is paid for in full, and that tick's state given away."""
+        """Everything nearer than some tick counts in full, and that tick's state is taken for known."""
         self._tabulate(float(rate.max()))
         return _least(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
 
@@ -198,7 +198,7 @@ class EndlessLeakage:
         return _unbounded(self.states)
 
     def descend(self, rate: Floats, bound: Floats) -> Floats:
-        """Steps down from a bound, of one tick and of blocks of ticks: anything between is paid for in full."""
+        """Steps down from a bound, of one tick and of blocks of ticks: anything between counts in full."""
         largest, others = float(rate.max()), 1.0 - np.eye(self.states)
         moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}
         for _ in range(_SWEEPS if self.states <= EXACT_STATES else _SWEEPS_LARGE):

@@ -185,7 +185,7 @@ class Symbols(Kind[SymbolFrame]):
         self._round = _Round(Arrivals.of(self._streams, ()))
 
     def read_again(self) -> None:
-        """Believe the store again: what is in memory may be ahead of it."""
+        """Read the store anew: what is in memory may be ahead of it."""
         self._frames.read_again()
         self._marks[:, END] = UNKNOWN
         self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])

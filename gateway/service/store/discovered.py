@@ -23,7 +23,7 @@ class DiscoveryStore:
         return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM discovered")}
 
     def keep(self, device: str, components: Mapping[str, str]) -> None:
-        """Remember a document that is about to be published."""
+        """Store a document that is about to be published."""
         query = "INSERT INTO discovered VALUES (?, ?) ON CONFLICT (device) DO UPDATE SET components=excluded.components"
         self._db.execute(query, (device, json.dumps(components)))
 

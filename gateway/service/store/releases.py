@@ -44,15 +44,15 @@ CREATE TABLE released (
         return Charged(*self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone())
 
     def bind(self, ledger: str) -> None:
-        """Remember the identity of the ledger."""
+        """Store the identity of the ledger."""
         self._db.execute("UPDATE release_record SET ledger=?", (ledger,))
 
     def begin(self, ledger: str, entry: int) -> None:
-        """Remember another ledger, whose newest entry this is."""
+        """Store another ledger, whose newest entry this is."""
         self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
 
     def note(self, released: Iterable[Released]) -> None:
-        """Remember the last ticks of releases; a stream's never goes back."""
+        """Store the last ticks of releases; a stream's never goes back."""
         query = (
             "INSERT INTO released VALUES (?, ?, ?) "
             "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
@@ -60,7 +60,7 @@ CREATE TABLE released (
         self._db.executemany(query, released)
 
     def note_entry(self, entry: int) -> None:
-        """Remember that entries up to a number may be published; it never goes back."""
+        """Store that entries up to a number may be published; it never goes back."""
         self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry, entry))
 
     def released(self) -> list[Released]:

@@ -233,7 +233,7 @@ class Store:
         return int(reserved)
 
     def reserve_counter(self, number: int) -> None:
-        """Remember that watermarks up to this number may be said."""
+        """Store that watermarks up to this number may be said."""
         with self.transaction():
             self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (number, number))
 

@@ -121,7 +121,7 @@ CREATE TABLE heads (
         return self._tail
 
     def read_again(self) -> None:
-        """Believe the journal again, and not what is in memory: that may be ahead of it."""
+        """Read the journal anew: what is in memory may be ahead of it."""
         self._tail = None
 
     def append(self, columns: Columns) -> None:
@@ -170,7 +170,7 @@ CREATE TABLE heads (
         return sorted(found.union(self.tail.numbers))
 
     def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:
-        """Remember of streams that have been sealed the newest tick that was reported."""
+        """Store of streams that have been sealed the newest tick that was reported."""
         self._db.executemany(
             "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported)
         )

@@ -1,7 +1,7 @@
 """Which streams have something new to tell, and what: the newest frame of each, whatever came before it.
 
-A live subscriber wants what is newest. So of each stream one frame waits, and the streams take turns. What was told,
-and that the broker has it, is remembered with what is sealed: after a crash the newest is told again where that is not
+A live subscriber needs what is newest. So of each stream one frame waits, and the streams take turns. What was told,
+and that the broker has it, is stored with what is sealed: after a crash the newest is told again where that is not
 known, and nothing else.
 """
 
