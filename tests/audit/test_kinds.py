@@ -216,7 +216,7 @@ def test_counts_of_pairs_beyond_what_can_be_have_the_likelihood_of_every_path() 
         1,
         3,
     )
-    counts = tuple(Counted(f"d {z}", 0, n, (z,), 0, Fraction(scale), pairs=True) for z in range(4))
+    counts = tuple(Counted(f"d {z}", 0, n, (z,), 0, Fraction(scale), consecutive=True) for z in range(4))
     found = witness(Mechanism(n, secret, 2, (Source(distribution, (0, 1), False),), counts), chain).epsilon
     assert chain.initial is not None
     true = []

@@ -137,7 +137,7 @@ def test_an_alarm_leaves_open_what_chains_that_change_may_have_made() -> None:
     members = [on_the_bound(0.05, 9.0), on_the_bound(0.7, 9.0)]
     changing = watched(walk(members, 20_000, seed=1, stretch=500), ODDS)
     assert changing.alarm is not None
-    assert "unless its rates changed within 512 steps" in changing.sentence()
+    assert "unless its chain changed within 512 steps" in changing.sentence()
     assert "epsilon may be larger" in changing.sentence()
     assert "epsilon is larger" in watched(walk([binary(0.5, 0.6)], 20_000, seed=1), BOX).sentence()
 
