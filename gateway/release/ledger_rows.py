@@ -40,6 +40,7 @@ CREATE TABLE entries (
 CREATE TABLE documents (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, document TEXT NOT NULL);
 CREATE INDEX waiting ON entries (number) WHERE state = 'reserved';
 CREATE INDEX windows ON entries (name, first);
+CREATE INDEX audiences ON entries (audience, number);
 CREATE INDEX topics ON entries (topic, number, state);
 CREATE TABLE forgotten (
     device TEXT PRIMARY KEY, through INTEGER NOT NULL, time_us INTEGER NOT NULL) WITHOUT ROWID;
