@@ -59,7 +59,15 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     generator = random.Random(3)
     path = simulate_states(grid(10)[1].tolist(), 20_000, generator)
     simulate_recording(tmp_path / "walk.csv", policy, path)
-    config = write_device(tmp_path / "watch", policy, tmp_path / "walk.csv", "value", broker.broker, status_seconds=1)
+    config = write_device(
+        tmp_path / "watch",
+        policy,
+        tmp_path / "walk.csv",
+        "value",
+        broker.broker,
+        status_seconds=1,
+        drain_seconds=PATIENCE,  # what came to the new broker before the gateway did is sent again after ten seconds
+    )
     seen = Recorder(broker.broker)
     sent = Recorder(broker.broker, table_topic("home", "+", "+"))
     agent = AgentProcess(config, tmp_path / "agent.log")
