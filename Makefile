@@ -1,12 +1,12 @@
 .PHONY: dist demo demo-location test quick soak bench docs constraints lint setup-demo setup-test
 
-# Tests wait as much as they compute: three at a time keep two cores busy.
-THREE = -n 3 --dist worksteal
+# Tests wait as much as they compute: four at a time keep two cores busy.
+FOUR = -n 4 --dist worksteal
 
 # What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
 export PYTHONDONTWRITEBYTECODE =
 
-# Three tests at a time keep two cores busy: threads for small matrices only get into their way.
+# Four tests at a time keep two cores busy: threads for small matrices only get into their way.
 test quick: export OPENBLAS_NUM_THREADS = 1
 
 demo: setup-demo
@@ -16,13 +16,13 @@ demo-location: setup-demo
 	.venv/bin/fugu demo-location
 
 test: setup-test lint
-	.venv/bin/python -m pytest $(THREE)
-	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(THREE) tests/chain tests/privacy/accountant/test_inner_maximum.py \
+	.venv/bin/python -m pytest $(FOUR)
+	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(FOUR) tests/chain tests/privacy/accountant/test_inner_maximum.py \
 	    --ignore tests/chain/test_kernel.py -k 'not recovers'
 
 # No broker, no other processes, nothing that takes long.
 quick: setup-test lint
-	.venv/bin/python -m pytest $(THREE) -m 'not soak and not processes and not long'
+	.venv/bin/python -m pytest $(FOUR) -m 'not soak and not processes and not long'
 
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto faketime=faketime
