@@ -27,7 +27,7 @@ COMMANDS = {
     "reproduce": ("fugu.commands.reproduce:app", "Reproduce the papers' figures and tables, ours beside them."),
     "policy": ("fugu.commands.policy:app", "Policies: what a device does with a stream."),
     "audit": ("fugu.commands.audit:app", "Check what is promised, trusting nobody."),
-    "gateway": ("fugu.commands.gateway:app", "The side that tracks and estimates."),
+    "gateway": ("fugu.commands.gateway:app", "Receive what devices publish, and estimate from it."),
     "dashboard": ("fugu.commands.dashboard:dashboard", "Show in a browser what one account may read at the broker."),
     "release": ("fugu.commands.release:app", "Make a release now, and charge it in the ledger."),
     "ledger": ("fugu.commands.ledger:app", "What every audience has been told."),

@@ -19,7 +19,7 @@ OPTIONS = {
 """What `fugu` itself knows."""
 
 COMMANDS = {
-    "agent": "The side that randomises, on a device.",
+    "agent": "Randomise readings, on a device.",
     "subscribe": "Print private readings of a fleet as they arrive.",
 }
 """By name: the command's help."""

@@ -24,7 +24,7 @@ from gateway.release.ledger import ledger_beside
 
 __all__ = ["app"]
 
-app = command_group("The side that tracks and estimates.")
+app = command_group("Receive what devices publish, and estimate from it.")
 
 
 @app.command("run")
