@@ -162,9 +162,9 @@ def limit(step: Step, size: int) -> Matrix:
 
 
 def _proven(step: Step, leakage: Matrix, slacks: Sequence[float]) -> tuple[Matrix, float]:
-    """At least all that steps make of a leakage, and by which slack: raised by that, it is no larger steps later."""
+    """At least all that steps make of 1, and by which slack: a leakage raised by that is no larger steps later."""
     for slack in slacks if max(map(max, leakage)) < LIMIT else ():
-        raised = each(lambda value, more=1 + slack: ceil_of(Fraction(value, ONE) * Fraction(more)), leakage)
+        raised = each(lambda value, more=1 + slack: max(ONE, ceil_of(Fraction(value, ONE) * Fraction(more))), leakage)
         top = longer = raised
         for _ in range(3):
             longer = step(longer, True)

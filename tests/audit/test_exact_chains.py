@@ -150,7 +150,7 @@ def test_bad_guesses_never_make_a_bound_that_is_too_low(monkeypatch: pytest.Monk
         return found * draw.choice((0.5, 0.999999, 1.0)), [(a, b, f * draw.choice((-1, 0, 1, 2))) for a, b, f in flow]
 
     def wrong(step: Any, one: int, size: int, most: int) -> Any:
-        return [[int(v * draw.choice((0.3, 0.9, 0.999999))) for v in row] for row in limit(step, one, size, most)]
+        return [[int(v * draw.choice((1e-9, 0.3, 0.9, 0.999999))) for v in row] for row in limit(step, one, size, most)]
 
     def few(*arguments: Any) -> list[int]:
         return [1, *draw.sample(sorted(distances(*arguments)), 1)]

@@ -179,7 +179,7 @@ class EndlessLeakage:
                 break
         else:  # a geometric series: what is left of it
             shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
-            leakage = leakage + change * shrink / (1.0 - shrink)
+            leakage = leakage + np.maximum(change, 0.0) * shrink / (1.0 - shrink)
         found = self.certified(leakage, lambda bound: self._step(rate + bound))
         if np.isfinite(found).all():
             return found
@@ -187,8 +187,11 @@ class EndlessLeakage:
         return self.certified(leakage, lambda bound: self._step(rate + bound), ahead)
 
     def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
-        """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape."""
-        slack = _SLACK
+        """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape.
+
+        The proof is an induction from 0, so that nothing below 0 is a bound: a cone that is empty would certify itself.
+        """
+        candidate, slack = np.maximum(candidate, 0.0), _SLACK
         raised = (1.0 + shape) * (1.0 - np.eye(self.states))
         while slack < _MOST_SLACK:
             bound = candidate + slack * raised

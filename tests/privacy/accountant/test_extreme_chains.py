@@ -182,6 +182,31 @@ def test_what_an_endless_stream_loses_is_only_a_bound_for_one_that_ends(
     assert real.epsilon < 0.9 * claim.epsilon < ticks * rate
 
 
+HARDLY_EVER_LEFT = np.array(  # 0 -> 1 -> 3 -> 0, and hardly anything else
+    [
+        [0.0, 0.9999999999889341, 0.0, 1.1065965148271736e-11],
+        [5.066242689306818e-06, 1.5136197831284357e-07, 2.3133293787193574e-08, 0.9999947592620386],
+        [0.03765830197214619, 0.0001995224226111758, 0.00018412539549690635, 0.9619580502097458],
+        [0.9999491808521611, 3.324059541713089e-06, 4.7495088296767445e-05, 3.840201695534968e-16],
+    ]
+)
+
+
+@pytest.mark.long
+def test_an_endless_stream_over_a_cycle_that_is_hardly_ever_left_loses_what_a_tick_tells_and_more() -> None:
+    """The recursion's changes went below 0, and a limit that was guessed from them was certified, below 0 as well."""
+    rate = np.array([[0.0, 1.5, 0.2, 3.6], [3.6, 0.0, 1.5, 2.2], [2.1, 1.3, 0.0, 3.5], [3.8, 0.2, 1.7, 0.0]])
+    accountant = ChainAccountant((MarkovChain.stationary(HARDLY_EVER_LEFT),))
+    assert accountant.schedule_loss(np.array([rate] * 3)).epsilon < accountant.loss(rate).epsilon < 40.0
+
+
+def test_nothing_below_zero_is_certified() -> None:
+    """No evidence fits bounds below 0 in both directions: a step of them bounds nothing."""
+    leakage = EndlessLeakage(np.array([[0.9, 0.1], [0.2, 0.8]]))
+    found = leakage.certified(np.array([[0.0, -9.0], [-9.0, 0.0]]), lambda _: np.array([[0.0, -99.0], [-99.0, 0.0]]))
+    assert found.min() >= 0.0
+
+
 # Calculations that broke, or did not end
 
 
