@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import select
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -34,6 +35,7 @@ from host.held_files import FileLostError
 
 __all__ = ["PostgresDatabase"]
 
+_UNLOCK_SECONDS = 2.0
 _DEFAULTS = {
     "application_name": "fugu-gateway",
     "connect_timeout": "5",
@@ -282,7 +284,17 @@ class PostgresDatabase:
         """Give it back."""
         self._closed = True
         if hasattr(self, "_connection"):
+            self._unlock()
             self._connection.close()
+
+    def _unlock(self) -> None:
+        """Give the lease back before the connection ends: the server ends a session only a moment after that."""
+        if self._lease is None or self._connection.info.transaction_status != TransactionStatus.IDLE:
+            return
+        with suppress(psycopg.Error):
+            self._connection.pgconn.send_query(b"SELECT pg_advisory_unlock_all()")
+            self._connection.pgconn.flush()
+            select.select([self._connection.pgconn.socket], [], [], _UNLOCK_SECONDS)  # a frozen server says nothing
 
     def _connect(self) -> psycopg.Connection[Any]:
         connection = psycopg.connect(**self._arguments, autocommit=True)

@@ -70,6 +70,19 @@ def test_a_part_is_vacant_when_nobody_has_had_it_for_a_while(channel: Server, va
     assert vacancies.look(6.0, more=1.0) == ["fleet", "shard-1"]
 
 
+@pytest.mark.long
+def test_a_lease_is_free_as_soon_as_it_is_closed(channel: Server) -> None:
+    """Its session has much to tidy up: the server ends it some time after its connection."""
+    held = PostgresDatabase(channel, KIND, create=True, lease=Lease("part shard-0"))
+    with closing(PostgresDatabase(channel, KIND)) as asking:
+        with held.transaction():
+            for number in range(500):
+                held.execute(f"CREATE TEMP TABLE tidied_{number} (value TEXT)")
+        assert asking.silence(["part shard-0"])
+        held.close()
+        assert not asking.silence(["part shard-0"])
+
+
 def test_of_several_that_want_a_part_one_gets_it(channel: Server) -> None:
     Vacancies(channel, PARTS).close()  # the channel is there
     claims: list[Claim] = []
