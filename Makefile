@@ -47,6 +47,7 @@ bench:
 	.venv/bin/python benchmarks/history.py
 	.venv/bin/python benchmarks/cluster.py
 	.venv/bin/python benchmarks/dashboard.py
+	.venv/bin/python benchmarks/weight.py
 
 # The reference of all public names, from their docstrings: build/reference/index.html.
 docs: setup-test
