@@ -92,9 +92,9 @@ class Noisy(NamedTuple):
             return estimate(query, symbols, scale, confidence), sum(part.ticks for part in symbols)
         found = [] if windows is None else [windows]
         if doubled is not None:
-            found.append(combined(doubled, symbols_addend(query, beside, scale, confidence)))
+            found.append(combined(doubled, symbols_addend(query, beside, scale)))
         if symbols:
-            found.append(symbols_addend(query, symbols, scale, confidence))
+            found.append(symbols_addend(query, symbols, scale))
         total = added(found)
         if not total.ticks:
             raise ReleaseError("no tick of the window was counted")

@@ -9,8 +9,11 @@ consecutive symbols 4 (a symbol is in two pairs). A group's counts are sums over
 in one of them: the same sensitivity, and noise is added once. Devices with different tables are counted apart, each
 with its noise; a symbol is in one part only.
 
-A value's error is that of randomised response, which is nearly normal, plus noise with heavier tails. Intervals take
-the larger of the normal and the Laplace quantile, and at least the noise's own.
+An interval holds every truth that the noisy numbers do not contradict: truth m is in it if the value is no farther from
+m than a quantile of the error that m would have, with whatever states give the largest. The error is that of randomised
+response, nearly normal, plus noise with heavier tails: the larger of the normal and the Laplace quantile is taken, and
+one step of the lattice of values is added. So coverage is at least what is stated (`tests/release/test_coverage.py`
+enumerates it); the standard error is an estimate, and no bound.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from contract.discrete_laplace import discrete_laplace
 from contract.noise_table import NoiseTable
 from contract.release_frames import QueryKind
 from gateway.chain.arrays import Floats, Ints
-from gateway.release.inversion import Inversion, ReleaseError, inversion, two_valued
+from gateway.release.inversion import ReleaseError, inversion, two_valued
 
 __all__ = [
     "Estimates",
@@ -37,10 +40,10 @@ __all__ = [
     "SymbolCounter",
     "dwell",
     "estimate",
-    "half_widths",
-    "noise_quantile",
     "noise_variance",
     "noisy",
+    "quantile",
+    "rows_of",
     "sensitivity",
 ]
 
@@ -88,27 +91,15 @@ def noise_variance(scale: Fraction) -> float:
     return 0.5 / math.sinh(0.5 / float(scale)) ** 2 if scale > Fraction(1, 1000) else 0.0
 
 
-def half_widths(errors: Floats, steps: Floats, scale: Fraction, confidence: float) -> Floats:
-    """Half of each interval.
-
-    Args:
-        errors: (n,) standard errors.
-        steps: (n,) the largest weight of a single noise in each value.
-        scale: of the noise.
-        confidence: in (0, 1).
-    """
-    normal = NormalDist().inv_cdf(0.5 + confidence / 2.0)
-    laplace = -math.log(1.0 - confidence) / math.sqrt(2.0)
-    return np.maximum(max(normal, laplace) * errors, steps * noise_quantile(scale, confidence))
-
-
-def noise_quantile(scale: Fraction, confidence: float) -> int:
-    """What |noise| does not exceed with this probability: Pr(|noise| > n) = 2 p^(n+1) / (1 + p), p = e^(-1/scale)."""
-    decay = 1.0 / float(scale)
-    return max(math.ceil(-math.log((1.0 - confidence) * (1.0 + math.exp(-decay)) / 2.0) / decay) - 1, 0)
+def quantile(confidence: float) -> float:
+    """Standard errors within which an error is with this probability, normal or Laplace or a sum of both."""
+    return max(NormalDist().inv_cdf(0.5 + confidence / 2.0), -math.log(1.0 - confidence) / math.sqrt(2.0))
 
 
 UNOBSERVED = -1
+_CLOSE = 1e-9
+_GRID = 200
+"""Probabilities of leaving that are tried: neighbours differ by 4 % where there are 4,000 steps."""
 
 
 class SymbolCounter:
@@ -208,31 +199,106 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
     ticks = sum(part.ticks for part in parts)
     if ticks == 0:
         raise ReleaseError("no tick of the window has a symbol")
-    answers = [_one_table(query, part, noise_variance(scale)) for part in parts]
-    values, variances, steps = (np.array(column) for column in zip(*answers, strict=True))
+    values, variances = (
+        sum(column) for column in zip(*(_one_table(query, part, scale) for part in parts), strict=True)
+    )
+    low, high = _bounds(query, parts, scale, np.asarray(values), confidence)
     divisor = ticks if query.kind == "frequency" else 1
-    errors, centre = np.sqrt(variances.sum(axis=0)) / divisor, values.sum(axis=0) / divisor
-    width = half_widths(errors, steps.max(axis=0) / divisor, scale, confidence)
-    return Estimates(centre, errors, centre - width, centre + width)
+    return Estimates(*(one / divisor for one in (np.asarray(values), np.sqrt(variances), low, high)))
 
 
-def _one_table(query: Query, part: Part, noise: float) -> tuple[Floats, Floats, Floats]:
-    """Values (n,), their variances and the largest weight of a single noise in each."""
+def rows_of(query: Query, table: NoiseTable) -> tuple[Floats, Floats]:
+    """Weights of symbols in the answer, and of single noises.
+
+    Args:
+        query: a count, frequency or histogram.
+        table: the emission table.
+
+    Returns:
+        (n, m) what a symbol adds to each value, and (n, c) what the noise on each count adds; c is 1 where one count of
+        symbols is enough.
+    """
+    inverse = inversion(table).inverse
+    if query.kind == "histogram":
+        return inverse, inverse
+    rule = two_valued(table, query.states)
+    row = inverse[list(query.states)].sum(axis=0, keepdims=True)
+    return row, row if rule is None else np.array([[rule.a]])
+
+
+def _one_table(query: Query, part: Part, scale: Fraction) -> tuple[Floats, Floats]:
+    """Values (n,), and estimates of their variances."""
     emission, inverse = inversion(part.table)
-    if len(part.counts) == 1:
-        rule = two_valued(part.table, query.states)
-        assert rule is not None
-        value = rule.a * part.counts + rule.b * part.ticks
-        inside = np.clip(value, 0.0, part.ticks)
-        hit, miss = (1.0 - rule.b) / rule.a, -rule.b / rule.a  # Pr(symbol in Z | state in the set, or not)
-        spread = inside * hit * (1.0 - hit) + (part.ticks - inside) * miss * (1.0 - miss)
-        return np.asarray(value), np.asarray(rule.a**2 * (spread + noise)), np.array([rule.a])
-    counts = inverse @ part.counts
-    weights = inverse if query.kind == "histogram" else inverse[list(query.states)].sum(axis=0, keepdims=True)
-    means = weights @ emission.T  # (n, k): what a tick in each state adds, on average
-    spread = (weights**2 @ emission.T - means**2) @ _plausible(counts, part.ticks)
-    variances = np.maximum(spread, 0.0) + noise * (weights**2).sum(axis=1)
-    return np.asarray(weights @ part.counts), np.asarray(variances), np.asarray(np.abs(weights).max(axis=1))
+    rows, noises = rows_of(query, part.table)
+    spread = rows**2 @ emission.T - (rows @ emission.T) ** 2  # (n, k): the variance of what a tick in each state adds
+    added = noise_variance(scale) * (noises**2).sum(axis=1)
+    rule = two_valued(part.table, query.states) if len(part.counts) == 1 else None
+    if rule is None:
+        states = _plausible(inverse @ part.counts, part.ticks)
+        return np.asarray(rows @ part.counts), np.asarray(np.maximum(spread @ states, 0.0) + added)
+    value = rule.a * part.counts + rule.b * part.ticks
+    inside = np.clip(value, 0.0, part.ticks)
+    hit, miss = spread[0, query.states[0]], np.delete(spread[0], query.states)[0]
+    return np.asarray(value), np.asarray(inside * hit + (part.ticks - inside) * miss + added)
+
+
+def _bounds(
+    query: Query, parts: tuple[Part, ...], scale: Fraction, values: Floats, confidence: float
+) -> tuple[Floats, Floats]:
+    """Ends (n,) of the intervals: the least and the largest count that the values do not contradict."""
+    sets = [(state,) for state in query.states] if query.kind == "histogram" else [query.states]
+    ends = []
+    for j, (states, value) in enumerate(zip(sets, values.tolist(), strict=True)):
+        ticks, variances, step = _worst_variances(query, j, states, parts, scale)
+        centre = min(max(value, 0.0), float(ticks[-1]))
+
+        def error(truth: float, ticks: Floats = ticks, variances: Floats = variances, step: float = step) -> float:
+            return quantile(confidence) * math.sqrt(np.interp(truth, ticks, variances)) + step
+
+        ends.append((min(_farthest(centre, 0.0, error), value), max(_farthest(centre, float(ticks[-1]), error), value)))
+    low, high = np.array(ends).T
+    return low, high
+
+
+def _worst_variances(
+    query: Query, j: int, states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction
+) -> tuple[Floats, Floats, float]:
+    """Largest variance of value j, for every number of ticks in a set of states.
+
+    It is concave and linear between some numbers of ticks: those are filled first whose table makes most of them.
+
+    Returns:
+        The numbers of ticks, rising from 0 to all; the variances there; the largest weight of a single noise.
+    """
+    rest, step, gains = 0.0, 0.0, []
+    for part in parts:
+        emission, _ = inversion(part.table)
+        rows, noises = rows_of(query, part.table)
+        spread = np.maximum(rows[j] ** 2 @ emission.T - (rows[j] @ emission.T) ** 2, 0.0)
+        inside, outside = spread[list(states)].max(), np.delete(spread, states).max()
+        rest += part.ticks * outside + noise_variance(scale) * (noises[j] ** 2).sum()
+        step = max(step, float(np.abs(noises[j]).max()))
+        gains.append((inside - outside, part.ticks))
+    gains.sort(reverse=True)
+    ticks = np.cumsum([0.0, *(ticks for _, ticks in gains)])
+    return ticks, rest + np.cumsum([0.0, *(gain * ticks for gain, ticks in gains)]), step
+
+
+def _farthest(centre: float, end: float, error: Callable[[float], float]) -> float:
+    """The truth farthest towards an end that is within its error of the centre, or a little farther.
+
+    Args:
+        centre: a possible truth.
+        end: the least or the largest truth.
+        error: concave, so that all truths up to that one are within theirs.
+    """
+    if abs(centre - end) <= error(end):
+        return end
+    inside, outside = centre, end
+    while abs(outside - inside) > _CLOSE * max(abs(end - centre), 1.0):
+        middle = (inside + outside) / 2.0
+        inside, outside = (middle, outside) if abs(centre - middle) <= error(middle) else (inside, middle)
+    return outside
 
 
 def _plausible(counts: Floats, total: int) -> Floats:
@@ -241,22 +307,12 @@ def _plausible(counts: Floats, total: int) -> Floats:
     return np.asarray(positive * (total / positive.sum()) if positive.sum() > 0.0 else positive, dtype=np.float64)
 
 
-class _Sums(NamedTuple):
-    """Pairs that begin in the set and that leave it; (m, m) weights of symbol pairs in each; (k, k) steps of states."""
-
-    begin: float
-    leave: float
-    weight_begin: Floats
-    weight_leave: Floats
-    steps: Floats
-
-
 def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float) -> Estimates:
     """Estimate how many ticks a stay in the set lasts.
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
-    over those that begin there and leave it, a ratio; its inverse, the probability of leaving, is nearly linear
-    in what is noisy, so the delta method is applied to that, and the interval's ends are turned over.
+    over those that begin there and leave it. The interval has every time 1/p for which "leave - p begin", which is 0 on
+    average if p is true, is near 0.
 
     Args:
         states: the set.
@@ -269,50 +325,66 @@ def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, con
 
     Raises:
         ReleaseError: no two consecutive ticks have symbols.
+
+    Source:
+        Fieller, "Some problems in interval estimation" (1954).
     """
     steps = sum(part.steps for part in parts)
     if steps == 0:
         raise ReleaseError("no two consecutive ticks of the window have symbols")
-    sums = [_sums(states, part) for part in parts]
-    begin = min(max(sum(one.begin for one in sums), 1.0), float(steps))
-    leaving = min(max(sum(one.leave for one in sums), 1.0) / begin, 1.0)
-    variance, step = 0.0, 0.0
-    for part, one in zip(parts, sums, strict=True):
-        weights = one.weight_leave - leaving * one.weight_begin
-        variance += _variance(weights, one.steps, inversion(part.table))
-        variance += noise_variance(scale) * float((weights**2).sum())
-        step = max(step, float(np.abs(weights).max()))
-    error = np.array([np.sqrt(variance) / begin])
-    width = float(half_widths(error, np.array([step / begin]), scale, confidence)[0])
-    value = np.array([1.0 / leaving])
-    low = 1.0 / min(leaving + width, 1.0)
-    high = 1.0 / (leaving - width) if leaving - width > 1.0 / steps else float(steps)
-    return Estimates(value, error * value**2, np.array([low]), np.maximum([high], value))
+    weights = [_pair_weights(states, part.table) for part in parts]
+    begins = sum(float((begin * part.counts).sum()) for (begin, _), part in zip(weights, parts, strict=True))
+    leaves = sum(float((leave * part.counts).sum()) for (_, leave), part in zip(weights, parts, strict=True))
+    begin = min(max(begins, 1.0), float(steps))
+    leaving = min(max(leaves, 1.0) / begin, 1.0)
+    value, error = 1.0 / leaving, 0.0
+
+    def possible(probability: float) -> bool:
+        variance, step = 0.0, 0.0
+        for part, (of_begin, of_leave) in zip(parts, weights, strict=True):
+            one = of_leave - probability * of_begin
+            stay, change = _worst_variances_of_a_pair(one, states, part.table)
+            # Of two changes one leaves, but for the first of every piece; a change is in two triples of ticks.
+            changes = min(4.0 * probability * steps + 2.0 * (part.ticks - part.steps), part.steps)
+            variance += (part.steps - changes) * stay + changes * change + noise_variance(scale) * float((one**2).sum())
+            step = max(step, float(np.abs(one).max()))
+        nonlocal error
+        error = math.sqrt(variance) / begin
+        return abs(leaves - probability * begins) <= quantile(confidence) * math.sqrt(variance) + step
+
+    possible(leaving)
+    standard_error = error * value**2
+    grid = np.geomspace(1.0 / steps, 1.0, _GRID).tolist()
+    taken = [i for i, probability in enumerate(grid) if possible(probability)]
+    low = 1.0 / grid[min(taken[-1] + 1, len(grid) - 1)] if taken else value
+    high = float(steps) if possible(0.0) or not taken else 1.0 / grid[max(taken[0] - 1, 0)]
+    ends = min(low, value), max(high, value)
+    return Estimates(*(np.array([one]) for one in (value, standard_error, *ends)))
 
 
-def _sums(states: tuple[int, ...], part: Part) -> _Sums:
-    _, inverse = inversion(part.table)
+def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, Floats]:
+    """What (m, m) pairs of symbols add to the pairs that begin in the set, and to those that leave it."""
+    _, inverse = inversion(table)
     inside = np.zeros(len(inverse))
     inside[list(states)] = 1.0
     first, other = inside @ inverse, (1.0 - inside) @ inverse
-    begin, leave = np.outer(first, inverse.sum(axis=0)), np.outer(first, other)
-    steps = np.clip(inverse @ part.counts @ inverse.T, 0.0, None)
-    steps *= part.steps / steps.sum() if steps.sum() > 0.0 else 0.0
-    return _Sums(float((begin * part.counts).sum()), float((leave * part.counts).sum()), begin, leave, steps)
+    return np.outer(first, inverse.sum(axis=0)), np.outer(first, other)
 
 
-def _variance(weights: Floats, steps: Floats, table: Inversion) -> float:
-    """Variance, given the states, of a weighted sum over pairs of consecutive symbols.
+def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: NoiseTable) -> tuple[float, float]:
+    """Variance that one pair adds at most to a weighted sum over consecutive pairs of symbols.
 
-    Pairs that share a tick are correlated. How often states x, y, w follow each other is taken from the steps, as in a
-    Markov chain: c[x,y] c[y,w] / c[y].
+    Pairs that share a tick are correlated: the covariance belongs to the first. So this is about three ticks.
+
+    Returns:
+        The largest where all three are in the set or none is, and that of any three.
     """
-    emission = table.emission
+    emission, _ = inversion(table)
     means = emission @ weights @ emission.T
     alone = emission @ weights**2 @ emission.T - means**2
     left, right = emission @ weights, weights @ emission.T  # (k, m) and (m, k)
-    shared = np.einsum("xz,yz,zw->xyw", left, emission, right, optimize=True) - means[:, :, None] * means[None, :, :]
-    passing = steps.sum(axis=1)
-    follow = np.divide(steps, passing[:, None], out=np.zeros_like(steps), where=passing[:, None] > 0.0)
-    triples = steps[:, :, None] * follow[None, :, :]
-    return max(float((steps * alone).sum() + 2.0 * (triples * shared).sum()), 0.0)
+    shared = (left[:, None, :] * emission) @ right - means[:, :, None] * means
+    spread = np.maximum(alone[:, :, None] + 2.0 * np.maximum(shared, 0.0), 0.0)
+    inside = np.isin(np.arange(table.states), states)
+    same = (inside[:, None, None] == inside[:, None]) & (inside[:, None] == inside)
+    return float(spread[same].max()), float(spread.max())

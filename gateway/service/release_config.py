@@ -59,7 +59,7 @@ class Scheduled(Document):
         scale: of the noise on counts of symbols, an integer or a fraction.
         share: instead of a scale: how much of the allowance each tick is charged.
         per_device: a release for each device, not one of their sum.
-        confidence: of the intervals.
+        confidence: of the intervals; above 0.999 their coverage is not proven.
     """
 
     name: Name
@@ -77,7 +77,7 @@ class Scheduled(Document):
     scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None
     share: float | None = Field(default=None, gt=0.0, le=1.0)
     per_device: bool = False
-    confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
+    confidence: float = Field(default=0.95, gt=0.0, le=0.999)
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

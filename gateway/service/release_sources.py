@@ -97,7 +97,7 @@ def device_windows(
     if not used:
         return None
     ticks = sum(frame.observed for frame in used)
-    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks, question.confidence)
+    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
     return DeviceWindows(addend, max(scales), beginning, shift)
 
 

@@ -54,13 +54,13 @@ class Case:
     def from_windows(self, generator: np.random.Generator) -> Addend:
         counts = self.counts + laplace(generator, self.window, *self.counts.shape)
         numbers = np.ones(counts.shape[1], dtype=np.int64)
-        return windows_addend(counts, numbers, [self.window] * self.windows, len(self.states), CONFIDENCE)
+        return windows_addend(counts, numbers, [self.window] * self.windows, len(self.states))
 
     def from_symbols(self, generator: np.random.Generator) -> Addend:
         tally = SymbolCounter(self.query)
         tally.add(randomised(generator, self.table, self.states), self.table)
         parts = noisy(tally.parts, self.release, lambda below: int(generator.integers(below)))
-        return symbols_addend(self.query, parts, self.release, CONFIDENCE)
+        return symbols_addend(self.query, parts, self.release)
 
 
 CASES = {

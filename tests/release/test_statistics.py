@@ -21,7 +21,6 @@ from gateway.release.statistics import (
     Query,
     SymbolCounter,
     estimate,
-    half_widths,
     noise_variance,
     noisy,
 )
@@ -114,9 +113,9 @@ def test_estimates_are_unbiased_and_intervals_cover(
     errors, covered, found = simulate(query, table, states, 250, scale, windows)
     spread = errors.std(axis=0)
     assert np.all(np.abs(errors.mean(axis=0)) < 4 * spread / math.sqrt(windows))
-    assert np.all(covered.mean(axis=0) >= 0.93)
-    assert np.all(covered.mean(axis=0) <= 0.99)
+    assert np.all(covered.mean(axis=0) >= 0.95)
     stated = np.sqrt(np.mean([one.standard_errors**2 for one in found], axis=0))
+    assert np.all(np.mean([one.high - one.low for one in found], axis=0) < 6.0 * stated)
     assert stated == pytest.approx(spread, rel=0.1)
 
 
@@ -130,7 +129,7 @@ def test_dwell_times_are_right_within_their_intervals(
 ) -> None:
     query = Query("dwell", chosen)
     errors, covered, found = simulate(query, table, states, 4000, scale, 400)
-    assert 0.93 <= covered.mean() <= 0.99
+    assert covered.mean() >= 0.95
     # A ratio of unbiased numbers is right in the middle, not on average.
     assert abs(np.median(errors)) < 0.2 * np.median([one.standard_errors[0] for one in found])
 
@@ -152,7 +151,7 @@ def test_a_group_is_added_up_before_the_noise_and_tables_are_counted_apart() -> 
         errors.append(one.values[0] - expected)
         covered.append(one.low[0] <= expected <= one.high[0])
     assert abs(np.mean(errors)) < 4 * np.std(errors) / math.sqrt(2000)
-    assert 0.93 <= np.mean(covered) <= 0.99
+    assert np.mean(covered) >= 0.95
 
 
 SYMBOLS = st.lists(st.integers(-1, 2), min_size=3, max_size=30)
@@ -243,14 +242,3 @@ def test_noise_is_on_every_whole_number_and_has_the_distribution_it_should() -> 
     assert noise_variance(scale) == pytest.approx(2 * ratio / (1 - ratio) ** 2)
     assert (changed.counts == 0).mean() == pytest.approx((1 - ratio) / (1 + ratio), abs=0.01)
     assert changed.counts.dtype == np.int64
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(1, 2), Fraction(9)], ids=str)
-def test_an_interval_around_pure_noise_holds_it(scale: Fraction) -> None:
-    """The widest interval is that of noise alone: no smaller whole number of noise would be enough."""
-    for confidence in (0.5, 0.9, 0.95, 0.999):
-        (width,) = half_widths(np.zeros(1), np.ones(1), scale, confidence)
-        ratio = math.exp(-1 / float(scale))
-        beyond = [2 * ratio ** (n + 1) / (1 + ratio) for n in (width, width - 1)]
-        assert beyond[0] <= 1 - confidence + 1e-12
-        assert width == 0 or beyond[1] > 1 - confidence
