@@ -355,8 +355,8 @@ def _belief_moves(distributions: Floats, counts: Sequence[Sequence[NoisyCount]])
     def logs(first: int, last: int) -> Floats:
         """Of densities of the answers to some counts given a state, with an axis of length 1 for every other count."""
         others = tuple(axis for axis in range(1, len(flat) + 1) if not first < axis <= last)
-        kept = noisy(distributions.sum(axis=others), flat[first:last])
-        return np.log(np.expand_dims(kept, others))
+        densities = noisy(distributions.sum(axis=others), flat[first:last])
+        return np.log(np.expand_dims(densities, others))
 
     moves = []
     for before, last in pairwise(ends.tolist()):

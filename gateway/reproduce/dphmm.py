@@ -75,6 +75,7 @@ def examples(setting: Setting) -> Found:
             1e-9,
             why="Laplace noise of scale S / epsilon has variance 2 S^2 / epsilon^2, in each of two coordinates",
             counterexample="erratum-dphmm-variance",
+            computed=True,
         ),
     ]
     rows += _example_5_2() + _example_5_3() + _figure_9() + _example_6_1() + _example_10_8()

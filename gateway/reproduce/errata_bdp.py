@@ -175,7 +175,7 @@ def _correlated_noise(setting: Setting) -> Iterator[Row]:
     In the paper's class: readings change with theta; a flip follows no flip with rho0, and no flip a flip with rho1.
     """
     ignorant, *informed = correlated_noise_losses(((9, 1), (1, 9)), ((8, 2), (3, 7)), 7, 2)
-    about = "theta = .1, rho0 = .2, rho1 = .3, 7 ticks"
+    about = "theta = 0.1, rho0 = 0.2, rho1 = 0.3, 7 ticks"
     yield Row(f"{about}: epsilon of an adversary who knows no state", ignorant)
     for number, lost in zip(("one state", "two states"), informed, strict=True):
         why = "a known state and its symbol give a flip away, and the flip tells of those beside it"
