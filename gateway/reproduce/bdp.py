@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary, ratio_loss
@@ -21,6 +21,7 @@ from gateway.attack import ATTACKERS, Attacker, attack, mean_transitions, releas
 from gateway.chain import posterior_marginals
 from gateway.chain.arrays import Floats
 from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
+from gateway.privacy.model_fit import clopper_pearson
 from gateway.privacy.randomised_response import calibrate
 from gateway.reproduce.lstm import lstm_attacker, lstm_missing
 from gateway.reproduce.recordings import States, heart
@@ -59,15 +60,8 @@ def figure_1(setting: Setting) -> Found:
     lines = []
     for adversary in _ADVERSARIES:
         one = calibrate(chains, 1.0, adversary)
-        corner = one.rho0, one.rho1
-        at_zero = max(1 / one.ratio_01, 1 - one.ratio_10 * 0.0)
-        lines.append(
-            Line(
-                f"{adversary}: the least noise, by corollary 1's lines",
-                (0.0, corner[0], 1.0),
-                (at_zero, corner[1], 0.0),
-            )
-        )
+        about = f"{adversary}: the least noise, by corollary 1's lines"
+        lines.append(Line(about, (0.0, one.rho0, 1.0), (1.0, one.rho1, 0.0)))
     chart = Chart("Allowed flip probabilities at epsilon 1 lie above the lines", "rho0", "rho1", tuple(lines))
     return Found(tuple(rows), (chart,))
 
@@ -109,25 +103,12 @@ def success(theta: float, rho: float, ticks: int = 30) -> _Success:
 
 
 _FIGURE_2 = {
-    0.0001: 0.9111846164548434,
-    0.001: 0.9069600143117795,
-    0.005: 0.8887879711762467,
-    0.01: 0.8676480237709621,
-    0.02: 0.8312153899260688,
-    0.03: 0.8017445419264113,
-    0.05: 0.7578804894935842,
-    0.075: 0.721080674704995,
-    0.1: 0.6958222554158382,
-    0.125: 0.6773771279963687,
-    0.15: 0.6633151109798661,
-    0.2: 0.6435287518843855,
-    0.25: 0.6311423465845603,
-    0.3: 0.623808105640038,
-    0.35: 0.6224593312018568,
-    0.4: 0.622459331201853,
-    0.45: 0.6224593312018551,
-    0.49: 0.6224593312018538,
-}
+    0.0001: 0.9111846164548434, 0.001: 0.9069600143117795, 0.005: 0.8887879711762467, 0.01: 0.8676480237709621,
+    0.02: 0.8312153899260688, 0.03: 0.8017445419264113, 0.05: 0.7578804894935842, 0.075: 0.721080674704995,
+    0.1: 0.6958222554158382, 0.125: 0.6773771279963687, 0.15: 0.6633151109798661, 0.2: 0.6435287518843855,
+    0.25: 0.6311423465845603, 0.3: 0.623808105640038, 0.35: 0.6224593312018568, 0.4: 0.622459331201853,
+    0.45: 0.6224593312018551, 0.49: 0.6224593312018538,
+}  # fmt: skip
 """Success of the correlation-aware attack by theta: n = 30, epsilon 1/2, exact values of what the figure draws."""
 
 
@@ -154,16 +135,13 @@ def figure_2(setting: Setting) -> Found:
             about = f"theta {theta:g}: success against our noise at the same epsilon (informed)"
             rows.append(at_most(about, successes[theta], 1 - rho))
     thetas = tuple(exact)
-    chart = Chart(
-        "Success of an attacker, n = 30, epsilon 1/2",
-        "theta: chance of a change of state",
-        "success",
-        (
-            Line("ordinary randomised response, all symbols", thetas, tuple(exact.values())),
-            Line("ordinary randomised response, one symbol", thetas, (1 - rho,) * len(thetas)),
-            Line("our noise, all symbols", thetas, tuple(successes.values())),
-        ),
+    lines = (
+        Line("ordinary randomised response, all symbols", thetas, tuple(exact.values())),
+        Line("ordinary randomised response, one symbol", thetas, (1 - rho,) * len(thetas)),
+        Line("our noise, all symbols", thetas, tuple(successes.values())),
     )
+    title = "Success of an attacker, n = 30, epsilon 1/2"
+    chart = Chart(title, "theta: chance of a change of state", "success", lines)
     note = "The paper draws curves and prints no numbers; its column has what it draws, enumerated by another program."
     return Found(tuple(rows), (chart,), (note,))
 
@@ -181,21 +159,9 @@ def _simulated(theta: float, rho: float, trials: int, paper: float, generator: n
     told = posterior_marginals(symbols.astype(np.int64).ravel(), np.full(2, 0.5), step, table, lengths=lengths)
     middle = (ticks - 1) // 2
     named = told.reshape(trials, ticks, 2)[:, middle].argmax(axis=1) == states[:, middle]
-    low, high = _clopper_pearson(int(named.sum()), trials)
-    return Row(
-        f"theta {theta:g}: success in {trials:,} simulated streams, forward-backward (99.9 % interval)",
-        float(named.mean()),
-        paper,
-        "formula",
-        interval=(low, high),
-    )
-
-
-def _clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
-    tail = (1 - _CONFIDENCE) / 2
-    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
-    return low, high
+    interval = clopper_pearson(int(named.sum()), trials, _CONFIDENCE)
+    about = f"theta {theta:g}: success in {trials:,} simulated streams, forward-backward (99.9 % interval)"
+    return Row(about, float(named.mean()), paper, "formula", interval=interval)
 
 
 _FIGURE_3 = """

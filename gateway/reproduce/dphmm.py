@@ -16,7 +16,7 @@ from gateway.dphmm.drawing import graph_svg
 from gateway.dphmm.graphs import complete, explicit, lattice, one_step, within_radius
 from gateway.dphmm.hull import complete_hull, difference_hull, gauge, graph_hull
 from gateway.dphmm.moments import area, l1_sensitivity, laplace_error, noise_error
-from gateway.dphmm.protection import degree_of_protection, exposed, factor, protect, unbounded_factors
+from gateway.dphmm.protection import Objective, degree_of_protection, exposed, factor, protect, unbounded_factors
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import GridModel, fit_grid
 from gateway.planning.traces import Traces, read_traces
@@ -41,6 +41,7 @@ VALUES = lattice([(1, 0), (2, 1), (3, 0), (0, 1), (4, 2), (1, 2)])
 GRAPH = explicit(6, [(1, 2), (3, 4), (3, 5), (4, 5)])
 """The policy graph of example 5.1: s2s3, s4s5, s4s6, s5s6."""
 TRIANGLE = explicit(6, [(3, 4), (3, 5), (4, 5)])
+_OBJECTIVES: tuple[Objective, ...] = ("nearest", "area", "error")
 _NAMES = tuple(f"s{state}" for state in range(1, 7))
 
 
@@ -61,22 +62,16 @@ def examples(setting: Setting) -> Found:
     corners = {tuple(corner) for corner in hull.vertices.tolist()}
     printed = {(-4, -1), (1, -1), (3, 0), (4, 1), (-1, 1), (-3, 0)}
     degrees = degree_of_protection(hull, VALUES, chosen())
+    laplace, error = "example 5.1: Laplace error, epsilon 1", math.sqrt(laplace_error(VALUES, GRAPH, 1.0))
+    why = "Laplace noise of scale S / epsilon has variance 2 S^2 / epsilon^2, in each of two coordinates"
+    case = "erratum-dphmm-variance"
     rows = [
         Row("example 5.1: L1 sensitivity", float(l1_sensitivity(VALUES, GRAPH)), 5.0, "printed"),
         Row("example 5.1: corners of the hull", _words(sorted(corners)), _words(sorted(printed)), "printed"),
         Row("example 5.1: area of the hull", float(area(hull)), 11.0, "formula"),
         Row("example 5.1: degrees of protection of s1 to s6", _words(degrees.tolist()), "4 6 3 5 4 4", "formula"),
         Row("example 5.1: K-norm error, epsilon 1", math.sqrt(noise_error(hull)), 6.55050310350975, "formula", 1e-12),
-        Row(
-            "example 5.1: Laplace error, epsilon 1",
-            math.sqrt(laplace_error(VALUES, GRAPH, 1.0)),
-            5 * math.sqrt(2.0),
-            "claim",
-            1e-9,
-            why="Laplace noise of scale S / epsilon has variance 2 S^2 / epsilon^2, in each of two coordinates",
-            counterexample="erratum-dphmm-variance",
-            computed=True,
-        ),
+        Row(laplace, error, 5 * math.sqrt(2.0), "claim", 1e-9, why=why, counterexample=case, computed=True),
     ]
     rows += _example_5_2() + _example_5_3() + _figure_9() + _example_6_1() + _example_10_8()
     found = protect(VALUES, GRAPH, chosen())
@@ -132,44 +127,27 @@ def _example_6_1() -> list[Row]:
         hull = graph_hull(VALUES, TRIANGLE | explicit(6, [(2, partner - 1)]))
         rows.append(Row(f"example 6.1: area with s3s{partner}", float(area(hull)), size, "formula"))
         rows.append(Row(f"example 6.1: error with s3s{partner}, epsilon 1", math.sqrt(noise_error(hull))))
-    nearest = protect(VALUES, TRIANGLE, constraint, objective="nearest").added
-    smallest = protect(VALUES, TRIANGLE, constraint, objective="area").added
-    best = protect(VALUES, TRIANGLE, constraint, objective="error").added
-    return [
-        *rows,
-        Row("example 6.1: edge added by algorithm 1", edge_names(nearest), "s3s5", "printed"),
-        Row(
-            "example 6.1: edge with the smallest hull (algorithm 3)",
-            edge_names(smallest),
-            "s3s6",
-            "formula",
-            why="as printed, over clockwise corners, it takes the largest hull",
-            counterexample="erratum-dphmm-algorithm-3",
-        ),
-        Row(
-            "example 6.1: edge with the least error, which ours takes",
-            edge_names(best),
-            edge_names(smallest),
-            "claim",
-            why="the smallest hull does not have the least error",
-            counterexample="erratum-dphmm-algorithm-3",
-        ),
-    ]
+    nearest, smallest, best = (
+        edge_names(protect(VALUES, TRIANGLE, constraint, objective=objective).added) for objective in _OBJECTIVES
+    )
+    case, printed = "erratum-dphmm-algorithm-3", "as printed, over clockwise corners, it takes the largest hull"
+    rows.append(Row("example 6.1: edge added by algorithm 1", nearest, "s3s5", "printed"))
+    about = "example 6.1: edge with the smallest hull (algorithm 3)"
+    rows.append(Row(about, smallest, "s3s6", "formula", why=printed, counterexample=case))
+    about, why = (
+        "example 6.1: edge with the least error, which ours takes",
+        "the smallest hull does not have the least error",
+    )
+    return [*rows, Row(about, best, smallest, "claim", why=why, counterexample=case, computed=True)]
 
 
 def _example_10_8() -> list[Row]:
-    rows = []
-    for state, near, rank in (("s4", (4, 6), 1), ("s5", (5, 6), 1), ("s6", (4, 5, 6), 2)):
-        hull = complete_hull(VALUES[chosen(*near)])
-        rows.append(
-            Row(
-                f"example 10.8, path s4-s6-s5: rank of the noise of the neighbours of {state}",
-                hull.rank,
-                rank,
-                "formula",
-            )
-        )
-    return rows
+    about = "example 10.8, path s4-s6-s5: rank of the noise of the neighbours of"
+    neighbours = (("s4", (4, 6), 1), ("s5", (5, 6), 1), ("s6", (4, 5, 6), 2))
+    return [
+        Row(f"{about} {state}", complete_hull(VALUES[chosen(*near)]).rank, rank, "formula")
+        for state, near, rank in neighbours
+    ]
 
 
 _SIDE, _REACH, _FROM, _DELTA = 10, 1.5, 6, 0.05
