@@ -226,7 +226,7 @@ def _costs(about: str, found: dict[str, Series]) -> list[Row]:
 
 _RANKING = (
     "{:.4g} counts states outside the delta-location set, where the nearest inside stands for them; {:.4g} are inside. "
-    "That is large because a random walk is hard to follow: the paper's traces are recorded"
+    "These are walks at random, the paper's are recorded traces; whether that makes the rest was not tried"
 )
 
 
