@@ -45,7 +45,8 @@ th,td,tr{border-color:#3a3f44}a{color:#7fb2f0}tr.differs td:nth-child(4){color:#
 _HEAD = (
     "The paper's number, ours, and why they differ. Agreement is within the paper's own error: half a unit of its last "
     "digit, the rounding of its formula, or the interval of what is estimated here. Limits (at most, at least) are the "
-    "paper's claims. Where a difference is a correction, the command named beside it enumerates a counterexample."
+    "paper's claims. What this program computed by a formula or claim of the paper is marked 'our number'. Where a "
+    "difference is a correction, the command named beside it enumerates a counterexample."
 )
 _BASES = {
     "printed": "",
@@ -57,7 +58,7 @@ _BASES = {
 }
 _COLUMNS = (
     *("target", "quantity", "paper", "basis", "limit", "tolerance", "ours", "low", "high", "status"),
-    *("explanation", "counterexample"),
+    *("explanation", "counterexample", "paper_is_ours"),
 )
 
 
@@ -162,7 +163,8 @@ def _summary(found: Mapping[str, tuple[Target, Found]]) -> list[tuple[str, ...]]
 
 
 def _row(row: Row) -> str:
-    words = [part for part in (_BASES[row.basis], row.limit) if part] if row.paper is not None else []
+    parts = (_BASES[row.basis], row.limit, "our number" * row.computed)
+    words = [part for part in parts if part] if row.paper is not None else []
     paper = _BASES[row.basis] if row.paper is None else _shown(row.paper)
     about = f' <span class="small">({escape(", ".join(words))})</span>' if words else ""
     ours = _shown(row.ours)
@@ -197,7 +199,7 @@ def _cells(row: Row) -> tuple[object, ...]:
     paper = "" if row.paper is None else row.paper
     return (
         *(row.quantity, paper, row.basis, row.limit, row.tolerance, row.ours, low, high, row.status),
-        *(row.why, row.counterexample),
+        *(row.why, row.counterexample, "yes" * row.computed),
     )
 
 

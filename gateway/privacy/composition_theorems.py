@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from itertools import pairwise, permutations
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +39,6 @@ __all__ = ["Verdict", "naive_counterexample", "verdicts"]
 Standing = Literal["holds", "false", "at least", "not applicable"]
 _UP = 1.0 + OUTWARD
 _CLOSE = 1.0 + 1e-9
-_MOST_ORDERED = 3
 _LONGEST_INFORMED = 128
 _MOST_TICKS = 10_000
 _MOST_INFLUENCES = 5_000
@@ -124,6 +123,7 @@ class _Together:
             self._row("sum of losses", self._sum, "holds" if self._disjoint or self._alike else "false"),
             self._row("sum of least of loss and influence", self._least_sum, "false"),
             self._row("theorem 3.6, max-divergence", self._divergence),
+            self._row("theorem 3.6, either way apart", self._both_ways),
             self._row("theorem 3.7, one set of quilts", self._shared_quilts),
             Verdict("every tick in full", float(self._rates.sum()) * _UP, "holds", "all ticks are one secret"),
         ]
@@ -262,35 +262,36 @@ class _Together:
         return float(np.nanmax(says)), "influences are spent on one secret more than once" + self._broken(says)
 
     def _divergence(self) -> tuple[float, str]:
-        """Theorem 3.6: own losses, and how far earlier answers move the belief about the next."""
-        self._require()
-        total, moved = math.fsum(self._own), self._moved()
-        note = "the exact distributions of the answers"
-        if moved is None:
-            moved, note = self._moved_at_most(), "their noise's range"
+        """Theorem 3.6: own losses, and twice how far earlier answers move the belief about the next, either way."""
+        moved, note = self._moves
+        twice = 2.0 * math.fsum(max(move) for move in moved)
+        return self._with_losses(twice, note)
+
+    def _both_ways(self) -> tuple[float, str]:
+        """Theorem 3.6 with the way up and the way down bounded apart."""
+        moved, note = self._moves
+        return self._with_losses(math.fsum(map(math.fsum, moved)), note)
+
+    def _with_losses(self, moved: float, note: str) -> tuple[float, str]:
+        total = math.fsum(self._own)
         return (total + moved) * _CLOSE, f"losses {total:.5g}, divergence {moved:.5g} from {note}"
 
-    def _moved(self) -> float | None:
-        """The least sum of divergences over the orders of the releases, where distributions can be followed."""
+    @cached_property
+    def _moves(self) -> tuple[list[tuple[float, float]], str]:
+        """For each release but one: how far earlier answers raise and lower the log-density of its answer."""
+        self._require()
         counts = self._counts
-        numbers = range(len(counts))
-        orders = list(permutations(numbers)) if len(counts) <= _MOST_ORDERED else [tuple(numbers)]
-        worst = [0.0] * len(orders)
+        moves = [(0.0, 0.0)] * (len(counts) - 1)
         try:
             for chain in self._members:
                 for secret in answer_distributions(chain, [count for each in counts for count in each]):
-                    worst = [
-                        max(so_far, _belief_moves(secret.distributions, counts, order))
-                        for so_far, order in zip(worst, orders, strict=True)
-                    ]
+                    found = _belief_moves(secret.distributions, counts)
+                    moves = [(max(a, c), max(b, d)) for (a, b), (c, d) in zip(moves, found, strict=True)]
         except ChainClassError:
-            return None
-        return min(worst)
-
-    def _moved_at_most(self) -> float:
-        """The same from the ranges of log-densities: a tick can move one by its rate, up and down."""
-        widths = sorted(release.rate * release.length for release in self._releases)
-        return 2.0 * math.fsum(width * (len(widths) - 1 - at) for at, width in enumerate(widths))
+            widths = sorted(release.rate * release.length for release in self._releases)
+            # a tick can move a log-density by its rate; a release, and all before it, by no more than its own range
+            return [(width, width) for width in widths[:-1]], "their noise's range"
+        return moves, "the exact distributions of the answers"
 
     def _shared_quilts(self) -> tuple[float, str]:
         self._require()
@@ -341,30 +342,24 @@ def _really_lost(chains: Sequence[MarkovChain], counts: Sequence[NoisyCount]) ->
     return worst
 
 
-def _belief_moves(distributions: Floats, counts: Sequence[Sequence[NoisyCount]], order: Sequence[int]) -> float:
-    """The sum, over releases in an order, of max-divergences between the next answer's distribution and the last one.
+def _belief_moves(distributions: Floats, counts: Sequence[Sequence[NoisyCount]]) -> list[tuple[float, float]]:
+    """For each release after the first: the max-divergences of its answer given all before from it alone, and back.
 
     Args:
         distributions: (s, ...) of all counts given a state.
         counts: of each release.
-        order: of the releases.
     """
-    axes: list[range] = []
-    for each in counts:
-        begin = axes[-1].stop if axes else 1
-        axes.append(range(begin, begin + len(each)))
-    total = 0.0
-    for position in range(1, len(order)):
-        before = [axis for index in order[:position] for axis in axes[index]]
-        now = list(axes[order[position]])
-        rest = tuple(axis for index in order[position + 1 :] for axis in axes[index])
-        distribution = distributions.sum(axis=rest, keepdims=True).transpose(0, *before, *now, *rest)
-        distribution = distribution.reshape(distribution.shape[0], *distribution.shape[1 : 1 + len(before)], -1)
-        after = noisy(distribution, [count for index in order[:position] for count in counts[index]])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # Pr(answers before | next count, state) over Pr(answers before | state)
-            share = np.log(after) - np.log(distribution.sum(axis=tuple(range(1, 1 + len(before))), keepdims=True))
-            moved = share - np.log(after.sum(axis=-1, keepdims=True))
-        forth, back = (np.nanmax(way, axis=(0, -1), initial=0.0) for way in (moved, -moved))
-        total += float((forth + back).max())
-    return total
+    ends = np.cumsum([len(each) for each in counts])
+    flat = [count for each in counts for count in each]
+
+    def logs(first: int, last: int) -> Floats:
+        """Of densities of the answers to some counts given a state, with an axis of length 1 for every other count."""
+        others = tuple(axis for axis in range(1, len(flat) + 1) if not first < axis <= last)
+        densities = noisy(distributions.sum(axis=others), flat[first:last])
+        return np.log(np.expand_dims(densities, others))
+
+    moves = []
+    for before, last in pairwise(ends.tolist()):
+        moved = logs(0, last) - logs(0, before) - logs(before, last)
+        moves.append((float(moved.max()), float(-moved.min())))
+    return moves

@@ -6,11 +6,13 @@ Chakrabarti, Gao, Saraf, Schoenebeck, Yu: Optimal Local Bayesian Differential Pr
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincinv, stdtrit
+from scipy.special import stdtrit
 
 from contract.chains import BinaryChains
 from contract.guarantee import Adversary, ratio_loss
@@ -19,12 +21,13 @@ from gateway.attack import ATTACKERS, Attacker, attack, mean_transitions, releas
 from gateway.chain import posterior_marginals
 from gateway.chain.arrays import Floats
 from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
+from gateway.privacy.model_fit import clopper_pearson
 from gateway.privacy.randomised_response import calibrate
 from gateway.reproduce.lstm import lstm_attacker, lstm_missing
 from gateway.reproduce.recordings import States, heart
-from gateway.reproduce.rows import Chart, Found, Line, Row, Setting
+from gateway.reproduce.rows import Chart, Found, Line, Row, Setting, at_most
 
-__all__ = ["figure_1", "figure_2", "figure_3", "figure_4", "half_interval", "printed_bound", "success"]
+__all__ = ["figure_1", "figure_2", "figure_3", "figure_4", "half_interval", "point", "printed_bound", "success"]
 
 _ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 _THEOREM_2 = (
@@ -33,57 +36,32 @@ _THEOREM_2 = (
 _CONFIDENCE = 0.999
 
 
-def _point(q: float, r: float) -> BinaryChains:
+def point(q: float, r: float) -> BinaryChains:
+    """The class of one chain."""
     return BinaryChains(q=(q, q), r=(r, r))
 
 
 def figure_1(setting: Setting) -> Found:
     """The chain of figure 1, q = 1/5 and r = 7/20: noise by theorem 1 and corollary 1, and what it loses."""
-    chains = _point(0.2, 0.35)
-    rows = []
+    chains = point(0.2, 0.35)
     ratio = Fraction(9)
     bound = ratio_loss(chains, ratio, ratio, "ignorant").epsilon
-    rows.append(
+    informed = ratio_loss(chains, ratio, ratio, "informed").epsilon
+    case = "erratum-bdp-theorem-2"
+    rows = [
         Row("rho = .1: theorem 1's epsilon", bound, 4.308098289744215, "formula", 1e-9),
-    )
-    rows.append(
-        Row(
-            "rho = .1: epsilon of an adversary who knows some states",
-            ratio_loss(chains, ratio, ratio, "informed").epsilon,
-            bound,
-            "claim",
-            limit="at most",
-            why=_THEOREM_2,
-            counterexample="erratum-bdp-theorem-2",
-        )
-    )
+        at_most("rho = .1: epsilon of an adversary who knows some states", informed, bound, _THEOREM_2, case=case),
+    ]
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         found = calibrate(chains, epsilon, "ignorant", "flips")
         real = ratio_loss(chains, Fraction(found.ratio_01), Fraction(found.ratio_10), "informed").epsilon
-        rows.append(
-            Row(
-                f"noise of corollary 1 at epsilon {epsilon:g}: the epsilon that it really has",
-                real,
-                epsilon,
-                "claim",
-                1e-9,
-                "at most",
-                why=_THEOREM_2,
-                counterexample="erratum-bdp-theorem-2",
-            )
-        )
+        about = f"noise of corollary 1 at epsilon {epsilon:g}: the epsilon that it really has"
+        rows.append(at_most(about, real, epsilon, _THEOREM_2, case=case, computed=False))
     lines = []
     for adversary in _ADVERSARIES:
         one = calibrate(chains, 1.0, adversary)
-        corner = one.rho0, one.rho1
-        at_zero = max(1 / one.ratio_01, 1 - one.ratio_10 * 0.0)
-        lines.append(
-            Line(
-                f"{adversary}: the least noise, by corollary 1's lines",
-                (0.0, corner[0], 1.0),
-                (at_zero, corner[1], 0.0),
-            )
-        )
+        about = f"{adversary}: the least noise, by corollary 1's lines"
+        lines.append(Line(about, (0.0, one.rho0, 1.0), (1.0, one.rho1, 0.0)))
     chart = Chart("Allowed flip probabilities at epsilon 1 lie above the lines", "rho0", "rho1", tuple(lines))
     return Found(tuple(rows), (chart,))
 
@@ -125,25 +103,12 @@ def success(theta: float, rho: float, ticks: int = 30) -> _Success:
 
 
 _FIGURE_2 = {
-    0.0001: 0.9111846164548434,
-    0.001: 0.9069600143117795,
-    0.005: 0.8887879711762467,
-    0.01: 0.8676480237709621,
-    0.02: 0.8312153899260688,
-    0.03: 0.8017445419264113,
-    0.05: 0.7578804894935842,
-    0.075: 0.721080674704995,
-    0.1: 0.6958222554158382,
-    0.125: 0.6773771279963687,
-    0.15: 0.6633151109798661,
-    0.2: 0.6435287518843855,
-    0.25: 0.6311423465845603,
-    0.3: 0.623808105640038,
-    0.35: 0.6224593312018568,
-    0.4: 0.622459331201853,
-    0.45: 0.6224593312018551,
-    0.49: 0.6224593312018538,
-}
+    0.0001: 0.9111846164548434, 0.001: 0.9069600143117795, 0.005: 0.8887879711762467, 0.01: 0.8676480237709621,
+    0.02: 0.8312153899260688, 0.03: 0.8017445419264113, 0.05: 0.7578804894935842, 0.075: 0.721080674704995,
+    0.1: 0.6958222554158382, 0.125: 0.6773771279963687, 0.15: 0.6633151109798661, 0.2: 0.6435287518843855,
+    0.25: 0.6311423465845603, 0.3: 0.623808105640038, 0.35: 0.6224593312018568, 0.4: 0.622459331201853,
+    0.45: 0.6224593312018551, 0.49: 0.6224593312018538,
+}  # fmt: skip
 """Success of the correlation-aware attack by theta: n = 30, epsilon 1/2, exact values of what the figure draws."""
 
 
@@ -164,30 +129,20 @@ def figure_2(setting: Setting) -> Found:
         rows.append(_simulated(theta, rho, trials, _FIGURE_2[theta], generator))
     successes = {}
     for theta in exact:
-        table = calibrate(_point(theta, theta), 0.5, "informed").table
+        table = calibrate(point(theta, theta), 0.5, "informed").table
         successes[theta] = success(theta, table.threshold0 / SCALE).all_symbols
         if theta in _NAMED:
-            rows.append(
-                Row(
-                    f"theta {theta:g}: success against our noise at the same epsilon (informed)",
-                    successes[theta],
-                    1 - rho,
-                    "claim",
-                    limit="at most",
-                )
-            )
+            about = f"theta {theta:g}: success against our noise at the same epsilon (informed)"
+            rows.append(at_most(about, successes[theta], 1 - rho))
     thetas = tuple(exact)
-    chart = Chart(
-        "Success of an attacker, n = 30, epsilon 1/2",
-        "theta: chance of a change of state",
-        "success",
-        (
-            Line("ordinary randomised response, all symbols", thetas, tuple(exact.values())),
-            Line("ordinary randomised response, one symbol", thetas, (1 - rho,) * len(thetas)),
-            Line("our noise, all symbols", thetas, tuple(successes.values())),
-        ),
+    lines = (
+        Line("ordinary randomised response, all symbols", thetas, tuple(exact.values())),
+        Line("ordinary randomised response, one symbol", thetas, (1 - rho,) * len(thetas)),
+        Line("our noise, all symbols", thetas, tuple(successes.values())),
     )
-    note = "The paper draws curves and prints no numbers; theirs are taken from exact enumeration of what is drawn."
+    title = "Success of an attacker, n = 30, epsilon 1/2"
+    chart = Chart(title, "theta: chance of a change of state", "success", lines)
+    note = "The paper draws curves and prints no numbers; its column has what it draws, enumerated by another program."
     return Found(tuple(rows), (chart,), (note,))
 
 
@@ -204,21 +159,9 @@ def _simulated(theta: float, rho: float, trials: int, paper: float, generator: n
     told = posterior_marginals(symbols.astype(np.int64).ravel(), np.full(2, 0.5), step, table, lengths=lengths)
     middle = (ticks - 1) // 2
     named = told.reshape(trials, ticks, 2)[:, middle].argmax(axis=1) == states[:, middle]
-    low, high = _clopper_pearson(int(named.sum()), trials)
-    return Row(
-        f"theta {theta:g}: success in {trials:,} simulated streams, forward-backward (99.9 % interval)",
-        float(named.mean()),
-        paper,
-        "formula",
-        interval=(low, high),
-    )
-
-
-def _clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
-    tail = (1 - _CONFIDENCE) / 2
-    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, trials - hits, 1 - tail)) if hits < trials else 1.0
-    return low, high
+    interval = clopper_pearson(int(named.sum()), trials, _CONFIDENCE)
+    about = f"theta {theta:g}: success in {trials:,} simulated streams, forward-backward (99.9 % interval)"
+    return Row(about, float(named.mean()), paper, "formula", interval=interval)
 
 
 _FIGURE_3 = """
@@ -245,7 +188,7 @@ _NAMES_3 = (
 
 def figure_3(setting: Setting) -> Found:
     """Noise of six calibrations by epsilon, theta = .35."""
-    theta, chains = 0.35, _point(0.35, 0.35)
+    theta, chains = 0.35, point(0.35, 0.35)
     rows, ours = [], {}
     for line in _FIGURE_3.split("\n")[1:-1]:
         epsilon, *paper = map(float, line.split())
@@ -257,30 +200,14 @@ def figure_3(setting: Setting) -> Found:
     for epsilon in (2.0, 4.0):
         for name, rho in (("theorem 1", ours[epsilon][1]), ("corollary 2", ours[epsilon][4])):
             lost = real_loss(chains, Fraction(rho), Fraction(rho), "informed").epsilon
-            rows.append(
-                Row(
-                    f"epsilon {epsilon:g}: what the noise of {name} really loses",
-                    lost,
-                    epsilon,
-                    "claim",
-                    1e-9,
-                    "at most",
-                    why=_THEOREM_2 if lost > epsilon else "",
-                    counterexample="erratum-bdp-theorem-2" if lost > epsilon else "",
-                )
-            )
-    left = zhao_eps3(theta, 2.0)
-    rows.append(
-        Row(
-            "epsilon 2: what Zhao et al.'s first bound leaves for ordinary randomised response, in nats",
-            left,
-            why="below 0: the bound allows no noise at all",
-        )
-    )
+            about = f"epsilon {epsilon:g}: what the noise of {name} really loses"
+            rows.append(at_most(about, lost, epsilon, _THEOREM_2, case="erratum-bdp-theorem-2", computed=False))
+    about = "epsilon 2: what Zhao et al.'s first bound leaves for ordinary randomised response, in nats"
+    rows.append(Row(about, zhao_eps3(theta, 2.0), why="below 0: the bound allows no noise at all"))
     x = tuple(ours)
     lines = tuple(Line(name, x, tuple(one[i] for one in ours.values())) for i, name in enumerate(_NAMES_3))
     chart = Chart("Flip probabilities, theta = .35", "epsilon", "flip probability", lines, log_y=True)
-    note = "The paper's values are its formulas, evaluated to 13 digits by another implementation."
+    note = "The paper draws curves; its column has its formulas, evaluated to 13 digits by another program."
     return Found(tuple(rows), (chart,), (note,))
 
 
@@ -306,16 +233,17 @@ def figure_4(setting: Setting) -> Found:
         attackers.append(({"LSTM, ten folds": lstm_attacker(10)}, _LSTM_DRAWS))
     rows: list[Row] = []
     charts = []
-    for name, q, r in (("N10", 0.08938, 0.10924), ("N05", 0.2384, 0.3831)):
+    for name, *printed in (("N10", 0.0893, 0.1092), ("N05", 0.2384, 0.3831)):
         recording = heart(setting.recordings, name)
-        means = mean_transitions(*recording, 2)
-        rows.append(Row(f"{name}: q, mean probability of 0 to 1", float(means[0, 1]), q, "printed", 5e-5))
-        rows.append(Row(f"{name}: r, mean probability of 1 to 0", float(means[1, 0]), r, "printed", 5e-5))
+        likely, means = recording.chain().transition, mean_transitions(*recording, 2)
+        for which, at, paper in (("q, of 0 to 1", (0, 1), printed[0]), ("r, of 1 to 0", (1, 0), printed[1])):
+            about = f"{name}: {which}, share of changes (digits after the fourth are cut)"
+            rows.append(Row(about, float(likely[at]), paper, "printed", 1e-4))
         q, r = float(means[0, 1]), float(means[1, 0])
         reached: dict[str, list[tuple[float, float]]] = {}
         for epsilon in (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0):
             setting.told(f"{name}, epsilon {epsilon:g}")
-            table = calibrate(_point(q, r), epsilon, "ignorant", "flips").table
+            table = calibrate(point(q, r), epsilon, "ignorant", "flips").table
             shares: dict[str, list[float]] = {}
             for some, draws in attackers:
                 shares |= _attacked(recording, table, epsilon, some, draws)
@@ -334,17 +262,10 @@ def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares:
     q, r = chain
     printed, prior = printed_bound(q, r, epsilon), np.array([r, q]) / (q + r)
     corrected, guess = float(success_bound(prior, epsilon)), float(prior.max())
-    rows = [
-        Row(
-            f"{about}: the bound on success",
-            corrected,
-            printed,
-            "formula",
-            1e-9,
-            why="the printed bound is wrong, and falls below always naming the likelier state at small epsilon",
-            counterexample="erratum-bdp-success-bound",
-        )
-    ]
+    why = "the printed bound is wrong, and falls below always naming the likelier state at small epsilon"
+    case = "erratum-bdp-success-bound"
+    about_bound = f"{about}: the bound on success"
+    rows = [Row(about_bound, corrected, printed, "formula", 1e-9, why=why, counterexample=case, computed=True)]
     for one, values in shares.items():
         mean, reach = float(np.mean(values)), half_interval(values)
         why, case = "the printed bound is wrong; the corrected one holds", "erratum-bdp-success-bound"
@@ -352,18 +273,9 @@ def _attack_rows(about: str, chain: tuple[float, float], epsilon: float, shares:
             why, case = _BREAKS, "erratum-bdp-section-4-3"
         elif printed < guess:
             why = "the printed bound is below always naming the likelier state"
-        rows.append(
-            Row(
-                f"{about}: success of {one} (mean of {len(values)} draws of noise, 95 % interval)",
-                mean,
-                printed,
-                "claim",
-                limit="at most",
-                interval=(mean - reach, mean + reach),
-                why=why,
-                counterexample=case,
-            )
-        )
+        quantity = f"{about}: success of {one} (mean of {len(values)} draws of noise, 95 % interval)"
+        row = at_most(quantity, mean, printed, why, case=case)
+        rows.append(replace(row, interval=(mean - reach, mean + reach)))
     return rows
 
 
@@ -379,6 +291,7 @@ def _attacked(
     return found
 
 
-def half_interval(values: list[float]) -> float:
-    """Half the 95 % interval of a mean of independent draws."""
-    return float(stdtrit(len(values) - 1, 0.975)) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+def half_interval(values: Sequence[float] | Floats, confidence: float = 0.95) -> float:
+    """Half the interval of a mean of independent draws."""
+    reach = float(stdtrit(len(values) - 1, (1 + confidence) / 2))
+    return reach * float(np.std(values, ddof=1)) / math.sqrt(len(values))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import partial
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
 from gateway.privacy.quilts import mqm_exact
 from gateway.reproduce.mqm import THETA1, THETA2
-from gateway.reproduce.rows import Found, Row, Setting
+from gateway.reproduce.rows import Row, Setting, at_most
 
 __all__ = ["ERRATA", "lost_by_a_clock"]
 
@@ -62,81 +62,47 @@ def _reverse(chain: MarkovChain) -> Floats:
     return np.asarray((distribution[:, None] * chain.transition).T / distribution[:, None])
 
 
-def _eigengap(setting: Setting) -> Found:
+def _eigengap(setting: Setting) -> Iterator[Row]:
     """Equations 7 and 14 leave out every unit eigenvalue of P P*, not one: a clock never forgets its hour."""
     chain, ticks = _clock(), 200
-    distribution = chain.stationary_distribution
+    root = np.sqrt(distribution := chain.stationary_distribution)
     values = np.linalg.eigvals(chain.transition @ _reverse(chain)).real
     printed = float(1.0 - max(value for value in values if abs(value - 1.0) > 1e-9))
     lost = lost_by_a_clock(chain, ticks, _printed_scale(Mixing(printed, float(distribution.min())), ticks))
-    singular = np.linalg.svd(
-        np.sqrt(distribution)[:, None] * chain.transition / np.sqrt(distribution), compute_uv=False
-    )
-    wrong = partial(
-        Row,
-        why="exactly one unit eigenvalue belongs to the stationary distribution; the others are never forgotten",
-        counterexample="erratum-mqm-eigengap",
-    )
+    singular = np.linalg.svd(root[:, None] * chain.transition / root, compute_uv=False)
+    why = "exactly one unit eigenvalue belongs to the stationary distribution; the others are never forgotten"
+    gap = 1.0 - float(singular[1]) ** 2
+    yield Row("clock of 20 hours: the eigengap", gap, printed, "formula", 1e-9, why=why, computed=True)
     about = "clock: what MQMApprox at epsilon 1 loses"
+    yield at_most(f"{about} at tick 100", float(lost[99]), 1.0, why, computed=False)
+    yield at_most(f"{about} at its worst tick", float(lost.max()), 1.0, why, computed=False)
     whole = mqm_exact((chain,), ticks, 1.0).scale
-    return Found(
-        (
-            wrong("clock of 20 hours: the eigengap", 1.0 - float(singular[1]) ** 2, printed, "formula", 1e-9),
-            wrong(f"{about} at tick 100", float(lost[99]), 1.0, "claim", limit="at most"),
-            wrong(f"{about} at its worst tick", float(lost.max()), 1.0, "claim", limit="at most"),
-            Row("clock, 200 ticks, epsilon 1: noise of MQMExact, which protects all as one", whole),
-        )
-    )
+    yield Row("clock, 200 ticks, epsilon 1: noise of MQMExact, which protects all as one", whole)
 
 
-def _precondition(setting: Setting) -> Found:
+def _precondition(setting: Setting) -> Iterator[Row]:
     """Lemma 4.8 holds for widths above 2 log(1/p) / g only; algorithm 4 does not check."""
     known = mixing((MarkovChain.stationary(THETA1.transition), MarkovChain.stationary(THETA2.transition)), False)
     least = 2.0 * math.log(1.0 / known.rarest) / known.gap
-    rows = [Row("theta1, theta2: widths must be above", least)]
+    yield Row("theta1, theta2: widths must be above", least)
     width = math.floor(least)
-    distance = math.exp(-known.gap * width / 2.0)
-    difference = known.rarest - distance
-    rows.append(
-        Row(
-            f"lemma 4.8's denominator p - exp(-g a / 2) at a width of {width}: must be above 0",
-            difference,
-            0.0,
-            "claim",
-            0.0,
-            "at least",
-            why="the logarithm of a negative number is no bound: smaller widths are excluded, strictly",
-            counterexample="erratum-mqm-precondition",
-        )
-    )
-    quilt = mqm_approx((THETA1, THETA2), None, 5.0, False).quilt
-    rows.append(Row("widths that ours takes at epsilon 5", f"{quilt[0]} and {quilt[1]}"))
-    return Found(tuple(rows))
+    about = f"lemma 4.8's denominator p - exp(-g a / 2) at a width of {width}: must be above 0"
+    why = "the logarithm of a negative number is no bound: smaller widths are excluded, strictly"
+    denominator = known.rarest - math.exp(-known.gap * width / 2.0)
+    yield Row(about, denominator, 0.0, "claim", limit="at least", why=why)
+    a, b = mqm_approx((THETA1, THETA2), None, 5.0, False).quilt
+    yield Row("widths that ours takes at epsilon 5", f"{a} and {b}")
 
 
-def _histogram(setting: Setting) -> Found:
+def _histogram(setting: Setting) -> Iterator[Row]:
     """GroupDP's noise of a histogram is Laplace(2 / eps) a bin, not Laplace(1 / eps): a change of state moves two bins.
 
     Two states of which one group is in either: the histogram is (1, 0) or (0, 1).
     """
     scale = 1.0  # 1 / eps at epsilon 1
     lost = sum(abs(a - b) / scale for a, b in zip((1, 0), (0, 1), strict=True))
-    why = "the ratio of densities of both bins multiplies"
-    return Found(
-        (
-            Row(
-                "one group in state 0 or 1, Laplace(1 / eps) in both bins, epsilon 1: what is lost",
-                lost,
-                1.0,
-                "claim",
-                0.0,
-                "at most",
-                None,
-                why,
-                "erratum-mqm-histogram",
-            ),
-        )
-    )
+    about = "one group in state 0 or 1, Laplace(1 / eps) in both bins, epsilon 1: what is lost"
+    yield at_most(about, lost, 1.0, "the ratio of densities of both bins multiplies", computed=False)
 
 
 ERRATA = {

@@ -8,7 +8,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from contract.chains import BinaryChains
 from contract.errors import FuguError
 from contract.guarantee import Adversary
 from gateway.attack import success_bound
@@ -24,8 +23,9 @@ from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.influence import influence_scale
 from gateway.privacy.quilts import mqm_exact
 from gateway.privacy.wasserstein import wasserstein_count
+from gateway.reproduce.bdp import point
 from gateway.reproduce.recordings import HEARTS, States, activity, heart, power, presence
-from gateway.reproduce.rows import Chart, Found, Line, Row, Setting
+from gateway.reproduce.rows import Chart, Found, Line, Row, Setting, at_most
 
 __all__ = ["attackers", "calibrations", "noise", "truth"]
 
@@ -100,8 +100,8 @@ def _rounded(chain: MarkovChain) -> MarkovChain:
 
 
 _REASONS = {
-    "ordinary randomised response": "it takes readings for independent",
-    "BDP theorem 1": "theorem 2 is false: known states tell more",
+    "ordinary randomised response": ("it takes readings for independent", ""),
+    "BDP theorem 1": ("theorem 2 is false: known states tell more", "erratum-bdp-theorem-2"),
 }
 
 
@@ -110,21 +110,14 @@ def calibrations(setting: Setting) -> Found:
     rows = []
     for name, recording in _binary(setting).items():
         q, r = (float(rate) for rate in recording.chain().transition[[0, 1], [1, 0]])
-        chains = BinaryChains(q=(q, q), r=(r, r))
+        chains = point(q, r)
         for epsilon in (1.0,) if setting.quick else (0.5, 1.0, 2.0, 4.0):
             for baseline in baselines(chains, epsilon):
                 real = baseline.real(chains, "informed")
-                row = Row(
-                    f"{name}, nominal epsilon {epsilon:g}: what {baseline.name} really loses (informed)",
-                    "no bound" if real is None else real.epsilon,
-                    epsilon,
-                    "claim",
-                    1e-6,
-                    "at most",
-                    why=_REASONS[baseline.name],
-                    counterexample="" if baseline.name.startswith("ordinary") else "erratum-bdp-theorem-2",
-                )
-                rows.append(row)
+                lost = "no bound" if real is None else real.epsilon
+                about = f"{name}, nominal epsilon {epsilon:g}: what {baseline.name} really loses (informed)"
+                why, case = _REASONS[baseline.name]
+                rows.append(at_most(about, lost, epsilon, why, case=case, computed=False))
     chart = _real_epsilons()
     note = "Of each recording's mean chain: what is lost if the recording were that chain."
     return Found(tuple(rows), (chart,), (note,))
@@ -133,7 +126,7 @@ def calibrations(setting: Setting) -> Found:
 def _real_epsilons() -> Chart:
     """Real against nominal epsilon of theorem 1's noise, and of ordinary randomised response, for a sticky chain."""
     q, r = 0.0893, 0.1092
-    chains = BinaryChains(q=(q, q), r=(r, r))
+    chains = point(q, r)
     nominal = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
     lines: dict[str, list[float]] = {"nominal": list(nominal)}
     for epsilon in nominal:
@@ -145,7 +138,7 @@ def _real_epsilons() -> Chart:
 
 
 _BASELINES = (None, 300, 100, 30)
-"""Running means, in beats, that a state is above; none: the mean of the night."""
+"""Running means, in beats, that a state is above; `None`: the mean of the night."""
 
 
 def _hearts(recordings: Path, quick: bool) -> Iterator[tuple[str, str, Ints, Ints]]:
@@ -168,13 +161,8 @@ def attackers(setting: Setting) -> Found:
         for trial in attack_classes(name, words, states, segments, _EPSILON):
             best = trial.attacks[0]
             about = f"{name}, {words}, noise for {trial.chains}, {trial.released}"
-            rows.append(
-                Row(
-                    f"{about}: success of {best.attacker}, always guessing {best.guess:.3f} (95 % interval of all)",
-                    best.success,
-                    interval=(best.low, best.high),
-                )
-            )
+            success = f"{about}: success of {best.attacker}, always guessing {best.guess:.3f} (95 % interval of all)"
+            rows.append(Row(success, best.success, interval=(best.low, best.high)))
             rows.append(Row(f"{about}: share of ticks beyond e^epsilon", trial.beyond))
             rows.append(Row(f"{about}: largest factor on the odds of a tick", trial.furthest))
     note = (

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target"]
+__all__ = ["NOT_AT_HAND", "Chart", "Drawing", "Found", "Line", "Row", "Setting", "Target", "at_most"]
 
 Value: TypeAlias = float | str
 Basis = Literal["printed", "formula", "claim", "picture", "other data", "ours"]
 """Where the paper's value is from: a number in its text, its own formula at this point, a sentence of it, a picture
 without numbers, a number about other data or another machine, or nowhere: the quantity is ours."""
+NOT_AT_HAND = "printed, not at hand"
+"""In place of a number of a paper that nobody has copied here."""
 Status = Literal["agrees", "differs", "no number"]
 _JUDGED = ("printed", "formula", "claim")
 
@@ -29,7 +31,9 @@ class Row:
         limit: whether the paper's value bounds the quantity instead of being it.
         interval: of ours, if it is estimated, with its confidence in the quantity's name.
         why: they differ, if they do; or what a number without a counterpart says.
-        counterexample: the target that shows it by enumeration, where the difference is a correction.
+        counterexample: the target that shows it by enumeration, where the difference is a correction; in that target
+            itself it is not named.
+        computed: whether the paper's value is a number of ours: its formula or its claim, computed by this program.
     """
 
     quantity: str
@@ -41,6 +45,7 @@ class Row:
     interval: tuple[float, float] | None = None
     why: str = ""
     counterexample: str = ""
+    computed: bool = False
 
     @property
     def status(self) -> Status:
@@ -53,6 +58,15 @@ class Row:
         above, below = low > self.paper + self.tolerance, high < self.paper - self.tolerance
         differs = {"at most": above, "at least": below, "": above or below}[self.limit]
         return "differs" if differs else "agrees"
+
+
+def at_most(quantity: str, ours: Value, paper: Value, why: str = "", *, case: str = "", computed: bool = True) -> Row:
+    """A claim of the paper that something is not above a value, which is computed here unless it is said.
+
+    Args:
+        case: the counterexample.
+    """
+    return Row(quantity, ours, paper, "claim", 1e-9, "at most", why=why, counterexample=case, computed=computed)
 
 
 class Line(NamedTuple):

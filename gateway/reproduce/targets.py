@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 
 from gateway.reproduce import bdp, comp, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, ours
-from gateway.reproduce.rows import Found, Setting, Target
+from gateway.reproduce.rows import Found, Row, Setting, Target
 
 __all__ = ["TARGETS"]
 
@@ -21,6 +21,7 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
     "mqm-table-3": mqm.table_3,
     "comp-theorems": comp.theorems,
     "comp-endless": comp.endless,
+    "comp-sums": comp.sums,
     "dphmm-examples": dphmm.examples,
     "dphmm-10-11": dphmm.figure_10,
     "dphmm-12": dphmm.figure_12,
@@ -33,11 +34,18 @@ _FIGURES: dict[str, Callable[[Setting], Found]] = {
 }
 
 
-def _titled(found: Mapping[str, Callable[[Setting], Found]]) -> dict[str, Target]:
-    """Targets whose titles are the first lines of what finds them."""
-    return {name: Target(name, (find.__doc__ or "").partition("\n")[0], find) for name, find in found.items()}
+def _target(name: str, find: Callable[[Setting], Found | Iterable[Row]]) -> Target:
+    """A target whose title is the first line of what finds it; an erratum gives rows alone."""
+
+    def found(setting: Setting) -> Found:
+        result = find(setting)
+        return result if isinstance(result, Found) else Found(tuple(result))
+
+    return Target(name, (find.__doc__ or "").partition("\n")[0], found)
 
 
-TARGETS: dict[str, Target] = _titled(
-    {**_FIGURES, **errata_bdp.ERRATA, **errata_mqm.ERRATA, **comp.ERRATA, **errata_dphmm.ERRATA}
-)
+TARGETS: dict[str, Target] = {
+    name: _target(name, find)
+    for group in (_FIGURES, errata_bdp.ERRATA, errata_mqm.ERRATA, comp.ERRATA, errata_dphmm.ERRATA)
+    for name, find in group.items()
+}

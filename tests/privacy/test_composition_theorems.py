@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -187,6 +187,46 @@ def test_releases_of_one_set_of_quilts_add_up() -> None:
     assert (rows["quilt accountant"].epsilon or 0.0) <= (total.epsilon or 0.0)
     mixed = told((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "chain", 20.0))
     assert "release 2 is not one of Markov quilts" in mixed["theorem 3.7, one set of quilts"].note
+
+
+@pytest.mark.parametrize(
+    ("releases", "paper", "ours"),
+    [
+        ((window(1, 5, "mqm-exact", 2.0), window(6, 5, "mqm-exact", 2.0)), 5.278, 5.243),
+        ((window(1, 10, "mqm-exact", 13.0), window(1, 10, "mqm-exact", 20.0)), 1.307, 1.306),
+        ((window(1, 8, "mqm-exact", 3.0), window(5, 8, "mqm-exact", 3.0)), 5.782, 5.698),
+    ],
+)
+def test_theorem_3_6_is_the_papers_formula_with_ours_beside_it(
+    releases: tuple[WindowRelease, ...], paper: float, ours: float
+) -> None:
+    rows = told((STATIONARY,), *releases)
+    found = [rows[f"theorem 3.6, {name}"].epsilon or 0.0 for name in ("max-divergence", "either way apart")]
+    assert found == pytest.approx([paper, ours], abs=5e-4)
+    if releases[0].length == 5:
+        check_printed("noise of scale 2: {} by the paper's formula, {} with either way apart", *found)
+
+
+def test_theorem_3_6_by_plain_enumeration() -> None:
+    """Every path and a grid of answers: how far one answer moves the log-density of the other."""
+    rows = told((STATIONARY,), window(1, 3, "chain", 1.0), window(3, 2, "chain", 0.7))
+    scales, moved = (1.0, 0.7), []
+    for tick, state in product(range(4), (0, 1)):
+        weights: dict[tuple[int, int], float] = {}
+        for path in product((0, 1), repeat=4):
+            if path[tick] == state:
+                steps = [P1[a, b] for a, b in pairwise(path)]
+                counts = sum(path[:3]), sum(path[2:])
+                weights[counts] = weights.get(counts, 0.0) + (0.8, 0.2)[path[0]] * float(np.prod(steps))
+        chances = np.array(list(weights.values())) / sum(weights.values())
+        for answers in product(np.linspace(-1, 4, 26), repeat=2):
+            noise = np.exp(-np.abs(np.array(answers) - np.array(list(weights))) / scales)
+            one, two = chances @ noise
+            moved.append(np.log(chances @ noise.prod(axis=1) / (one * two)))
+    up, down = max(moved), -min(moved)
+    losses = rows["sum of losses"].epsilon or 0.0
+    assert rows["theorem 3.6, max-divergence"].epsilon == pytest.approx(losses + 2 * max(up, down), rel=1e-8)
+    assert rows["theorem 3.6, either way apart"].epsilon == pytest.approx(losses + up + down, rel=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(6))

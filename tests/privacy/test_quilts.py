@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from contract.chains import BinaryChains
+from gateway.privacy import quilts
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
 from gateway.privacy.quilts import (
@@ -343,3 +344,19 @@ def test_more_questions_without_an_answer() -> None:
         influence(CHAINS["theta1"], 3, 3, None)
     with pytest.raises(ChainClassError):
         influence(CHAINS["theta1"], 3, None, 0)
+
+
+@pytest.mark.parametrize("length", [100, 9_000, 10**6])
+def test_a_stationary_chain_is_searched_at_two_ticks_however_many_there_are(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is why table 2 of the paper has other seconds: algorithm 3 goes over every tick."""
+    searched = []
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        searched.append(arguments)
+        return best_quilt(*arguments, **more)
+
+    monkeypatch.setattr(quilts, "best_quilt", counted)
+    assert mqm_exact((CHAINS["theta1 stationary"],), length, 1.0).scale == close(12.839964231247)
+    assert len(searched) == 2

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
-from itertools import pairwise, product
+import math
+from fractions import Fraction
+from itertools import combinations, pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gateway.reproduce.bdp import success
+from gateway.reproduce.errata_bdp import correlated_noise_losses
 from tests.support.command import runner
 
 
@@ -28,6 +31,54 @@ def test_success_is_that_of_all_outputs(theta: float, rho: float, ticks: int) ->
         total += max(weights)
     assert success(theta, rho, ticks).all_symbols == pytest.approx(total, abs=1e-14)
     assert success(theta, rho, ticks).one_symbol == 1 - rho
+
+
+READINGS, FLIPS = ((9, 1), (1, 9)), ((8, 2), (3, 7))
+"""Tenths: theta = .1; a flip follows no flip with rho0 = .2, and no flip a flip with rho1 = .3."""
+
+
+def likelihoods(ticks: int, known: dict[int, int]) -> dict[tuple[int, ...], Fraction]:
+    """Pr(symbols | known states) by every path of readings and flips; both chains start stationary."""
+
+    def chance(path: tuple[int, ...], steps: tuple[tuple[int, int], tuple[int, int]]) -> Fraction:
+        start = Fraction(steps[1 - path[0]][path[0]], steps[0][1] + steps[1][0])
+        return start * math.prod(Fraction(steps[a][b], 10) for a, b in pairwise(path))
+
+    paths = list(product((0, 1), repeat=ticks))
+    fitting = {path: chance(path, READINGS) for path in paths if all(path[tick] == x for tick, x in known.items())}
+    found = dict.fromkeys(paths, Fraction(0))
+    for flips in paths:
+        weight = chance(flips, FLIPS)
+        for path, share in fitting.items():
+            found[tuple(x ^ flip for x, flip in zip(path, flips, strict=True))] += share * weight
+    total = sum(fitting.values())
+    return {symbols: value / total for symbols, value in found.items()}
+
+
+def lost(ticks: int, secret: int, known: dict[int, int]) -> float:
+    """The largest log-ratio between the states of a tick, whatever the symbols."""
+    one, other = (likelihoods(ticks, {**known, secret: state}) for state in (0, 1))
+    return max(abs(math.log(one[symbols] / other[symbols])) for symbols in one)
+
+
+def test_correlated_noise_is_that_of_all_paths() -> None:
+    for number, found in enumerate(correlated_noise_losses(READINGS, FLIPS, 4, 2)):
+        worst = max(
+            lost(4, secret, dict(zip(ticks, states, strict=True)))
+            for secret in range(4)
+            for ticks in combinations([tick for tick in range(4) if tick != secret], number)
+            for states in product((0, 1), repeat=number)
+        )
+        assert found == pytest.approx(worst, rel=1e-12)
+
+
+@pytest.mark.long
+def test_correlated_noise_of_the_papers_class_is_not_private_against_who_knows_states() -> None:
+    found = correlated_noise_losses(READINGS, FLIPS, 7, 2)
+    assert found == pytest.approx([1.042, 1.877, 2.564], abs=5e-4)
+    assert max(lost(7, secret, {}) for secret in range(4)) == pytest.approx(found[0], rel=1e-12)
+    assert lost(7, 1, {0: 0}) == pytest.approx(found[1], rel=1e-12)
+    assert lost(7, 3, {0: 0, 6: 0}) == pytest.approx(found[2], rel=1e-12)
 
 
 def walked(path: Path, places: int) -> Path:

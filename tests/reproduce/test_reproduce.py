@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import html
 import json
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from fugu.main import main
+from gateway import reproduce
 from gateway.reproduce.targets import TARGETS
 from tests.support.command import Fugu, runner
 from tests.support.proofs import errata, last_digit
 
+NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e-?\d+)?")
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -66,10 +69,73 @@ def test_every_mechanism_of_the_tables_in_kind_is_judged_by_drawn_trials(
     drawn = [row for row in own if "drawn trials" in row["quantity"]]
     assert all(float(row["low"]) < float(row["ours"]) < float(row["high"]) for row in drawn)
     assert {row["status"] for row in drawn} == {"agrees"}
-    names = {row["quantity"].rpartition(": ")[2] for row in own if row["basis"] == "ours"}
+    names = {row["quantity"].rpartition(": ")[2] for row in own if row["basis"] in ("ours", "other data")}
     applied = {row["quantity"].rpartition(": ")[2].partition(",")[0] for row in drawn}
     assert {"GroupDP", "MQMExact"} <= applied
     assert applied <= names
+
+
+def literals() -> set[float]:
+    """Every number that is written in the code of the targets."""
+    values: set[float] = set()
+    for module in Path(reproduce.__path__[0]).glob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Constant):
+                words = node.value.split() if isinstance(node.value, str) else [node.value]
+                values |= {float(word) for word in words if NUMBER.fullmatch(str(word))}
+    return values
+
+
+@pytest.mark.long
+def test_a_paper_s_number_is_written_in_the_code_or_marked_as_ours(rows: list[dict[str, str]]) -> None:
+    written = literals()
+    for row in rows:
+        if NUMBER.fullmatch(row["paper"]) and not row["paper_is_ours"]:
+            paper = float(row["paper"])
+            assert any(abs(paper * by - value) <= 1e-12 * value for by in (1, 100) for value in written), row
+    assert sum(bool(row["paper_is_ours"]) for row in rows) > 20
+
+
+@pytest.mark.long
+def test_printed_values_have_the_digits_of_the_papers(rows: list[dict[str, str]]) -> None:
+    printed = [row for row in rows if row["basis"] == "printed"]
+    numbers = [row["paper"] for row in printed if NUMBER.fullmatch(row["paper"])]
+    assert all(len(number.replace(".", "").lstrip("0")) <= 6 for number in numbers)
+    rates = [row["paper"] for row in printed if "share of changes" in row["quantity"]]
+    assert rates == ["0.0893", "0.1092", "0.2384", "0.3831"]
+
+
+@pytest.mark.long
+def test_every_cell_of_a_table_has_the_paper_s_number_or_says_that_it_is_not_at_hand(
+    rows: list[dict[str, str]],
+) -> None:
+    cells = [row for row in rows if row["target"].startswith("mqm-table") and row["basis"] == "other data"]
+    mechanisms = ("GroupDP", "GK16", "MQMApprox", "MQMExact")
+    for table, names in ((1, mechanisms[2:]), (2, mechanisms[1:]), (3, mechanisms[2:])):
+        own = [row for row in cells if row["target"] == f"mqm-table-{table}"]
+        assert all(any(row["quantity"].endswith(f": {name}") for row in own) for name in names)
+    numbers = {row["paper"] for row in cells if not row["paper_is_ours"]}
+    assert numbers == {"printed, not at hand", "1.5", "282.0"}
+    assert all("every tick" in row["explanation"] for row in cells if row["paper"] in ("1.5", "282.0"))
+
+
+@pytest.mark.long
+def test_figures_of_points_say_where_their_order_is_not_the_paper_s(rows: list[dict[str, str]]) -> None:
+    for target in ("dphmm-10-11", "dphmm-12", "dphmm-13"):
+        own = {row["quantity"]: row for row in rows if row["target"] == target}
+        orders = [row for quantity, row in own.items() if quantity.endswith("order by degree of protection")]
+        assert orders
+        assert all(row["ours"] == "DPLS > G_trs > G_util" and "outside" in row["explanation"] for row in orders)
+        for row in orders:
+            about = row["quantity"].removesuffix(": order by degree of protection")
+            inside = own[f"{about}, DPLS: degree of protection, counted inside its set alone"]["ours"]
+            assert float(inside) < float(own[f"{about}, DPLS: degree of protection"]["ours"])
+
+
+@pytest.mark.long
+def test_what_a_paper_itself_warns_of_is_not_its_error(rows: list[dict[str, str]]) -> None:
+    assert [row["paper"] for row in rows if row["target"] == "comp-sums"] == [""] * 4
+    assert [name for name in TARGETS if name.startswith("erratum-comp")] == ["erratum-comp-theorem-3-1"]
 
 
 @pytest.mark.long
@@ -150,6 +216,7 @@ def test_the_report_needs_nothing_else(folder: Path, rows: list[dict[str, str]])
     assert "<svg" in text
     said = html.unescape(text)
     assert all(row["quantity"] in said for row in rows)
+    assert said.count("our number)") == sum(row["paper_is_ours"] == "yes" for row in rows)
     assert all(f'<h2 id="{name}">' in text for name in TARGETS)
     assert not any(re.search(r"\bnan\b", path.read_text()) for path in folder.glob("*.csv"))
 
