@@ -146,7 +146,10 @@ def test_another_question_is_found(tmp_path: Path, change: dict[str, Any], probl
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda frame: {"values": ((frame.low[0] + frame.high[0]) / 2.0,)}, "its value is not that of its sums and noise"),
+        (
+            lambda frame: {"values": ((frame.low[0] + frame.high[0]) / 2.0,)},
+            "its value is not that of its sums and noise",
+        ),
         (lambda frame: {"standard_errors": (frame.standard_errors[0] * 1.01,)}, "its standard error is not that"),
         (lambda frame: {"low": (frame.low[0] + 1e-3,)}, "its interval is not that"),
         (lambda frame: {"high": (frame.high[0] + 1e-3,)}, "its interval is not that"),

@@ -15,11 +15,11 @@ from fractions import Fraction
 import numpy as np
 
 from contract.chains import BinaryChains, BoundedChains
+from contract.exponential import exp_up
 from contract.guarantee import Adversary, ratio_loss
-from contract.rounding import CLOSED_FORM, FOUR_ROUNDINGS, LOGARITHM, OUTWARD, UNIT
+from contract.rounding import OUTWARD, UNIT
 from gateway.chain.arrays import Floats
 from gateway.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
-from gateway.privacy.accountant.interval_search import worst_informed_losses
 from gateway.privacy.accountant.schedule import informed_losses
 from gateway.privacy.chain_class import MarkovChain
 
@@ -41,7 +41,7 @@ ALTERNATING = "alternating bound"
 _SHORT = 256
 _SHORT_INFORMED = 16
 _LARGEST_LOG = 700.0  # of an odds ratio that a float can hold
-_MOST_RATE = 160.0
+_MOST_RATE = 5000.0
 
 
 class OddsRatioChains:
@@ -61,7 +61,7 @@ class OddsRatioChains:
         if rate.max() > _MOST_RATE:
             return math.inf, "none"
         rates = (rate[0, 1], rate[1, 0]) if self.states == 2 else (rate.max(), rate.max())
-        ratios = [Fraction(math.exp(rate) * (1.0 + FOUR_ROUNDINGS)) if rate > 0.0 else Fraction(1) for rate in rates]
+        ratios = [exp_up(Fraction(float(rate))) for rate in rates]
         found = ratio_loss(self._chains, ratios[0], ratios[1], adversary)
         return found.epsilon, found.bound
 
@@ -103,16 +103,18 @@ class IntervalChains(OddsRatioChains):
         return epsilon, bound
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """The worst corners, or the worst member by branch and bound."""
+        """The worst corners; of informed adversaries and an interval, the odds ratio of its steps.
+
+        A stream that ends may lose most for a member inside the interval (docs/proofs/randomised-response.md, "Worst
+        corner").
+        """
         if adversary == "ignorant":
             return _losses(self._box, rates), self._name
         universal, bound = super().tick_by_tick(rates, adversary)
-        if adversary == "universal" or self._most > 1:
+        if adversary == "universal" or self._most > 1 or not self._point:
             return universal, bound
-        if self._point:
-            q, r = self._box.q[0], self._box.r[0]
-            return informed_losses(MarkovChain.stationary([[1 - q, q], [r, 1 - r]]), rates), "bridge recursion"
-        return np.minimum(worst_informed_losses(self._box, rates), universal), "branch and bound"
+        q, r = self._box.q[0], self._box.r[0]
+        return informed_losses(MarkovChain.stationary([[1 - q, q], [r, 1 - r]]), rates), "bridge recursion"
 
     @property
     def _name(self) -> str:
@@ -133,8 +135,13 @@ def odds_ratio_above(log_odds: float) -> float:
 
 
 def odds_ratio_loss(odds: float, rate: float) -> float:
-    """Epsilon of an endless stream, for every adversary and every start, rounded up."""
-    return (rate + 2.0 * _leakage(odds, rate)) * (1.0 + LOGARITHM)
+    """Epsilon of an endless stream, for every adversary and every start, rounded up: by the device's own formula."""
+    if rate == 0.0 or odds == 1.0:
+        return rate
+    if not math.isfinite(odds) or rate > _MOST_RATE:
+        return math.inf
+    ratio = exp_up(Fraction(rate))
+    return ratio_loss(BoundedChains(states=2, odds_ratio=odds), ratio, ratio, "universal").epsilon
 
 
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
@@ -147,20 +154,6 @@ def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
         behind[tick] = odds_ratio_step(odds, largest[tick - 1] + behind[tick - 1])
     others = 1.0 - np.eye(rates.shape[1])
     return np.asarray(rates + (ahead + behind)[:, None, None] * others)
-
-
-def _leakage(odds: float, rate: float) -> float:
-    """The endless leakage of steps of bounded odds ratio, for every adversary and every start, rounded up.
-
-    Source: docs/proofs/randomised-response.md, "Binary chains in closed form" (the universal adversary).
-    """
-    if rate == 0.0 or odds == 1.0:
-        return 0.0
-    if not np.isfinite(odds):
-        return float(np.inf)
-    g, root = np.exp(rate / 2.0), np.sqrt(odds)
-    w = (root * (g - 1.0) + np.sqrt(odds * (g - 1.0) ** 2 + 4.0 * g)) / (2.0 * g)
-    return float(2.0 * np.log(w)) * (1.0 + CLOSED_FORM) + LOGARITHM
 
 
 def _losses(chains: BinaryChains, rates: Floats) -> Floats:

@@ -15,10 +15,12 @@ Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.rounding import UNIT
+from contract.rounding import SIXTEEN_ROUNDINGS, UNIT
 from contract.simplex import Tree, largest_ratio, widening
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
@@ -85,12 +87,14 @@ def odds_ratio_step(odds: float, bound: float) -> float:
 
     Source: docs/proofs/chain-accountant.md, "The chain accountant"; Birkhoff (1957).
     """
-    if not np.isfinite(odds):
+    if not math.isfinite(odds):
         return bound
-    half_odds, half_bound = np.log(odds) / 2.0, bound / 2.0
-    # log((e^(a+b) + 1) / (e^a + e^b)) without overflow
-    value = np.logaddexp(half_odds + half_bound, 0.0) - np.logaddexp(half_odds, half_bound)
-    return float(max(0.0, 2.0 * value)) + 64.0 * UNIT * (1.0 + bound)
+    if odds <= 1.0 or bound == 0.0:
+        return 0.0
+    root, small = math.sqrt(odds), math.exp(-bound / 2.0)
+    # The quotient is 1 + (root - 1) (sqrt(G) - 1) / (root + sqrt(G)): no digit cancels, however near both are to 1.
+    value = 2.0 * math.log1p((odds - 1.0) / (root + 1.0) * -math.expm1(-bound / 2.0) / (1.0 + root * small))
+    return min(value * (1.0 + SIXTEEN_ROUNDINGS), bound)
 
 
 def _everywhere(states: int, bound: float) -> Floats:

@@ -1,0 +1,116 @@
+"""Rare steps and small losses: no digit of a claim is lost, down to steps and losses of 1e-16.
+
+The truth is a recursion in 60 digits: a product of randomised symbols that all point one way, for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import pytest
+
+from contract.chains import BinaryChains, BoundedChains, FiniteChains
+from contract.exponential import exp_up
+from contract.guarantee import Adversary, ratio_loss
+from gateway.privacy.accountant import ChainAccountant
+from gateway.privacy.accountant.bounded import odds_ratio_loss
+from gateway.privacy.accountant.inner_maximum import odds_ratio_step
+from gateway.privacy.chain_class import MarkovChain
+from gateway.release.allowance import joint_loss
+from gateway.release.charges import PER_NAT
+
+Matrix = list[list[Decimal]]
+DIGITS = 60
+ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
+SMALL = [1e-16, 2e-16, 3e-14, 1e-12, 5e-9, 1e-6, 1e-3, 0.1, 1.0]
+STEPS = [1e-16, 1e-15, 1e-12, 3e-10, 1e-7, 1e-4, 1e-2, 0.3]
+
+
+def product(a: Matrix, b: Matrix) -> Matrix:
+    found = [
+        [sum((x * y for x, y in zip(row, column, strict=True)), Decimal(0)) for column in zip(*b, strict=True)]
+        for row in a
+    ]
+    largest = max(map(max, found))
+    return [[entry / largest for entry in row] for row in found]
+
+
+def powers(matrix: Matrix) -> Iterator[Matrix]:
+    """By squares, to 2^63 steps."""
+    for _ in range(64):
+        yield matrix
+        matrix = product(matrix, matrix)
+
+
+def lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
+    """What a product of symbols loses at least, in the worse direction, to who knows no state or the nearest ones."""
+    return max(_lost(q, r, rate, adversary), _lost(r, q, rate, adversary))
+
+
+def _lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
+    with localcontext() as context:
+        context.prec = DIGITS
+        steps = [[1 - Decimal(q), Decimal(q)], [Decimal(r), 1 - Decimal(r)]]
+        weighed = [[row[0] * Decimal(rate).exp(), row[1]] for row in steps]
+        best = Decimal(1)
+        for seen, unseen in zip(powers(weighed), powers(steps), strict=True):
+            ends = [sum(row) / sum(other) for row, other in zip(seen, unseen, strict=True)]
+            best = max(best, ends[0] / ends[1])  # a state that nobody knows
+            if adversary == "informed":
+                for known in (0, 1):
+                    one, two = (product(power, steps) for power in (seen, unseen))
+                    best = max(best, one[0][known] * two[1][known] / (one[1][known] * two[0][known]))
+        return float(Decimal(rate) + 2 * best.ln())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", STEPS)
+def test_no_claim_of_the_accountant_is_below_what_symbols_lose(step: float) -> None:
+    for q, r in ((step, step), (step, min(3.0 * step, 0.5)), (step, 0.4)):
+        known = ChainAccountant((MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]]),))
+        declared = ChainAccountant(BinaryChains(q=(q, q), r=(r, r)))
+        for rate in SMALL:
+            for adversary in ADVERSARIES:
+                truth = lost(q, r, rate, adversary) * (1.0 - 1e-15)
+                for accountant in (known, declared):
+                    found = accountant.loss(rate, adversary)
+                    assert truth <= found.epsilon, (q, r, rate, adversary, found)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", [1e-3, 1e-5, 1e-7])
+def test_an_allowance_loses_no_more_than_epsilon(step: float) -> None:
+    for epsilon in (1.0, 1e-2, 1e-3, 1e-4):
+        accountant = ChainAccountant((MarkovChain.stationary([[1.0 - step, step], [step, 1.0 - step]]),))
+        for adversary in ADVERSARIES:
+            allowed = accountant.allowance(epsilon, adversary)
+            assert lost(step, step, allowed, adversary) <= epsilon
+            assert allowed > 0.0
+
+
+@pytest.mark.long
+def test_a_joint_bound_of_pico_nats_is_one() -> None:
+    for step in (1e-4, 1e-6, 5e-8):
+        chains = FiniteChains(transitions=(((1.0 - step, step), (step, 1.0 - step)),))
+        for charge in (1, 3, 30, 1000):
+            truth = lost(step, step, charge / PER_NAT, "informed")
+            assert truth <= joint_loss(chains, charge, "informed") <= truth * 1.1
+
+
+@pytest.mark.parametrize("rate", SMALL)
+@pytest.mark.parametrize("odds", [1.0, 1.0 + 1e-15, 1.0 + 1e-9, 1.5, 4.0, 1e6, 1e16, 1e32])
+def test_the_odds_ratio_bound_is_the_closed_form_with_all_its_digits(odds: float, rate: float) -> None:
+    """Epsilon is 4 arsinh(sqrt(odds) sinh(rate/4)), and a step 2 log((sqrt(odds G) + 1)/(sqrt(odds) + sqrt(G)))."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        root, quarter = Decimal(odds).sqrt(), Decimal(rate) / 4
+        height = root * (quarter.exp() - (-quarter).exp()) / 2
+        epsilon = float(4 * (height + (height * height + 1).sqrt()).ln())
+        g = (Decimal(rate) / 2).exp()
+        step = float(2 * ((root * g + 1) / (root + g)).ln())
+    assert epsilon * (1.0 - 1e-15) <= odds_ratio_loss(odds, rate) <= epsilon * (1.0 + 2e-14)
+    assert step * (1.0 - 1e-15) <= odds_ratio_step(odds, rate) <= step * (1.0 + 1e-14)
+    device = ratio_loss(BoundedChains(states=3, odds_ratio=odds), *(exp_up(Fraction(rate)),) * 2, "universal")
+    assert device.epsilon == pytest.approx(odds_ratio_loss(odds, rate), rel=1e-15)

@@ -1,0 +1,135 @@
+"""Intervals of answers from symbols hold the truth at least as often as they say: every output is enumerated."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from contract.noise_table import SCALE, NoiseTable
+from gateway.release.addends import answer, symbols_addend
+from gateway.release.inversion import inversion
+from gateway.release.statistics import Part, Query, SymbolCounter, estimate
+
+COUNT = Query("count", (1,))
+TABLES = [(0.05, 0.05), (0.3, 0.3), (0.01, 0.4), (0.4, 0.01), (0.001, 0.001), (0.45, 0.45), (0.6, 0.3)]
+Floats = NDArray[np.float64]
+
+
+def binary(rho0: float, rho1: float) -> NoiseTable:
+    return NoiseTable.binary(int(rho0 * SCALE), int(rho1 * SCALE))
+
+
+def binomial(n: int, p: float) -> Floats:
+    return np.array([math.comb(n, i) * p**i * (1.0 - p) ** (n - i) for i in range(n + 1)])
+
+
+def laplace(scale: Fraction) -> tuple[int, Floats]:
+    """How far noise is enumerated, and its probabilities; what is left out, 10^-9, counts as not covered."""
+    ratio = math.exp(-1.0 / float(scale))
+    reach = math.ceil(21.0 * float(scale)) + 1
+    return reach, (1.0 - ratio) / (1.0 + ratio) * ratio ** np.abs(np.arange(-reach, reach + 1))
+
+
+def outputs(table: NoiseTable, ticks: int, inside: int, scale: Fraction) -> Floats:
+    """Probabilities of the noisy count of symbols 1, from the least that is enumerated on."""
+    (_, miss), (_, hit) = inversion(table).emission
+    return np.convolve(np.convolve(binomial(inside, hit), binomial(ticks - inside, miss)), laplace(scale)[1])
+
+
+def truths(ticks: int) -> Iterator[int]:
+    return iter(sorted({*range(0, ticks + 1, max(ticks // 8, 1)), 1, ticks - 1, ticks}))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(1), Fraction(4)], ids=str)
+@pytest.mark.parametrize("rho", TABLES, ids=str)
+def test_an_interval_of_a_count_covers_as_often_as_it_says(
+    rho: tuple[float, float], scale: Fraction, confidence: float
+) -> None:
+    table, reach = binary(*rho), laplace(scale)[0]
+    for ticks in (1, 3, 10, 40, 120):
+        intervals = []
+        for count in range(-reach, ticks + reach + 1):
+            part = Part(table, ticks, ticks - 1, np.array([count]))
+            alone = estimate(COUNT, (part,), scale, confidence)
+            added = answer(COUNT, symbols_addend(COUNT, (part,), scale), confidence)
+            intervals.append((*alone.low, *alone.high, *added.low, *added.high))
+        low, high, added_low, added_high = np.array(intervals).T
+        for inside in truths(ticks):
+            probabilities = outputs(table, ticks, inside, scale)
+            assert probabilities[(low <= inside) & (inside <= high)].sum() >= confidence, (ticks, inside)
+            assert probabilities[(added_low <= inside) & (inside <= added_high)].sum() >= confidence, (ticks, inside)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scale", [Fraction(1, 10), Fraction(2)], ids=str)
+def test_an_interval_of_two_tables_covers_as_often_as_it_says(scale: Fraction) -> None:
+    tables, ticks, reach = (binary(0.05, 0.4), binary(0.3, 0.2)), (4, 3), laplace(scale)[0]
+    counts = [range(-reach, n + reach + 1) for n in ticks]
+    intervals = []
+    for pair in itertools.product(*counts):
+        parts = tuple(Part(*of, 0, np.array([count])) for *of, count in zip(tables, ticks, pair, strict=True))
+        found = estimate(COUNT, parts, scale)
+        intervals.append((*found.low, *found.high))
+    low, high = (column.reshape([len(one) for one in counts]) for column in np.array(intervals).T)
+    for inside in itertools.product(*(range(n + 1) for n in ticks)):
+        of = zip(tables, ticks, inside, strict=True)
+        first, second = (outputs(table, n, m, scale) for table, n, m in of)
+        held = (low <= sum(inside)) & (sum(inside) <= high)
+        assert np.outer(first, second)[held].sum() >= 0.95, inside
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("states", [(0, 0, 0), (0, 1, 2), (1, 1, 2)], ids=str)
+def test_every_bin_of_a_histogram_covers_as_often_as_it_says(states: tuple[int, ...]) -> None:
+    table, scale = NoiseTable.randomised_response(3, 600_000_000), Fraction(2, 3)
+    query, emission = Query("histogram", (0, 1, 2)), inversion(table).emission
+    reach, noise = laplace(scale)
+    sums: dict[tuple[int, ...], float] = {}
+    for symbols in itertools.product(range(3), repeat=len(states)):
+        counts = tuple(symbols.count(z) for z in range(3))
+        sums[counts] = sums.get(counts, 0.0) + math.prod(emission[x, z] for x, z in zip(states, symbols, strict=True))
+    distribution: dict[tuple[int, ...], float] = {}
+    for shifts in itertools.product(range(-reach // 3, reach // 3 + 1), repeat=3):  # left out: 10^-3
+        for counts, p in sums.items():
+            total = tuple(map(sum, zip(counts, shifts, strict=True)))
+            distribution[total] = distribution.get(total, 0.0) + p * math.prod(noise[reach + n] for n in shifts)
+    held, truth = np.zeros(3), np.bincount(states, minlength=3)
+    for total, p in distribution.items():
+        found = estimate(query, (Part(table, len(states), 0, np.array(total)),), scale, 0.9)
+        held += p * ((found.low <= truth) & (truth <= found.high))
+    assert held.min() >= 0.9
+
+
+def test_an_interval_is_no_wider_than_its_errors_ask_for() -> None:
+    """Not so wide that it says nothing: asymmetric tables have narrow intervals where errors are rare."""
+    table = binary(0.01, 0.4)
+    (few,) = (estimate(COUNT, (Part(table, 1000, 999, np.array([10])),), Fraction(1, 2)),)
+    many = estimate(COUNT, (Part(table, 1000, 999, np.array([500])),), Fraction(1, 2))
+    assert few.high[0] - few.low[0] < 45.0 < 80.0 < many.high[0] - many.low[0] < 130.0
+    assert few.low[0] == min(few.values[0], 0.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rho", [(0.05, 0.05), (0.3, 0.2), (0.01, 0.4)], ids=str)
+@pytest.mark.parametrize("states", ["0111101", "1111111", "0101010", "0011000"])
+def test_an_interval_of_a_dwell_time_covers_as_often_as_it_says(states: str, rho: tuple[float, float]) -> None:
+    """Noise is 0 with probability 1 - 10^-8 here; `test_statistics` draws larger noise."""
+    table, path = binary(*rho), np.array([int(state) for state in states])
+    emission, scale, query = inversion(table).emission, Fraction(1, 20), Query("dwell", (1,))
+    truth = path[:-1].sum() / max((path[:-1] > path[1:]).sum(), 1)
+    held = 0.0
+    for symbols in itertools.product(range(2), repeat=len(path)):
+        counter = SymbolCounter(query)
+        counter.add(np.array(symbols), table)
+        found = estimate(query, counter.parts, scale)
+        if found.low[0] <= truth <= found.high[0]:
+            held += math.prod(emission[x, z] for x, z in zip(path, symbols, strict=True))
+    assert held >= 0.95
