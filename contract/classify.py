@@ -38,9 +38,10 @@ class Classifier:
         missing = document["missing"]
         self._last: tuple[int, int] | None = None
         self._missing: int | None = None if missing is None else document["states"].index(missing)
-        self._patience = 0
+        self._patience = 0.0
         self._warm_up = 0
         self._mean: RunningMean | None = None
+        self._mean_since: int | None = None
         self._classify: Callable[[Any], int | None]
         match document["kind"]:
             case "categories":
@@ -53,7 +54,9 @@ class Classifier:
                 self._classify = self._by_cell
             case "baseline":
                 self._mean = RunningMean(document)
-                self._patience = self._warm_up = document["baseline_ticks"]
+                self._warm_up = document["baseline_ticks"]
+                # Where missing ticks have a state, no rule may depend on which ticks are missing.
+                self._patience = self._warm_up if self._missing is None else math.inf
                 self._classify = self._by_baseline
             case _:
                 self._edges: list[float] = list(document["edges"])
@@ -92,7 +95,9 @@ class Classifier:
                 self.unusable += 1
             else:
                 self._last = tick, state
-        if state is None:
+                if self._mean_since is None:
+                    self._mean_since = tick
+        if state is None or not self._comparable(tick):
             state = self._missing
         self.beginning = tick - self._first < self._warm_up  # decided by ticks alone, whatever the readings are
         if self.beginning:
@@ -100,9 +105,19 @@ class Classifier:
         self._known = tick, state
         return state
 
+    def _comparable(self, tick: int) -> bool:
+        """Whether a reading can have a state: a mean's first is always in the same band, whatever it is.
+
+        Where missing ticks have no state, neither have the M ticks from there on, as after a start.
+        """
+        if self._mean is None or self._mean_since is None:
+            return True
+        return tick - self._mean_since >= (self._warm_up if self._missing is None else 1)
+
     def _forget(self) -> None:
         """Begin anew with the next reading."""
         self._last = None
+        self._mean_since = None
         if self._mean is not None:
             self._mean.forget()
 

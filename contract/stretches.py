@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 from contract.windows import Window
 
-__all__ = ["LARGEST_PROTECTED", "STRETCHES", "Stretch", "covered", "stretch_epsilon", "stretch_ticks", "stretches"]
+__all__ = [
+    "LARGEST_PROTECTED",
+    "LATE_US",
+    "STRETCHES",
+    "Stretch",
+    "covered",
+    "stretch_epsilon",
+    "stretch_ticks",
+    "stretches",
+]
 
 STRETCHES = (("1 minute", 60), ("1 hour", 3600), ("8 hours", 28_800))
 """The stretches that are always told of: names and seconds; the last is a night."""
@@ -26,6 +35,8 @@ LARGEST_PROTECTED = 10.0
 
 _COUNTS = (10, 100, 1000)
 _MICROSECONDS = 1_000_000
+LATE_US = 250_000
+"""Ticks that are overdue by this (and by a period) are absent."""
 
 
 class Stretch(NamedTuple):
@@ -50,10 +61,16 @@ class Stretch(NamedTuple):
 def stretch_ticks(seconds: int, period_us: int) -> int:
     """The most ticks that can fall into a time.
 
+    A tick may be late, and the next ones then come sooner: by an eighth of a period each, until nothing is made up for.
+
     Args:
         period_us: microseconds from tick to tick.
+
+    Source: docs/proofs/states-and-ticks.md, "Ticks that skip numbers".
     """
-    return -(-seconds * _MICROSECONDS // period_us)
+    time = seconds * _MICROSECONDS
+    late = -(-max(period_us, LATE_US) // period_us)
+    return min(-(-time // period_us) + late, -(-8 * time // (7 * period_us)))
 
 
 def covered(window: Window, ticks: int) -> int:

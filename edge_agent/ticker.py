@@ -21,6 +21,7 @@ from math import lcm
 
 from contract.errors import StatusCode
 from contract.frames import MAX_TICK
+from contract.stretches import LATE_US
 from edge_agent.device_clock import SMALL_US, DeviceClock
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.outbox_file import OutboxError
@@ -37,8 +38,6 @@ __all__ = ["Ticker"]
 
 _log = logging.getLogger(__name__)
 
-LATE_US = 250_000
-"""Ticks that are overdue by this (and by a period) are absent."""
 REPLAY_LATE_US = 10_000_000
 """The same of a recording."""
 IDLE_SECONDS = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +16,11 @@ import numpy as np
 import pytest
 
 from contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
+from contract.chains import BinaryChains
 from contract.classify import Classifier
 from contract.discretisers import Baseline
+from contract.guarantee import ratio_loss
+from tests.support.proofs import check_printed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "baseline.json"
 NAN, INFINITY = float("nan"), float("inf")
@@ -180,23 +184,64 @@ def test_the_first_ticks_after_a_start_have_no_state_whatever_comes(missing: str
     gone = None if missing is None else 2
     for readings in ([None] * 4, [100, None, "x", NAN], [1e308, -1e308, 100, 100], [None, None, None, 80]):
         assert states(plain, readings) == [None] * 4
-    assert states(plain, [None] * 6 + [100, 101]) == [None] * 4 + [gone] * 2 + [0, 1]
+    later = [None] * 4 + [0] if missing is None else [gone, 1, 1, 1, 0]
+    assert states(plain, [None] * 6 + [100, 101, 102, 103, 100]) == [None] * 4 + [gone] * 2 + later
     classifier = Classifier(plain)
     assert [classifier.observe(tick, 100) for tick in (7, 9, 10, 11)] == [None, None, None, 0], "absent ticks count"
     classifier.restart()
     assert [classifier.observe(tick, 200) for tick in range(12, 17)] == [None] * 4 + [0], "as in a new process"
 
 
-def test_a_gap_keeps_the_mean_and_a_longer_one_begins_anew_without_taking_a_state_from_any_tick() -> None:
+def test_a_gap_keeps_the_mean_and_after_a_longer_one_ticks_have_no_state_as_after_a_start() -> None:
     """At the boundary from both sides; 200 is above the old mean, and no more than itself in a new one."""
+    begun, anew = [None] * 4 + [0], [None] * 4 + [1, 0]
     for gap in ([None] * 4, [NAN, None, "x", INFINITY]):
-        assert states(document(PULSE), [100] * 5 + gap + [200, 150]) == [None] * 4 + [0] + [None] * 4 + [1, 1]
-        assert states(document(PULSE), [100] * 5 + [*gap, None, 200, 150]) == [None] * 4 + [0] + [None] * 5 + [0, 0]
+        assert states(document(PULSE), [100] * 5 + gap + [200, 150]) == begun + [None] * 4 + [1, 1]
+        after = [200, 150, 220, 60, 200, 100]
+        assert states(document(PULSE), [100] * 5 + [*gap, None, *after]) == begun + [None] * 5 + anew
     classifier = Classifier(document(PULSE))
     seen = [classifier.observe(tick, reading) for tick, reading in enumerate([100] * 5)]
-    assert [*seen, classifier.observe(9, 200), classifier.observe(15, 230)] == [None] * 4 + [0, 1, 0], (
-        "absent ticks, too"
-    )
+    assert [*seen, classifier.observe(9, 200)] == [*begun, 1]
+    assert [classifier.observe(tick, 230) for tick in range(15, 20)] == [None] * 4 + [0], "absent ticks, too"
+
+
+def test_where_missing_is_a_state_the_mean_outlasts_every_gap() -> None:
+    """A tick without a state must not say that those before were missing: that is what the noise hides."""
+    plain = document(PULSE, missing="gone", states=("below", "above", "gone"))
+    assert states(plain, [100] * 5 + [None] * 9 + [200, 60]) == [None] * 4 + [0] + [2] * 9 + [1, 0]
+
+
+def test_a_state_that_is_known_after_a_gap_breaks_an_ignorant_guarantee() -> None:
+    """Why ticks after a gap have none: the loss of a chain that no state is known of, and with one on one side."""
+    steps = BinaryChains(q=(0.02, 0.02), r=(0.02, 0.02))
+    low, high = 1.0, math.exp(4.0)
+    for _ in range(60):
+        ratio = (low + high) / 2.0
+        epsilon = ratio_loss(steps, Fraction(ratio), Fraction(ratio), "ignorant").epsilon
+        low, high = (ratio, high) if epsilon <= 4.0 else (low, ratio)
+    matrix = np.array([[0.98, 0.02], [0.02, 0.98]])
+    weighed, unknown = matrix * [low, 1.0], np.ones(2)
+    for _ in range(2000):
+        unknown = weighed @ unknown
+        unknown /= unknown[1]
+    worst, seen, unseen = 0.0, matrix[:, 0], matrix[:, 0]
+    for _ in range(500):
+        leakage = seen[0] * unseen[1] / (seen[1] * unseen[0])
+        worst = max(worst, math.log(low * unknown[0] * leakage))
+        seen, unseen = weighed @ seen / seen.sum(), matrix @ unseen
+    assert worst > 4.2
+    check_printed("(with q = r = .02 an epsilon of 4 would be {})", worst)
+
+
+def test_no_state_after_a_gap_is_the_same_for_all_recordings() -> None:
+    """It was 0 for certain: a public mark."""
+    generator, seen = random.Random(8), set()
+    for _ in range(200):
+        readings: list[Any] = [generator.uniform(40, 200) for _ in range(12)] + [None] * 5
+        seen.add(tuple(states(document(PULSE), readings + [generator.uniform(40, 200) for _ in range(7)])[17:]))
+    assert {none[:4] for none in seen} == {(None,) * 4}
+    for place in (4, 5, 6):
+        assert {one[place] for one in seen} == {0, 1}
 
 
 def test_which_ticks_have_a_state_depends_on_ticks_and_missing_readings_only() -> None:
@@ -208,7 +253,12 @@ def test_which_ticks_have_a_state_depends_on_ticks_and_missing_readings_only() -
             for values in (unusual(generator.randrange(99), 60), [50.0] * 60)
         ]
         known = [[state is not None for state in run] for run in runs]
-        assert known[0] == known[1] == [there and tick >= 4 for tick, there in enumerate(pattern)]
+        first, last, expected = None, -1, []
+        for tick, there in enumerate(pattern):
+            if there:
+                first, last = (tick, tick) if first is None or tick - last > 5 else (first, tick)
+            expected.append(there and first is not None and tick - first >= 4)
+        assert known[0] == known[1] == expected
 
 
 def test_to_ask_again_for_the_newest_tick_changes_nothing() -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.exponential import log_up
@@ -125,10 +127,26 @@ def test_windows_of_a_stretch_are_counted_exactly(length: int, stride: int) -> N
 
 
 def test_ticks_of_a_time_are_the_most_that_can_fall_into_it() -> None:
-    assert stretch_ticks(60, 1_000_000) == 60
-    assert stretch_ticks(60, 7_000_000) == 9  # at 0, 7, ..., 56
-    assert stretch_ticks(60, 60_000_000) == stretch_ticks(60, 3_600_000_000) == 1
-    assert stretch_ticks(60, 59_999_999) == 2
+    """One more than without late ticks; never more than an eighth sooner each."""
+    assert stretch_ticks(60, 1_000_000) == 61
+    assert stretch_ticks(60, 7_000_000) == 10  # at 0, 7, ..., 56, and one that was late before
+    assert stretch_ticks(60, 60_000_000) == 2
+    assert stretch_ticks(60, 68_571_428) == 2
+    assert stretch_ticks(60, 68_571_429) == stretch_ticks(60, 3_600_000_000) == 1
+    assert stretch_ticks(60, 1000) == 60_250
+
+
+@given(st.integers(1, 400), st.lists(st.integers(0, 12), min_size=30, max_size=30))
+def test_no_late_ticks_bring_more_into_a_time(seconds: int, lateness: list[int]) -> None:
+    """Ticks are late by up to a period, and then come 7/8 of one apart until that is made up for."""
+    period, drawn, now = 8_000_000, [], 0
+    for tick, late in enumerate(lateness):
+        due = max(tick * period, now + 7 * period // 8 if drawn else 0)
+        now = due + min(late, 8) * period // 8
+        if now - tick * period <= period:
+            drawn.append(now)
+    most = max(sum(begin <= one < begin + seconds * 1_000_000 for one in drawn) for begin in drawn)
+    assert most <= stretch_ticks(seconds, period)
 
 
 def policy(windows: tuple[Window, ...], chains: ChainClass, period_us: int = 60_000_000) -> Policy:
@@ -152,13 +170,14 @@ def test_a_single_tick_is_the_guarantee_and_an_hour_adds_its_ticks() -> None:
     single, alone = made.verify(100.0), made.verify_windows()
     assert alone is not None
     tick, minute, hour, night = made.stretches(single.epsilon)
-    assert (tick.epsilon, minute.epsilon) == (single.epsilon, single.epsilon)
-    assert (minute.ticks, hour.ticks, night.ticks) == (1, 60, 480)
+    assert tick.epsilon == single.epsilon
+    assert (minute.ticks, hour.ticks, night.ticks) == (2, 61, 481)
     rate = log_up(max(tick_ratios(made.table)))
-    assert hour.epsilon == pytest.approx(single.epsilon + 59 * rate + 59 * 2 / 40, rel=1e-12)
-    counted = Fraction(2, 40) * covered(window, 480)
-    assert counted < 480 * window.rate  # a third of the ticks is in no window
-    assert night.epsilon == pytest.approx(single.epsilon + 479 * rate + float(counted - window.rate), rel=1e-12)
+    assert minute.epsilon == pytest.approx(single.epsilon + rate + 2 / 40, rel=1e-12)
+    assert hour.epsilon == pytest.approx(single.epsilon + 60 * rate + 59 * 2 / 40, rel=1e-12)
+    counted = Fraction(2, 40) * covered(window, 481)
+    assert counted < 481 * window.rate  # a third of the ticks is in no window
+    assert night.epsilon == pytest.approx(single.epsilon + 480 * rate + float(counted - window.rate), rel=1e-12)
     assert made.window_stretches(alone.epsilon)[2].epsilon == pytest.approx(alone.epsilon + 59 * 2 / 40, rel=1e-12)
     assert tick.protected
     assert not night.protected

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import StatusCode
+from contract.stretches import stretch_ticks
 from edge_agent.agent import Agent
 from edge_agent.device_clock import SMALL_US, Anchor, DeviceClock, SystemClock
 from edge_agent.outbox import Outbox
@@ -241,6 +242,20 @@ def test_a_stalled_machine_draws_for_no_burst_of_ticks(tmp_path: Path) -> None:
     assert device.clocks.wall // 20_000 - device.numbers[-1] <= 1, "and what it was late for has been made up"
     assert len(device.numbers) >= (device.clocks.wall // 20_000 - device.numbers[0]) - 1
     device.crash()
+
+
+def test_a_late_tick_brings_no_more_ticks_into_a_minute_than_stretches_count(tmp_path: Path) -> None:
+    period = 60 * SECOND
+    device = Device(tmp_path, TwoClocks(NOW), stream_plan(period_us=period))
+    device.run(600, step=0.5)
+    while device.clocks.elapsed - device.drawn[-1][2] < period - SECOND // 2:
+        device.run(0.25, step=0.25)
+    begin = len(device.drawn)
+    device.clocks.pass_us(59 * SECOND)  # the machine is busy: a tick is late, and still drawn
+    device.run(1200, step=0.25)
+    times = [time for *_, time in device.drawn[begin:]]
+    assert max(sum(first <= time < first + period for time in times) for first in times) == 2
+    assert stretch_ticks(60, period) == 2
 
 
 def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(tmp_path: Path) -> None:

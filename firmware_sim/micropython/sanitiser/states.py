@@ -34,6 +34,9 @@ class Classifier:
         self._missing = None if policy.missing == NONE else policy.missing
         self._patience = 0 if policy.kind == CATEGORIES else policy.patience
         self._warm_up = policy.patience if policy.kind == BASELINE else 0
+        self._new = self._warm_up  # ticks from a mean's first reading on that have no state: it is compared with itself
+        if self._missing is not None and self._warm_up:  # no rule may depend on which ticks are missing
+            self._patience, self._new = None, 1
         self._first = None
         self.beginning = False
         self._forget()
@@ -42,18 +45,20 @@ class Classifier:
         """The state of a tick that is later than every one before, or none."""
         if self._first is None:
             self._first = tick
-        if self._last is not None and tick - self._last - 1 > self._patience:
+        if self._last is not None and self._patience is not None and tick - self._last - 1 > self._patience:
             self._forget()
         state = self._classify(raw)
-        if state is None:
-            state = self._missing
-        else:
+        if state is not None:
             self._last, self._state = tick, state
+            if self._since is None:
+                self._since = tick
+        if state is None or tick - self._since < self._new:
+            state = self._missing
         self.beginning = tick - self._first < self._warm_up  # decided by ticks alone, whatever the readings are
         return None if self.beginning else state
 
     def _forget(self) -> None:
-        self._last = self._state = None
+        self._last = self._state = self._since = None
         self._count = self._mean = 0
 
     def _classify(self, raw) -> int | None:

@@ -53,6 +53,7 @@ def test_where_a_stream_ends_the_stickiest_corner_is_not_the_worst(
         assert member_loss(q[0], r, schedule) == pytest.approx(corner, abs=1e-5)
         if len(losses) == 4:
             check_printed("four ticks lose {} at the corner q = .47 and {} at q = .71", corner, reached)
+            check_printed("therefore gets the universal bound, tick by tick: {} there", claimed)
     else:
         pairs = schedule[:, None, None] * (1 - np.eye(2))
         chain = MarkovChain.stationary([[1 - q[1], q[1]], [r, 1 - r]])
