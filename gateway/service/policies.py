@@ -171,6 +171,16 @@ class Catalogue:
         """Whether a stream's policies are of measurements."""
         return self._kinds.get((device, stream)) is MeasurePolicy
 
+    def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
+        """Policies of a stream by version, retired ones too."""
+        retired = {key[2]: model for key, model in self._retired.items() if key[:2] == (device, stream)}
+        every = retired | self._devices.get(device, {}).get(stream, {})
+        return {version: model.policy for version, model in every.items()}
+
+    def stored_version(self, device: str, stream: str) -> int:
+        """The newest version that stored frames were made under when the gateway started; 0 if there are none."""
+        return max((key[2] for key in self._retired if key[:2] == (device, stream)), default=0)
+
     def newest(self, device: str, stream: str) -> AnyPolicy | None:
         """The newest policy in force of a stream."""
         newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)

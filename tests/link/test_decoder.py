@@ -91,6 +91,17 @@ def test_a_changed_description_counts_from_its_version_on() -> None:
     assert [one.version for one in decoder.descriptions] == [2]
 
 
+def test_after_a_rollback_the_description_that_came_last_is_in_force() -> None:
+    decoder = Decoder(descriptions=True)
+    for version in (1, 2, 1):
+        assert len(decoder.decode(DESCRIBED, encode_description(described(version)))) == 1
+    assert [one.version for one in decoder.descriptions] == [1]
+    for version in (6, 5, 4, 3):
+        told(decoder, described(version))
+    assert [one.version for one in decoder.descriptions] == [3]
+    assert decoder.descriptions.of("watch", "hr", 1) is None
+
+
 def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:
     decoder = Decoder()
     told(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
