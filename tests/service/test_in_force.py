@@ -86,6 +86,9 @@ def test_a_restart_knows_versions_from_stored_frames_even_of_policies_that_are_g
     assert known.running("watch", "hr") == Running(V1, True)
     known.status("watch", status(2, 10))
     assert known.running("watch", "hr") == Running(V2, True)
+    policies = catalogue([V1, V2])
+    policies.retire([V1.to_json()])
+    assert InForce(policies).running("watch", "hr") == Running(V1, True)
 
 
 def test_a_version_that_the_gateway_does_not_have_is_described_by_the_one_before_unconfirmed() -> None:
