@@ -241,12 +241,12 @@ def test_a_description_that_is_withdrawn_is_forgotten() -> None:
     assert not decoder.rejected
 
 
-def test_only_the_newest_versions_of_a_stream_are_remembered() -> None:
+def test_only_the_versions_of_a_stream_that_came_last_are_remembered() -> None:
     decoder = Decoder()
     for version in (5, 9, 6, 8, 7, 4):
         told(decoder, described(version))
     known = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
-    assert known == [6, 7, 8, 9]
+    assert known == [4, 6, 7, 8]
 
 
 def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:
