@@ -62,7 +62,7 @@ class InForce:
         return before != (answer.version, answer.reason)
 
     def running(self, device: str, stream: str) -> Running | None:
-        """The policy of a stream; none if the device has said that it follows no document, and named no version."""
+        """The policy of a stream; `None` if the device has refused a document and named no version."""
         versions = self._catalogue.versions(device, stream)
         document = self._documents.get(device, 0)
         stored = self._catalogue.stored_version(device, stream)
@@ -70,4 +70,4 @@ class InForce:
         if version:
             earlier = [one for one in versions if one <= version]
             return Running(versions[max(earlier)], max(earlier) == version) if earlier else None
-        return None if device in self._documents or not versions else Running(versions[max(versions)], False)
+        return None if device in self.refusals or not versions else Running(versions[max(versions)], False)

@@ -36,6 +36,8 @@ def test_a_refused_policy_is_not_in_force_whatever_comes_first() -> None:
 
 def test_a_first_policy_that_is_refused_is_not_described() -> None:
     known = InForce(catalogue([V1]))
+    known.answered("watch", answer(0))
+    assert known.running("watch", "hr") == Running(V1, False)
     assert known.answered("watch", answer(0, "guarantee"))
     assert known.running("watch", "hr") is None
 
