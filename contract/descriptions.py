@@ -140,6 +140,7 @@ class Description(Document):
 
     Attributes:
         version: of the policy in force.
+        confirmed: whether the device has named that version.
         kind: what the device sends: symbols, windows of counts, both, or points.
         states: labels, by number.
         unit: of measurements; none if they have none.
@@ -163,6 +164,7 @@ class Description(Document):
     device: Name
     stream: Name
     version: int = Field(ge=1, le=2**32 - 1)
+    confirmed: bool
     kind: Literal["symbols", "windows", "both", "points"]
     states: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1024)]
     unit: Annotated[str, Field(min_length=1, max_length=32)] | None
@@ -226,14 +228,18 @@ class Description(Document):
         return self.states[symbol] if symbols == len(self.states) else f"symbol {symbol}"
 
 
-def describe(policy: AnyPolicy) -> Description:
-    """What a policy makes of its stream.
+def describe(policy: AnyPolicy, *, confirmed: bool = True) -> Description:
+    """Describe the stream of a policy.
+
+    Args:
+        confirmed: whether the device has named this version.
 
     Raises:
         FrameRangeError: its times are beyond the year 9999.
     """
     fields: dict[str, Any] = {
         **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "frame_ticks")},
+        "confirmed": confirmed,
         "states": policy.discretiser.states,
         "epoch": instant_text(instant(policy.clock.epoch_us)),
         "period_seconds": policy.clock.period_us / _MICROSECONDS,

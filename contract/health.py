@@ -33,6 +33,8 @@ class AlarmCode(StrEnum):
     """A device was told to stop, because it contradicted itself."""
     UNKNOWN_DEVICE = "unknown-device"
     """Somebody publishes under a name that no policy knows."""
+    POLICY_REFUSED = "policy-refused"
+    """A device has refused the newest policy document that it was sent, and keeps the one before."""
     FUTURE = "future"
     """Frames are from ticks that have not come: a clock is wrong."""
     SILENT = "silent"

@@ -23,15 +23,18 @@ class _Entry(NamedTuple):
 
 
 class Descriptions:
-    """The newest versions of each stream's description; a description that is withdrawn takes all of them with it."""
+    """The newest descriptions of each stream; the last to come is in force.
+
+    A description that is withdrawn takes all of them with it.
+    """
 
     def __init__(self) -> None:
         self._streams: dict[tuple[str, str], dict[int, _Entry]] = {}
         self._bytes = 0
 
     def __iter__(self) -> Iterator[Description]:
-        """The newest description of each stream."""
-        return iter([versions[max(versions)].description for versions in self._streams.values()])
+        """The description in force of each stream: the one that came last, also after a rollback."""
+        return iter([[*versions.values()][-1].description for versions in self._streams.values()])
 
     def of(self, device: str, stream: str, version: int) -> Description | None:
         """The description of a stream under a version of its policy, if it is known."""
@@ -42,7 +45,7 @@ class Descriptions:
         """Store a message on a stream's topic.
 
         Returns:
-            The description, if it says something new; none for one that was withdrawn, known or outdated.
+            The description, if it says something new; none for one that was withdrawn, or is in force already.
 
         Raises:
             FrameError: it is no valid description, or too much is stored already.
@@ -53,16 +56,15 @@ class Descriptions:
             self._bytes -= sum(len(entry.payload) for entry in versions.values())
             self._streams.pop((device, stream), None)
             return None
-        if any(entry.payload == payload for entry in versions.values()):
+        if versions and [*versions.values()][-1].payload == payload:
             return None
         described = decode_description(payload)
         if (described.fleet, described.device, described.stream) != (fleet, device, stream):
             raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
-        if len(versions) >= VERSIONS and described.version < min(versions):
-            return None
-        following = {**versions, described.version: _Entry(described, payload)}
+        others = {version: entry for version, entry in versions.items() if version != described.version}
+        following = {**others, described.version: _Entry(described, payload)}
         if len(following) > VERSIONS:
-            del following[min(following)]
+            del following[next(iter(following))]
         grown = sum(len(entry.payload) for entry in following.values())
         grown -= sum(len(entry.payload) for entry in versions.values())
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:

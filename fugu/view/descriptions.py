@@ -33,8 +33,9 @@ def description_lines(description: Description) -> list[str]:
     """A headline, and what there is to know under it, indented."""
     one = description
     names = ", ".join(one.states) if len(one.states) <= _MOST_NAMES else f"{len(one.states)} states"
+    doubt = "" if one.confirmed else " (not confirmed)"
     lines = [
-        f"{one.device}/{one.stream}, version {one.version}: {_SENT[one.kind]}",
+        f"{one.device}/{one.stream}, version {one.version}{doubt}: {_SENT[one.kind]}",
         f"  states: {names}; a tick every {_seconds(one.period_seconds)}, tick 0 at {one.epoch}",
     ]
     for window in one.windows:

@@ -228,6 +228,7 @@ def _description(told: Description) -> dict[str, Any]:
     labels = [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))]
     return {
         "version": told.version,
+        "confirmed": told.confirmed,
         "of": told.kind,
         "states": told.states[:_MOST_STATES_SHOWN],
         "labels": labels,

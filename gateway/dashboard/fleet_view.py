@@ -22,7 +22,14 @@ Condition = Literal["sick", "away", "well"]
 CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
-_OF_A_DEVICE = {AlarmCode.CONFLICT, AlarmCode.STOPPED, AlarmCode.UNKNOWN_DEVICE, AlarmCode.FUTURE, AlarmCode.SILENT}
+_OF_A_DEVICE = {
+    AlarmCode.CONFLICT,
+    AlarmCode.STOPPED,
+    AlarmCode.POLICY_REFUSED,
+    AlarmCode.UNKNOWN_DEVICE,
+    AlarmCode.FUTURE,
+    AlarmCode.SILENT,
+}
 _MOST_WAVES = 5
 _MOST_VERSION = 2**32 - 1
 _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}

@@ -1,6 +1,6 @@
 """Keeps the descriptions of a fleet's streams at the broker: retained, and those of no stream taken back.
 
-After every connection the broker says what it has. What differs from that of the newest policy in force is published,
+After every connection the broker says what it has. A description that differs from the policy in force is published,
 what is of no stream is cleared, whoever has left it there, and what is the same is left alone.
 """
 
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from contract.descriptions import Description, describe, encode_description
 from contract.errors import FuguError
-from contract.policies import AnyPolicy
 from contract.topics import description_topic, parse_topic
+from gateway.service.in_force import InForce, Running
 from gateway.service.policies import Catalogue
 from mqtt_link import Link
 
@@ -31,7 +31,7 @@ _Stream = tuple[str, str]
 class _Made(NamedTuple):
     """A policy's description, and the message that it is."""
 
-    policy: AnyPolicy
+    running: Running
     description: Description
     payload: bytes
 
@@ -46,12 +46,21 @@ class Describing:
 
     Args:
         counters: counts `descriptions` (messages), also those that clear one.
+        in_force: knows which policy each stream has.
         left: whether a device of the catalogue is in the fleet no more.
     """
 
-    def __init__(self, link: Link, catalogue: Catalogue, counters: Counter[str], left: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        in_force: InForce,
+        counters: Counter[str],
+        left: Callable[[str], bool],
+    ) -> None:
         self._link = link
         self._catalogue = catalogue
+        self._in_force = in_force
         self._counters = counters
         self._left = left
         self._made: dict[_Stream, _Made] = {}
@@ -70,7 +79,7 @@ class Describing:
         self._quiet_at, self._due = time.monotonic() + QUIET_SECONDS, True
 
     def renew(self) -> None:
-        """The catalogue may have changed."""
+        """The catalogue, or a policy in force, may have changed."""
         self._due = True
 
     def heard(self, topic: str, what: bytes) -> bool:
@@ -111,12 +120,12 @@ class Describing:
         found: dict[_Stream, _Made] = {}
         for device in filterfalse(self._left, self._catalogue.names()):
             for stream in self._catalogue.streams(device):
-                policy = self._catalogue.newest(device, stream)
-                assert policy is not None
+                if (running := self._in_force.running(device, stream)) is None:
+                    continue
                 made = self._made.get((device, stream))
-                if made is None or made.policy is not policy:
-                    description = describe(policy)
-                    made = self._made[device, stream] = _Made(policy, description, encode_description(description))
+                if made is None or made.running != running:
+                    description = describe(running.policy, confirmed=running.confirmed)
+                    made = self._made[device, stream] = _Made(running, description, encode_description(description))
                 found[device, stream] = made
         return found
 

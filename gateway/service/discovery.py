@@ -126,6 +126,7 @@ def _epsilon(one: Description) -> Component:
         "json_attributes_topic": topic,
         "json_attributes_template": _attributes(
             adversary="value_json.guarantee.adversary",
+            confirmed="value_json.confirmed",
             protects="value_json.protects",
             does_not_protect="value_json.does_not_protect",
         ),

@@ -6,17 +6,22 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from contract.errors import FuguError
+from contract.fleet_frames import decode_policy_status
+from contract.frames import decode_status
+from contract.health import AlarmCode
+from contract.topics import parse_topic
 from gateway.database import Lease
 from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.describing import Describing
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_service import FleetService
 from gateway.service.home_assistant import HomeAssistant
+from gateway.service.in_force import InForce
 from gateway.service.policies import Catalogue
 from gateway.service.release_counts import Counting
 from gateway.service.release_progress import NotKnownError, Progress
@@ -25,6 +30,7 @@ from gateway.service.release_setup import Releases, open_releases
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store
+from gateway.service.symbols.arrivals import Heard
 from host.database import AwayError, DatabaseError, is_lost
 from mqtt_link import Link
 
@@ -57,6 +63,7 @@ class FleetPart:
         store: knows what was released, and of what Home Assistant was told.
         progress: knows how far devices are.
         enrolled: of a fleet with a registry.
+        hold: told of all devices that refuse their newest document.
         of_shards: where other processes have the devices.
 
     Raises:
@@ -72,6 +79,7 @@ class FleetPart:
         progress: Progress,
         enrolled: Enrolled | None,
         counters: Counter[str],
+        hold: Callable[[AlarmCode, Iterable[str]], None],
         of_shards: OfShards | None = None,
     ) -> None:
         fleet, files = settings.fleet, settings.enrolled
@@ -85,9 +93,10 @@ class FleetPart:
         self._releases: Releases | None = None
         self._to_renew: Releases | None = None
         self._schedule: ReleaseSchedule | None = None
-        self._describing = Describing(
-            link, catalogue, counters, (lambda _device: False) if enrolled is None else enrolled.has_left
-        )
+        self._fleet, self._hold = fleet, hold
+        self._left = (lambda _device: False) if enrolled is None else enrolled.has_left
+        self._in_force = InForce(catalogue)
+        self._describing = Describing(link, catalogue, self._in_force, counters, self._left)
         described = self._describing.described if settings.home_assistant else None
         self._told = HomeAssistant(fleet, link, store, described, counters)
         if enrolled is not None and files is not None:
@@ -153,12 +162,40 @@ class FleetPart:
         """Take note of a message; whether it was for nobody else."""
         if self._describing.heard(topic, payload):
             return True
+        self._note_versions(topic, payload)
         if self._service is not None and self._service.heard(topic, payload):
             return True
         return self._told.heard(topic, payload)
 
-    def stored(self) -> None:
+    def _note_versions(self, topic: str, payload: bytes) -> None:
+        """Follow which policies devices say that they run, and which documents they refuse."""
+        try:
+            parsed = parse_topic(topic)
+            if parsed.fleet != self._fleet or parsed.kind not in ("status", "policy_status"):
+                return
+            if parsed.kind == "status":
+                changed = self._in_force.status(parsed.device, decode_status(payload))
+            else:
+                changed = self._in_force.answered(parsed.device, decode_policy_status(payload))
+                self._hold_refusals()
+        except FuguError:
+            return  # whoever else reads it counts it
+        if changed:
+            self._renew_descriptions()
+
+    def _hold_refusals(self) -> None:
+        refusing = [device for device in self._in_force.refusals if not self._left(device)]
+        self._hold(AlarmCode.POLICY_REFUSED, refusing)
+
+    def _renew_descriptions(self) -> None:
+        self._describing.renew()
+        self._told.renew()
+
+    def stored(self, heard: Iterable[Heard] = ()) -> None:
         """New frames are in the store."""
+        changed = [self._in_force.named(device, stream, version, last) for device, stream, version, last, _ in heard]
+        if any(changed):
+            self._renew_descriptions()
         if self._schedule is not None:
             self._schedule.stored()
 
@@ -190,9 +227,9 @@ class FleetPart:
 
     def renew(self) -> None:
         """The catalogue may have changed: new policies may allow less, and what has no account is released no more."""
-        self._describing.renew()
+        self._renew_descriptions()
+        self._hold_refusals()
         self._to_renew = self._releases
-        self._told.renew()
 
     def _renew(self, releases: Releases) -> None:
         """Bring the ledger's accounts up to date; no release is made before that.

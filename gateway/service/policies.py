@@ -50,6 +50,7 @@ class Catalogue:
         self.owns = owns
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
         self._retired: dict[tuple[str, str, int], AnyModel] = {}
+        self._stored: dict[tuple[str, str], int] = {}
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
 
@@ -116,6 +117,7 @@ class Catalogue:
             key = (policy.device, policy.stream, policy.version)
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
+            self._stored[key[:2]] = max(policy.version, self._stored.get(key[:2], 0))
             if loaded is None:
                 self._retired[key] = _model(policy)
             elif loaded.policy != policy:
@@ -170,6 +172,16 @@ class Catalogue:
     def is_measured(self, device: str, stream: str) -> bool:
         """Whether a stream's policies are of measurements."""
         return self._kinds.get((device, stream)) is MeasurePolicy
+
+    def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
+        """Policies of a stream by version, retired ones too."""
+        retired = {key[2]: model for key, model in self._retired.items() if key[:2] == (device, stream)}
+        every = retired | self._devices.get(device, {}).get(stream, {})
+        return {version: model.policy for version, model in every.items()}
+
+    def stored_version(self, device: str, stream: str) -> int:
+        """The newest version that stored frames were made under when the gateway started; 0 if there are none."""
+        return self._stored.get((device, stream), 0)
 
     def newest(self, device: str, stream: str) -> AnyPolicy | None:
         """The newest policy in force of a stream."""

@@ -197,7 +197,8 @@ class Gateway:
         self._retire(1)
         progress = StoreProgress(self._store, recorder)
         self._fleet_part = FleetPart(
-            *(self._settings, self._link, self._store, catalogue, progress, self._enrolled), self.counters
+            *(self._settings, self._link, self._store, catalogue, progress, self._enrolled),
+            *(self.counters, self._monitor.hold),
         )
         self._open_intake(catalogue, recorder, self._fleet_part.needed)
 
@@ -223,7 +224,16 @@ class Gateway:
         self._open_monitor(catalogue, [])
         progress = ShardProgress(channel, count, lambda: watch.missing)
         self._fleet_part = FleetPart(
-            *(settings, self._link, self._store, catalogue, progress, self._enrolled, self.counters),
+            *(
+                settings,
+                self._link,
+                self._store,
+                catalogue,
+                progress,
+                self._enrolled,
+                self.counters,
+                self._monitor.hold,
+            ),
             OfShards(count, channel, ShardCounting(channel, count, self.counters), lambda: watch.missing),
         )
         watch.start()
@@ -473,9 +483,10 @@ class Gateway:
             self._monitor.received(heard)
             self._record(arrivals)
             self._intake.stored(heard)
-            for part in (self._shard_part, self._fleet_part):
-                if part is not None:
-                    part.stored()
+            if self._shard_part is not None:
+                self._shard_part.stored()
+            if self._fleet_part is not None:
+                self._fleet_part.stored(heard)
 
     def _use_store(self, pump: Callable[[], None]) -> None:
         try:

@@ -91,6 +91,17 @@ def test_a_changed_description_counts_from_its_version_on() -> None:
     assert [one.version for one in decoder.descriptions] == [2]
 
 
+def test_after_a_rollback_the_description_that_came_last_is_in_force() -> None:
+    decoder = Decoder(descriptions=True)
+    for version in (1, 2, 1):
+        assert len(decoder.decode(DESCRIBED, encode_description(described(version)))) == 1
+    assert [one.version for one in decoder.descriptions] == [1]
+    for version in (6, 5, 4, 3):
+        told(decoder, described(version))
+    assert [one.version for one in decoder.descriptions] == [3]
+    assert decoder.descriptions.of("watch", "hr", 1) is None
+
+
 def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:
     decoder = Decoder()
     told(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
@@ -230,12 +241,12 @@ def test_a_description_that_is_withdrawn_is_forgotten() -> None:
     assert not decoder.rejected
 
 
-def test_only_the_newest_versions_of_a_stream_are_remembered() -> None:
+def test_only_the_versions_of_a_stream_that_came_last_are_remembered() -> None:
     decoder = Decoder()
     for version in (5, 9, 6, 8, 7, 4):
         told(decoder, described(version))
     known = [version for version in range(1, 12) if decoder.descriptions.of("watch", "hr", version)]
-    assert known == [6, 7, 8, 9]
+    assert known == [4, 6, 7, 8]
 
 
 def test_a_broker_cannot_fill_the_memory_with_descriptions(monkeypatch: pytest.MonkeyPatch) -> None:

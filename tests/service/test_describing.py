@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from contract.descriptions import decode_description, describe, encode_description
+from contract.frames import Status, StreamStatus, encode_status, encode_symbols
 from contract.reports import decode_estimate
-from contract.topics import description_topic
+from contract.topics import description_topic, status_topic, symbols_topic
 from gateway.service import Gateway, GatewaySettings
 from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
@@ -71,13 +72,16 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
         here.link.publish(description_topic("home", "gone", "hr"), b"left by somebody", retain=True)
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there.keys() == set(topics.values()), "two descriptions, and no third")
-            assert decode_description(here.there[topics["ring"]]) == describe(ring)
+            assert decode_description(here.there[topics["ring"]]) == describe(ring, confirmed=False)
             wait_until(lambda: gateway.counters["descriptions"] == 3, "the count")
         before = list(here.messages)
         newer = policy(2, device="ring")
         write_policies(tmp_path / "policies", [newer])
         with running(broker, tmp_path) as gateway:
-            wait_until(lambda: here.there[topics["ring"]] == encode_description(describe(newer)), "the newer policy")
+            wait_until(
+                lambda: here.there[topics["ring"]] == encode_description(describe(newer, confirmed=False)),
+                "the newer policy",
+            )
             wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
         assert here.messages[len(before) :] == [topics["ring"]]
         (tmp_path / "policies" / "watch-hr-1.json").unlink()
@@ -89,6 +93,31 @@ def test_descriptions_appear_follow_their_policies_and_vanish_and_what_is_the_sa
             broker.restart()
             here.newest.clear()
             wait_until(lambda: here.there.keys() == {topics["ring"]}, "the description at a broker that forgot it")
+
+
+@pytest.mark.long
+def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_and_a_restart(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    versions = {number: policy(number) for number in (1, 2)}
+    write_policies(tmp_path / "policies", list(versions.values()))
+    topic, state = description_topic("home", "watch", "hr"), status_topic("home", "watch")
+    following = {number: encode_description(describe(one)) for number, one in versions.items()}
+    with listening(broker) as here, running(broker, tmp_path) as gateway:
+        sent = here.link.publish
+        wait_until(lambda: topic in here.there, "a description")
+        assert decode_description(here.there[topic]) == describe(versions[2], confirmed=False)
+        sent(state, encode_status(Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),))), retain=True)
+        wait_until(lambda: here.there[topic] == following[1], "the version that runs")
+        sent(state, encode_status(Status(False, "1.0", 0, (), ())), retain=True)
+        sent(symbols_topic("home", "watch", "hr"), encode_symbols(frames([10])[0]))
+        wait_until(lambda: gateway.counters["stored"] == 1, "a frame")
+        assert here.there[topic] == following[1]
+    with listening(broker) as here:
+        here.link.publish(topic, b"", retain=True)
+        with running(broker, tmp_path) as gateway:
+            wait_until(lambda: here.there.get(topic) == following[1], "the version of the stored frames")
+            wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")

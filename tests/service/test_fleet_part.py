@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from contract.fleet_frames import PolicyStatus, encode_policy_status
+from contract.health import AlarmCode
+from contract.topics import policy_status_topic
 from gateway.release.ledger import Ledger
 from gateway.service import GatewaySettings
 from gateway.service.fleet_part import FleetPart
@@ -26,10 +30,15 @@ class Parts:
         config = write_config(folder, scheduled(devices=["watch"]))
         settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.counters: Counter[str] = Counter()
+        self.held: dict[AlarmCode, tuple[str, ...]] = {}
         progress = StoreProgress(scene.store, scene.recorder)
         link = Link(Broker(), client_id="none")
-        self.part = FleetPart(settings, link, scene.store, catalogue(FLEET), progress, None, self.counters)
+        self.part = FleetPart(settings, link, scene.store, catalogue(FLEET), progress, None, self.counters, self.holds)
         self.ledger = Ledger(folder / "s-ledger.sqlite", create=False)
+
+    def holds(self, code: AlarmCode, names: Iterable[str]) -> None:
+        """As a monitor does."""
+        self.held[code] = tuple(names)
 
     def round(self) -> None:
         """All that is to be done once."""
@@ -74,3 +83,12 @@ def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
     assert (parts.ledger.newest, parts.counters["ledger_errors"]) == (0, 1)
     assert not parts.part.busy
     parts.part.stop()
+
+
+def test_a_refusal_is_an_alarm_until_the_device_accepts_a_document(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    for reason, held in (("guarantee", ("watch",)), ("", ())):
+        said = PolicyStatus(1, b"12345678", reason, "", 1, False)
+        for fleet, expected in (("other", parts.held.get(AlarmCode.POLICY_REFUSED)), ("home", held)):
+            parts.part.heard(policy_status_topic(fleet, "watch"), encode_policy_status(said))
+            assert parts.held.get(AlarmCode.POLICY_REFUSED) == expected

@@ -89,7 +89,7 @@ class Stream {
   describe(told) {
     this.described = told;
     this.budget.describe(told);
-    put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}.`);
+    put(this.class, `A tick every ${duration(told.period_seconds)}, ${number(told.frame_ticks)} to a message; policy ${told.version}${told.confirmed ? "" : " (not confirmed by the device)"}.`);
     const { epsilon, adversary, stretches } = told.guarantee;
     const facts = [];
     if (epsilon !== null) {
