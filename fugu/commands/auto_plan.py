@@ -15,7 +15,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view.auto_plan import auto_document, show_auto
 from fugu.view.place_plan import place_document, show_places
 from fugu.view.plan_page import place_page, plan_page
-from fugu.view.terminal import say, warn, working
+from fugu.view.terminal import say, working
 from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import agent_configuration, auto_policy, place_configuration
 from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
@@ -27,14 +27,24 @@ __all__ = ["plan_recording"]
 _WANTS: tuple[Want, ...] = get_args(Want)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
+_HELD_BACK = (
+    f"{_AGENT} replays only what was held back: the policy was not fitted to it. In earnest a sensor takes its place."
+)
+_ALL = (
+    f"{_AGENT} replays the whole recording, which the policy was fitted to: a trial that protects nothing. "
+    "Give it a sensor, or another recording."
+)
 
-def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_json: bool) -> None:
+
+def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_json: bool, force: bool) -> None:
     """Plan from a recording, print what was found, and write policy, configuration and page if a folder is named.
 
     Raises:
         FuguError: something cannot be read, or the recording cannot answer such a question.
         OSError: a file cannot be read or written.
     """
+    if output is not None and not force and any((output / name).exists() for name in (_POLICY, _AGENT, _PAGE)):
+        raise CommandError(f"{output} holds a plan already: name another folder, or add --force to overwrite it")
     question, period = _question(options), arguments.period(options.period)
     places, rng = asks_places(file, question, options.column or options.time), np.random.default_rng(options.seed)
     with working(f"planning from {file.name}", measured=True) as progress:
@@ -48,14 +58,15 @@ def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_
         for name, text in found.texts.items():
             (output / name).write_text(text, encoding="utf-8")
         for name in {_POLICY, _AGENT} - found.texts.keys():
-            if (output / name).exists():
-                warn(f"{output / name} is of an earlier plan: nothing is recommended now")
+            (output / name).unlink(missing_ok=True)  # of the plan that is overwritten
     if as_json:
         print(json.dumps(found.document, indent=2))
         return
     found.show()
     if output is not None:
         say(f"written: {', '.join(str(output / name) for name in found.texts)}")
+        if _AGENT in found.texts:
+            say(found.replayed)
 
 
 class _Found(NamedTuple):
@@ -64,6 +75,7 @@ class _Found(NamedTuple):
     texts: dict[str, str]
     document: dict[str, Any]
     show: Callable[[], None]
+    replayed: str
 
 
 def _of_readings(plan: AutoPlan, file: Path) -> _Found:
@@ -71,7 +83,7 @@ def _of_readings(plan: AutoPlan, file: Path) -> _Found:
     if plan.recommended.kind != "none":
         policy = auto_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: agent_configuration(plan, policy, file, _POLICY)}
-    return _Found(texts, auto_document(plan, policy), lambda: show_auto(plan, policy))
+    return _Found(texts, auto_document(plan, policy), lambda: show_auto(plan, policy), _HELD_BACK)
 
 
 def _of_places(plan: PlacePlan, file: Path) -> _Found:
@@ -79,7 +91,7 @@ def _of_places(plan: PlacePlan, file: Path) -> _Found:
     if plan.recommended.kind != "none":
         policy = place_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(policy, file, _POLICY)}
-    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy))
+    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy), _ALL)
 
 
 def _question(options: AutoOptions) -> Question:

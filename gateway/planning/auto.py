@@ -17,7 +17,7 @@ import numpy as np
 from contract.chains import BinaryChains, BoundedChains, ChainClass
 from contract.errors import FuguError
 from gateway.attack import Outputs, attack, release_counts, release_symbols
-from gateway.chain.arrays import Floats
+from gateway.chain.arrays import Floats, Ints
 from gateway.planning.answers import noisy_shares, true_shares
 from gateway.planning.candidates import (
     SHORTEST,
@@ -83,6 +83,7 @@ class AutoPlan(NamedTuple):
         curves: error against epsilon, of the candidates.
         least_epsilon: the least one of those looked at, at which some answer is close enough and worth it; or none.
         told: an example of the recommended answers, or none.
+        held_back: the rows of the third set, increasing, as indices of readings.
     """
 
     recommended: Candidate
@@ -95,6 +96,7 @@ class AutoPlan(NamedTuple):
     curves: tuple[Curve, ...]
     least_epsilon: float | None
     told: Told | None
+    held_back: Ints
 
 
 class _Problem(NamedTuple):
@@ -173,7 +175,8 @@ def plan_auto(
     progress("error against epsilon", 0.9)
     curves = tuple(_curve(problem, one) for one in candidates)
     least = None if reasons else _least_epsilon(curves, question)
-    return AutoPlan(recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
+    found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
+    return AutoPlan(*found, sets.test.rows)
 
 
 def _windows(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> tuple[Candidate, ...]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import tomllib
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from contract.policies import read_policy
 from contract.policy import Policy
 from edge_agent.__main__ import main as agent
+from edge_agent.recording import read_changes
+from edge_agent.sensors.opening import open_sensor
+from gateway.planning.readings import read_readings
+from gateway.planning.sampled import three_sets
 from tests.support.command import Done, Fugu
 
 FIELDS = {
@@ -100,6 +107,33 @@ def test_the_agent_takes_its_configuration(planned: tuple[Path, Path], capsys: p
     assert "every guarantee holds" in capsys.readouterr().out
 
 
+@pytest.mark.long
+def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tuple[Path, Path]) -> None:
+    readings = read_readings(planned[0])
+    sets = three_sets(readings.segments, 0)
+    sensor = tomllib.loads((planned[1] / "agent.toml").read_text())["streams"][0]["sensor"]
+    replayed = [row for first, end in sensor["rows"] for row in range(first, end)]
+    assert replayed == sets.test.rows.tolist()
+    opened = open_sensor({"silence": "samples", "loop": True} | sensor)
+    assert isinstance(readings.values, np.ndarray)
+    for tick in (0, 1, len(replayed) - 1, len(replayed)):
+        reading = opened.read(tick)
+        assert reading is not None
+        assert reading.reveal() == readings.values[replayed[tick % len(replayed)]]
+
+
+@pytest.mark.long
+def test_a_plan_is_not_overwritten_unless_that_is_asked(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(planned[1], tmp_path / "plan")
+    before = (tmp_path / "plan" / "policy.json").read_bytes()
+    done = fugu("plan", "auto", planned[0], "-o", tmp_path / "plan")
+    assert "holds a plan already" in one_line(done)
+    assert (tmp_path / "plan" / "policy.json").read_bytes() == before
+    done = fugu("plan", "auto", planned[0], "--epsilon", 2, "-o", tmp_path / "plan", "--force")
+    assert (done.code, "replays only what was held back" in " ".join(done.out.split())) == (0, True)
+    assert (tmp_path / "plan" / "policy.json").read_bytes() != before
+
+
 def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, Path]) -> None:
     text = (planned[1] / "plan.html").read_text()
     page = Pictures(text)
@@ -157,6 +191,11 @@ def test_a_log_of_changes_gets_an_agent_that_replays_changes(fugu: Fugu, tmp_pat
         written = (tmp_path / "plan" / "agent.toml").read_text()
         assert 'column = "binary_sensor.hall"\ntime = "last_changed"' in written
         assert "every = 60.0" in written
+        readings = read_readings(file)
+        held_back = three_sets(readings.segments, 0).test.rows
+        (first, end), *_ = tomllib.loads(written)["streams"][0]["sensor"]["rows"]
+        values = read_changes(file, "binary_sensor.hall", "last_changed", 60.0)
+        assert list(values[first:end]) == [readings.values[row] for row in held_back[: end - first]]
         assert json.loads((tmp_path / "plan" / "policy.json").read_text())["stream"] == "hall"
 
 
