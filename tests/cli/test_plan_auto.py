@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import shutil
 import tomllib
 from fractions import Fraction
@@ -161,15 +162,46 @@ def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, pla
 def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     done = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "-o", tmp_path / "none")
     words = " ".join(done.out.split())
-    assert done.code == 0
+    assert done.code == 3
     assert "Nothing is recommended at epsilon 0.1." in words
     assert "on average and no less" in words
-    assert "Nothing useful " in words
+    assert "Of the epsilons that were compared" in words
     assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
-    document = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "--json").json()
+    refused = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "--json")
+    assert refused.code == 3
+    document = json.loads(refused.out)
     chosen = document["recommended"]
     assert chosen["kind"] == "none"
     assert chosen["scale"] is chosen["window_ticks"] is chosen["expected_error"] is chosen["attack"] is None
+
+
+@pytest.mark.long
+def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
+    done = fugu("plan", "auto", planned[0], "--epsilon", ".03")
+    offers = [line for line in done.out.splitlines() if "off instead: fugu plan auto" in line]
+    assert (done.code, 1 <= len(offers) <= 3, done.out.splitlines()[-1] == offers[-1]) == (3, True, True)
+    for place, offer in enumerate(offers):
+        gives, line = offer.split(" off instead: ")
+        pasted = fugu(*shlex.split(line)[1:], "-o", tmp_path / f"plan{place}")
+        assert pasted.code == 0
+        assert f"off by {gives} on average" in " ".join(pasted.out.split())
+        assert (tmp_path / f"plan{place}" / "policy.json").exists()
+
+
+@pytest.mark.long
+def test_an_adversary_that_changes_nothing_is_told_so(fugu: Fugu, tmp_path: Path) -> None:
+    rng, state, rows = random.Random(7), 0, ["value"]
+    for tick in range(9_000):
+        state ^= rng.random() < ((0.1, 0.4)[tick // 800 % 2] if state == 0 else (0.4, 0.1)[tick // 800 % 2])
+        rows.append(str(state))
+    (tmp_path / "regimes.csv").write_text("\n".join(rows) + "\n")
+    given = ("plan", "auto", tmp_path / "regimes.csv", "--epsilon", 3, "--json", "--adversary")
+    documents = [json.loads(fugu(*given, who).out) for who in ("universal", "ignorant")]
+    candidates = [document["candidates"][0] for document in documents]
+    assert candidates[0]["chains"]["kind"] == "bounded"
+    assert candidates[0]["scale"] == candidates[1]["scale"] is not None, "it changes nothing"
+    told = ["changes nothing here" in " ".join(document["verdict"]) for document in documents]
+    assert told == [False, True]
 
 
 @pytest.mark.long
