@@ -24,7 +24,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run an agent until SIGTERM or SIGINT.
 
     Returns:
-        0 after an orderly stop, 1 if it refuses to start, 2 if the command line cannot be read, 130 if interrupted.
+        0 after an orderly stop, 1 if it refuses to start or `--check` finds a sensor that cannot be used, 2 if the
+        command line cannot be read, 130 if interrupted.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     print_any_text()
@@ -61,7 +62,8 @@ def _parser() -> Parser:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="check configuration and policies, show what is pinned, read each sensor once, send nothing, then stop",
+        help="check configuration and policies, show what is pinned, read each sensor once, send nothing, then "
+        "stop; 1 if one cannot be used",
     )
     parser.add_argument("--status", action="store_true", help="show how the agent that runs here is, then stop")
     parser.add_argument(
@@ -119,10 +121,10 @@ def _check(config: str, plan: AgentPlan) -> int:
     try:
         ask_status(plan.outbox)
     except LocalStatusError:
-        for line in tried(plan.streams):
-            print(line)
-    else:
-        print("the agent runs, and has its sensors open: fugu-agent --status says how they are")
+        outcomes = tried(plan.streams)
+        print("\n".join(outcome.sentence for outcome in outcomes))
+        return 1 if any(outcome.wrong for outcome in outcomes) else 0
+    print("the agent runs, and has its sensors open: fugu-agent --status says how they are")
     return 0
 
 

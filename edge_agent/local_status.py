@@ -17,7 +17,11 @@ from contract.errors import FuguError
 from edge_agent.stream import Stream
 from host.asking import Answering, ask
 
-__all__ = ["LocalStatus", "LocalStatusError", "ask_status", "described", "told"]
+__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "ask_status", "described", "told"]
+
+
+NO_USE = "what came is no number, category or place of its policy"
+"""The words for a sensor whose readings are all unusable."""
 
 
 class LocalStatusError(FuguError):
@@ -95,6 +99,8 @@ def described(found: dict[str, Any]) -> str:
             f"  stream {stream['stream']}: policy version {stream['policy_version']}, next tick {stream['next_tick']}; "
             f"{stream['silent']} of {stream['ticks']} ticks without a reading, {stream['unusable']} unusable readings"
         )
+        if stream["unusable"] and stream["unusable"] == stream["ticks"] - stream["silent"]:
+            lines.append(f"    sensor: {NO_USE}: compare the names in its policy with those of the sensor")
         if stream["sensor"]:
             lines.append(f"    sensor: {stream['sensor']}")
     nothing = "nothing that the guarantee assumes of the readings' chain could be seen to be wrong"

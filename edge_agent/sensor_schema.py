@@ -34,6 +34,8 @@ class Replay(Document):
     Attributes:
         time: the column of times, if the rows are changes: each value holds until the next.
         every: seconds from tick to tick then.
+        rows: replay these only, one after another: pairs of the first, from 0, and the one after the last; of changes
+            they are ticks.
     """
 
     kind: Literal["replay"]
@@ -42,10 +44,13 @@ class Replay(Document):
     loop: bool = True
     time: str | None = None
     every: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    rows: tuple[tuple[int, int], ...] | None = Field(default=None, min_length=1)
     silence: Silence = "samples"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if any(not 0 <= first < end for first, end in self.rows or ()):
+            raise ValueError("rows are pairs: the first, from 0, and the one after the last")
         if (self.time is None) != (self.every is None):
             raise ValueError("time and every belong together: give both or neither")
         return self

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from contract.classify import Classifier
+from edge_agent.local_status import NO_USE
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import open_sensors
 
-__all__ = ["PATIENCE_SECONDS", "tried"]
+__all__ = ["PATIENCE_SECONDS", "Outcome", "tried"]
 
 PATIENCE_SECONDS = 5.0
 _LONGER = {"bluetooth-heart-rate": 20.0}
@@ -22,14 +24,21 @@ _ROWS = 1000
 """Of a recording so many are looked at."""
 
 
-def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[str]:
+class Outcome(NamedTuple):
+    """A sentence about a stream's sensor, and whether it says that something is wrong."""
+
+    sentence: str
+    wrong: bool
+
+
+def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[Outcome]:
     """Open the sensors of streams, and wait until each has given a reading that is of use, or says what is wrong.
 
     Args:
         patience: in seconds, if not that of the kinds of sensors; a source of changes may well be silent for longer.
 
     Returns:
-        A sentence for each stream.
+        An outcome for each stream.
 
     Raises:
         ConfigError: a sensor cannot be opened.
@@ -49,7 +58,9 @@ def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[st
                 trial.take(tick, None if reading is None else reading.reveal())
             left = deadline - time.monotonic()
             if left <= 0 or all(trial.over or failed for trial, failed in zip(trials, wrong, strict=True)):
-                return [f"stream {trial.plan.stream}: {trial.sentence(patience)}" for trial in trials]
+                return [
+                    Outcome(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.wrong) for trial in trials
+                ]
             tick += 1
             if not all(sensor.recorded for sensor in sensors):
                 time.sleep(min(pause, left))
@@ -85,13 +96,18 @@ class _Trial:
         ended = self._sensor.recorded and (self._ticks >= _ROWS or self._sensor.finished(self._ticks))
         return self._usable or ended
 
+    @property
+    def wrong(self) -> bool:
+        """Whether the sensor or its readings are of no use; a live source that is silent so far may be all right."""
+        return not self._usable and bool(self._came or self._sensor.recorded or self._sensor.trouble)
+
     def sentence(self, patience: float) -> str:
         """The outcome."""
         if self._usable:
             return "a usable reading came"
         found = "no reading came" if self._sensor.recorded else f"no reading came within {patience:g} s"
         if self._came:
-            found = "what came is no number, category or place of its policy"
+            found = NO_USE
         if self._sensor.trouble:
             return f"{found}: {self._sensor.trouble}"
         if self.plan.sensor.get("kind") == "mqtt" and self.plan.sensor.get("silence") == "changes" and not self._came:

@@ -46,6 +46,10 @@ def _replay(config: dict[str, Any]) -> Sensor:
         values = read_recording(file, column)
     else:
         values = read_changes(file, column, config["time"], every)
+    if (spans := config.get("rows")) is not None:
+        if max(end for _, end in spans) > len(values):
+            raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
+        values = [value for first, end in spans for value in values[first:end]]
     return ReplaySensor(values, loop=config["loop"])
 
 

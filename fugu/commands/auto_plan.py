@@ -3,38 +3,57 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
+import typer
 
+from contract.errors import FuguError
 from fugu.commands import arguments
 from fugu.commands.plan_options import AutoOptions
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.auto_plan import auto_document, show_auto
+from fugu.view.auto_plan import auto_document, percent, show_auto
 from fugu.view.place_plan import place_document, show_places
 from fugu.view.plan_page import place_page, plan_page
-from fugu.view.terminal import say, warn, working
+from fugu.view.terminal import say, working
 from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import agent_configuration, auto_policy, place_configuration
 from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
 from gateway.planning.question import Question, Want
 from gateway.planning.readings import read_readings
 
-__all__ = ["plan_recording"]
+__all__ = ["NOTHING", "plan_recording"]
+
+NOTHING = 3
+"""Exit code of a plan that recommends nothing."""
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
+_BASELINE, _EPSILON = 50, 4.0
+"""Settings that a plan which recommends nothing tries instead."""
+_HELD_BACK = (
+    f"{_AGENT} replays only what was held back: the policy was not fitted to it. In earnest a sensor takes its place."
+)
+_ALL = (
+    f"{_AGENT} replays the whole recording, which the policy was fitted to: a trial that protects nothing. "
+    "Give it a sensor, or another recording."
+)
 
-def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_json: bool) -> None:
+
+def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_json: bool, force: bool) -> None:
     """Plan from a recording, print what was found, and write policy, configuration and page if a folder is named.
 
     Raises:
         FuguError: something cannot be read, or the recording cannot answer such a question.
         OSError: a file cannot be read or written.
     """
+    if output is not None and not force and any((output / name).exists() for name in (_POLICY, _AGENT, _PAGE)):
+        raise CommandError(f"{output} holds a plan already: name another folder, or add --force to overwrite it")
     question, period = _question(options), arguments.period(options.period)
     places, rng = asks_places(file, question, options.column or options.time), np.random.default_rng(options.seed)
     with working(f"planning from {file.name}", measured=True) as progress:
@@ -42,20 +61,26 @@ def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_
             found = _of_places(plan_places(*read_places(file, period), question, rng, progress), file)
         else:
             readings = read_readings(file, options.column, options.time, period)
-            found = _of_readings(plan_auto(readings, question, rng, progress), file)
+            plan = plan_auto(readings, question, rng, progress)
+            offers = () if plan.recommended.kind != "none" else _offers(plan, options, file)
+            found = _of_readings(plan, file, offers)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         for name, text in found.texts.items():
             (output / name).write_text(text, encoding="utf-8")
         for name in {_POLICY, _AGENT} - found.texts.keys():
-            if (output / name).exists():
-                warn(f"{output / name} is of an earlier plan: nothing is recommended now")
+            (output / name).unlink(missing_ok=True)  # of the plan that is overwritten
     if as_json:
         print(json.dumps(found.document, indent=2))
+    else:
+        found.show()
+    if _AGENT not in found.texts:
+        raise typer.Exit(NOTHING)
+    if as_json:
         return
-    found.show()
     if output is not None:
         say(f"written: {', '.join(str(output / name) for name in found.texts)}")
+        say(found.replayed)
 
 
 class _Found(NamedTuple):
@@ -64,14 +89,50 @@ class _Found(NamedTuple):
     texts: dict[str, str]
     document: dict[str, Any]
     show: Callable[[], None]
+    replayed: str
 
 
-def _of_readings(plan: AutoPlan, file: Path) -> _Found:
+def _offers(plan: AutoPlan, options: AutoOptions, file: Path) -> tuple[str, ...]:
+    """Other settings that are useful, as commands with what they give.
+
+    Which ones are tried depends on nothing of their own third sets, and those are met once.
+    """
+    offers = []
+    for other in _others(plan, options):
+        try:
+            best = plan_auto(plan.readings, _question(other), np.random.default_rng(other.seed))
+        except FuguError:
+            continue
+        if best.recommended.kind != "none":
+            words = [(f"--{field.name}", str(getattr(other, field.name))) for field in fields(other)]
+            given = [pair for pair, field in zip(words, fields(other), strict=True) if pair[1] != str(field.default)]
+            line = shlex.join(["fugu", "plan", "auto", str(file), *(word for pair in given for word in pair)])
+            offers.append(f"{percent(best.recommended.expected_error)} off instead: {line}")
+    return tuple(offers)
+
+
+def _others(plan: AutoPlan, options: AutoOptions) -> Iterator[AutoOptions]:
+    """At most three settings to try."""
+    if plan.states.baseline_ticks > _BASELINE:
+        yield replace(options, baseline=str(_BASELINE))
+    if plan.least_epsilon is not None:
+        yield replace(options, epsilon=plan.least_epsilon)
+    if (plan.least_epsilon or 0.0) < _EPSILON:
+        yield replace(options, epsilon=max(_EPSILON, 2.0 * options.epsilon))
+
+
+def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
     policy, texts = None, {_PAGE: plan_page(plan)}
     if plan.recommended.kind != "none":
         policy = auto_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: agent_configuration(plan, policy, file, _POLICY)}
-    return _Found(texts, auto_document(plan, policy), lambda: show_auto(plan, policy))
+
+    def show() -> None:
+        show_auto(plan, policy)
+        for offer in offers:
+            print(offer)
+
+    return _Found(texts, auto_document(plan, policy) | {"offers": list(offers)}, show, _HELD_BACK)
 
 
 def _of_places(plan: PlacePlan, file: Path) -> _Found:
@@ -79,7 +140,7 @@ def _of_places(plan: PlacePlan, file: Path) -> _Found:
     if plan.recommended.kind != "none":
         policy = place_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(policy, file, _POLICY)}
-    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy))
+    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy), _ALL)
 
 
 def _question(options: AutoOptions) -> Question:

@@ -37,6 +37,7 @@ def auto(
         typer.Option("-o", "--output", metavar="DIR", help="Write policy.json, agent.toml and plan.html there."),
     ] = None,
     as_json: JsonOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the plan that is in DIR.")] = False,
 ) -> None:
     """Plan from a recording and a question.
 
@@ -54,7 +55,7 @@ def auto(
     """
     from fugu.commands.auto_plan import plan_recording
 
-    plan_recording(readings, options, output=output, as_json=as_json)
+    plan_recording(readings, options, output=output, as_json=as_json, force=force)
 
 
 @app.command("stream")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from contract.chains import BoundedChains
 from contract.policy import Policy
 from contract.sentences import protected_sentence
 from contract.stretches import Stretch
@@ -56,14 +57,20 @@ def verdict(plan: AutoPlan) -> list[str]:
     """Why, in sentences; the first one is the answer."""
     chosen, question = plan.recommended, plan.question
     if chosen.kind == "none":
-        return _nothing(plan)
+        return [*_nothing(plan), *_adversary(plan)]
     told = [
         f"Release {answer_words(plan, chosen)}: off by {percent(chosen.expected_error)} on average, 95 % of answers "
         f"within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
     ]
     if chosen.held_back_error is not None:
         told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
-    if chosen.kind == "windows" and (best := _best(plan, "symbols")) is not None:
+    best = _best(plan, "symbols") if chosen.kind == "windows" else None
+    if best is not None and useful(best):
+        told.append(
+            f"The best symbol stream is useful as well: off by {percent(best.expected_error)} over "
+            f"{_span(plan, best.window_ticks or 1)}, where always guessing is off by {percent(best.guess_error)}."
+        )
+    elif best is not None:
         told.insert(
             0 if question.want == "now" else 1,
             f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is off by "
@@ -76,7 +83,18 @@ def verdict(plan: AutoPlan) -> list[str]:
         f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
         "adversary: proven if the readings are in the class of chains."
     )
-    return told
+    return [*told, *_adversary(plan)]
+
+
+def _adversary(plan: AutoPlan) -> list[str]:
+    """Whether the adversary that was asked for makes no difference, in a sentence."""
+    classes = [one.chains for one in (plan.recommended, *plan.candidates) if one.chains is not None]
+    if plan.question.adversary == "universal" or not classes or not isinstance(classes[0], BoundedChains):
+        return []
+    return [
+        f"--adversary {plan.question.adversary} changes nothing here: the chains of this recording change over time, "
+        "and then each adversary gets the bound of the universal one."
+    ]
 
 
 def _attacked(attack: Attack, chosen: Candidate) -> str:
@@ -121,7 +139,9 @@ def _nothing(plan: AutoPlan) -> list[str]:
         if wide and question.within is not None:
             told.append(f"That is better than guessing, but not within {percent(question.within)}.")
     if plan.least_epsilon is not None:
-        told.append(f"Nothing useful below epsilon {plan.least_epsilon:g}.")
+        told.append(
+            f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful."
+        )
     elif plan.curves:
         told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
     return told

@@ -17,7 +17,7 @@ import numpy as np
 from contract.chains import BinaryChains, BoundedChains, ChainClass
 from contract.errors import FuguError
 from gateway.attack import Outputs, attack, release_counts, release_symbols
-from gateway.chain.arrays import Floats
+from gateway.chain.arrays import Floats, Ints
 from gateway.planning.answers import noisy_shares, true_shares
 from gateway.planning.candidates import (
     SHORTEST,
@@ -82,7 +82,9 @@ class AutoPlan(NamedTuple):
         reasons: why nothing is recommended although something was good enough, in sentences.
         curves: error against epsilon, of the candidates.
         least_epsilon: the least one of those looked at, at which some answer is close enough and worth it; or none.
+            Larger than the one that is asked for if nothing is recommended at that.
         told: an example of the recommended answers, or none.
+        held_back: the rows of the third set, increasing, as indices of readings.
     """
 
     recommended: Candidate
@@ -95,6 +97,7 @@ class AutoPlan(NamedTuple):
     curves: tuple[Curve, ...]
     least_epsilon: float | None
     told: Told | None
+    held_back: Ints
 
 
 class _Problem(NamedTuple):
@@ -172,8 +175,10 @@ def plan_auto(
             recommended = nothing(data, choice.chosen.chains, question)
     progress("error against epsilon", 0.9)
     curves = tuple(_curve(problem, one) for one in candidates)
-    least = None if reasons else _least_epsilon(curves, question)
-    return AutoPlan(recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
+    least = question.epsilon if choice.chosen is not None else _least_epsilon(curves, question)
+    least = None if reasons else least
+    found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
+    return AutoPlan(*found, sets.test.rows)
 
 
 def _windows(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> tuple[Candidate, ...]:
@@ -333,12 +338,12 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
 
 
 def _least_epsilon(curves: tuple[Curve, ...], question: Question) -> float | None:
-    """The least epsilon from the wanted one on at which some answer would be chosen."""
+    """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
     enough = [
         epsilon
         for curve in curves
         for epsilon, error in curve.points
-        if epsilon >= question.epsilon
+        if epsilon > question.epsilon
         and _ranked([replace(curve.candidate, expected_error=error)], question)
         and (question.want != "now" or curve.candidate.answers == "now")
     ]

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
+
 from contract.guarantee import Guarantee, check_guarantee
 from contract.measure_policy import MeasurePolicy
 from contract.policy import Policy
@@ -62,7 +64,7 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
 
 
 def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays the recording.
+    """The configuration of an agent that replays what the plan held back, and nothing that it was fitted to.
 
     Args:
         recording: the file that was read; a real device's sensor takes its place.
@@ -71,7 +73,23 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
     if plan.readings.changes:
         sensor.append(f"time = {json.dumps(plan.readings.time)}  # its rows are changes, each holds until the next")
         sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
+    spans = json.dumps(_held_back(plan))
+    sensor.append(f"rows = {spans}  # held back: the policy was neither fitted to them nor chosen by them")
     return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
+
+
+def _held_back(plan: AutoPlan) -> list[tuple[int, int]]:
+    """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others."""
+    rows = plan.readings.rows
+    assert rows is not None
+    step = plan.recommended.every if plan.readings.changes else 1
+    used = np.ones(len(rows), dtype=bool)
+    used[plan.held_back] = False
+    wanted, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
+    wanted = np.setdiff1d(wanted, others)
+    parts = np.split(wanted, np.flatnonzero(np.diff(np.searchsorted(others, wanted))) + 1)
+    spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
+    return [(first, end) for first, end in spans if first < end]
 
 
 def place_configuration(policy: MeasurePolicy, recording: Path, policy_file: str) -> str:

@@ -141,7 +141,7 @@ def plan_places(
     if not len(known) or not np.any(known != known[0]):
         raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
     grids: list[_Grid] = []
-    reason = "no points come as soon as is wanted"
+    reasons: list[str] = []
     wanted = [(metres, every) for metres in _sizes(known) for every in _PERIODS]
     for place, (metres, every) in enumerate(wanted):
         progress("cells and their chains", 0.3 * place / len(wanted))
@@ -150,7 +150,8 @@ def plan_places(
         try:
             grid = _grid(traces, (sets.fit, sets.choose, sets.test), metres, every)
         except (PlanningError, ModelError) as error:
-            reason = str(error)  # too few places are left at this period, or cells of this size are not returned to
+            # too few places are left at this period, or cells of this size are not returned to
+            reasons.append(f"{error} (cells of {metres:g} m, one place every {every} rows, in the first of three sets)")
             continue
         grids.append(grid)
     guess = min((_guess(grid) for grid in grids), default=(math.nan, math.nan))[1]
@@ -169,6 +170,9 @@ def plan_places(
         curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
         planned.append(grid)
     if not candidates:
+        reason = next(iter(reasons), "no points come as soon as is wanted")
+        if grids:
+            reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
         raise PlanningError(f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}")
     progress("attackers", 0.7)
     chosen, failed = _chosen(candidates, planned, question, rng)

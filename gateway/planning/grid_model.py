@@ -98,7 +98,10 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
     if len(lattice) < 2:
         raise PlanningError(f"{traces.source}: all places lie in one cell of {metres:g} m: take smaller cells")
     if len(selected) < 2:
-        raise PlanningError(f"{traces.source}: no trace ever returns to a cell of {metres:g} m: take larger cells")
+        raise PlanningError(
+            f"{traces.source}: no trace goes from a cell of {metres:g} m to another one and back: there is no chain of "
+            "two cells to fit"
+        )
     if not present.all() and missing_state not in selected:
         raise PlanningError(
             f"{traces.source}: {traces.missing} rows have no place, and the most visited cell of {metres:g} m, which "

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from contract.discretisers import Baseline, Categories, Discretiser, Thresholds
+from contract.discretisers import ON_OFF, Baseline, Categories, Discretiser, Thresholds
 from contract.guarantee import Adversary
 from gateway.chain.arrays import Floats
 from gateway.planning.errors import PlanningError
@@ -183,6 +183,10 @@ def _categories(
         )
     names = [next(value for value in sorted(spelled) if value.casefold() == name)[:64] for name in wanted]
     categories = {value: wanted.index(value.casefold()) for value in sorted(spelled) if value.casefold() in wanted}
+    if states is None and {ON_OFF.categories.get(name) for name in wanted} == {0, 1}:
+        # A live sensor may spell the same two states otherwise than the recording.
+        names.sort(key=lambda name: ON_OFF.categories[name.casefold()])
+        categories = ON_OFF.categories | {name: ON_OFF.categories[name.casefold()] for name in categories}
     extra = () if missing is None else (missing,)
     return Categories(categories=categories, states=(*names, *extra), missing=missing)
 

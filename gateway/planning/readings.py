@@ -48,6 +48,8 @@ class Readings(NamedTuple):
         time: the column of times, if there is one.
         missing_share: share of the rows whose reading is missing; rows that are absent do not count.
         notes: what was done to get ticks, in sentences.
+        rows: (n,) the row of the file, from 0, that each is from; of a log of changes the tick since the first row; -1
+            for ticks without a row.
     """
 
     values: Floats | list[str | None]
@@ -61,6 +63,7 @@ class Readings(NamedTuple):
     missing_share: float
     notes: tuple[str, ...]
     time: str | None = None
+    rows: Ints | None = None
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -110,6 +113,7 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         raise PlanningError("--period is for logs of changes; here are no times")
     if table.times is None:
         found = Readings(values, table.parts, None, False, False, "numbers", table.column, file, 0.0, ())
+        found = found._replace(rows=np.arange(len(table.cells), dtype=np.int64))
         return found._replace(kind=_kind(found, file), missing_share=float(1.0 - found.present.mean()))
     order, notes = in_order(table.times, table.parts)
     times, parts, works = table.times[order], table.parts[order], works[order]
@@ -127,8 +131,14 @@ def _readings(table: _Table, file: str, period: float | None) -> Readings:
         *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
         *("numbers", table.column, file, 0.0, told),
         time=table.time,
+        rows=rows if ticks.moments is None else _since(ticks.moments, times, ticks.period_seconds),
     )
     return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
+
+
+def _since(moments: Floats, times: Floats, period: float) -> Ints:
+    """The ticks (n,) of some moments, as a replay of changes counts them: from the first row on."""
+    return np.asarray(np.floor((moments - times.min()) / period + 1e-6), dtype=np.int64)
 
 
 def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:

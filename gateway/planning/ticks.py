@@ -36,6 +36,7 @@ class Ticks(NamedTuple):
         period_seconds: from tick to tick.
         steady: whether ticks are at equal times; else they are events.
         notes: what was done, in sentences.
+        moments: (n,) of a log of changes, when each was looked at, in seconds.
     """
 
     rows: Ints
@@ -43,6 +44,7 @@ class Ticks(NamedTuple):
     period_seconds: float
     steady: bool
     notes: tuple[str, ...]
+    moments: Floats | None = None
 
 
 def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
@@ -126,16 +128,17 @@ def from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: f
     step = period or (_MINUTE if span >= _FEW_MINUTES * _MINUTE else _SECOND)
     if span / step > _MOST_TICKS:
         raise PlanningError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
-    rows, segments, number = [], [], 0
+    rows, segments, moments, number = [], [], [], 0
     for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
         wanted = times[first] + step * np.arange(int((times[end - 1] - times[first]) / step) + 1)
         newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
         alive = works[newest]
         begins = np.concatenate([[True], alive[1:] != alive[:-1]])
         rows.append(newest[alive])
+        moments.append(wanted[alive])
         segments.append((number + np.cumsum(begins))[alive])
         number += int(begins.sum())
     notes = [f"a log of changes: each value holds until the next, looked at every {step:g} s"]
     if not works.all():
         notes.append("times at which the source did not work are gaps")
-    return Ticks(np.concatenate(rows), np.concatenate(segments), step, True, tuple(notes))
+    return Ticks(np.concatenate(rows), np.concatenate(segments), step, True, tuple(notes), np.concatenate(moments))

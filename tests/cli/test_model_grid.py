@@ -184,7 +184,10 @@ def test_silences_that_count_as_steps_are_told(fugu: Fugu, tmp_path: Path) -> No
         ("51.4778,-0.0015\n51.4779,-0.0015\n", "r.csv has no column 'lat'; it has no header"),
         ("lat,lon\n,\n", "r.csv: no row has a place"),
         ("lat,lon\n1,2\n1,2\n", "r.csv: all places lie in one cell of 500 m: take smaller cells"),
-        ("lat,lon\n1,2\n3,4\n", "r.csv: no trace ever returns to a cell of 500 m: take larger cells"),
+        (
+            "lat,lon\n1,2\n3,4\n",
+            "r.csv: no trace goes from a cell of 500 m to another one and back: there is no chain of two cells to fit",
+        ),
         ("t,lat,lon\n5,1,2\n4,1,2\n", "r.csv: line 3: time runs backwards within a trace"),
     ],
 )

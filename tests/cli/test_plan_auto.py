@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
+import shutil
+import tomllib
 from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from contract.policies import read_policy
 from contract.policy import Policy
 from edge_agent.__main__ import main as agent
+from edge_agent.recording import read_changes
+from edge_agent.sensors.opening import open_sensor
+from gateway.planning.readings import read_readings
+from gateway.planning.sampled import three_sets
 from tests.support.command import Done, Fugu
 
 FIELDS = {
@@ -100,6 +108,33 @@ def test_the_agent_takes_its_configuration(planned: tuple[Path, Path], capsys: p
     assert "every guarantee holds" in capsys.readouterr().out
 
 
+@pytest.mark.long
+def test_the_agent_replays_only_rows_that_were_held_back(fugu: Fugu, planned: tuple[Path, Path]) -> None:
+    readings = read_readings(planned[0])
+    sets = three_sets(readings.segments, 0)
+    sensor = tomllib.loads((planned[1] / "agent.toml").read_text())["streams"][0]["sensor"]
+    replayed = [row for first, end in sensor["rows"] for row in range(first, end)]
+    assert replayed == sets.test.rows.tolist()
+    opened = open_sensor({"silence": "samples", "loop": True} | sensor)
+    assert isinstance(readings.values, np.ndarray)
+    for tick in (0, 1, len(replayed) - 1, len(replayed)):
+        reading = opened.read(tick)
+        assert reading is not None
+        assert reading.reveal() == readings.values[replayed[tick % len(replayed)]]
+
+
+@pytest.mark.long
+def test_a_plan_is_not_overwritten_unless_that_is_asked(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
+    shutil.copytree(planned[1], tmp_path / "plan")
+    before = (tmp_path / "plan" / "policy.json").read_bytes()
+    done = fugu("plan", "auto", planned[0], "-o", tmp_path / "plan")
+    assert "holds a plan already" in one_line(done)
+    assert (tmp_path / "plan" / "policy.json").read_bytes() == before
+    done = fugu("plan", "auto", planned[0], "--epsilon", 2, "-o", tmp_path / "plan", "--force")
+    assert (done.code, "replays only what was held back" in " ".join(done.out.split())) == (0, True)
+    assert (tmp_path / "plan" / "policy.json").read_bytes() != before
+
+
 def test_the_page_has_its_pictures_and_needs_nothing_else(planned: tuple[Path, Path]) -> None:
     text = (planned[1] / "plan.html").read_text()
     page = Pictures(text)
@@ -127,15 +162,46 @@ def test_the_words_say_what_is_released_and_what_is_not_worth_it(fugu: Fugu, pla
 def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     done = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "-o", tmp_path / "none")
     words = " ".join(done.out.split())
-    assert done.code == 0
+    assert done.code == 3
     assert "Nothing is recommended at epsilon 0.1." in words
     assert "on average and no less" in words
-    assert "Nothing useful " in words
+    assert "Of the epsilons that were compared" in words
     assert sorted(path.name for path in (tmp_path / "none").iterdir()) == ["plan.html"]
-    document = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "--json").json()
+    refused = fugu("plan", "auto", planned[0], "--within", "0.01%", "--epsilon", ".1", "--json")
+    assert refused.code == 3
+    document = json.loads(refused.out)
     chosen = document["recommended"]
     assert chosen["kind"] == "none"
     assert chosen["scale"] is chosen["window_ticks"] is chosen["expected_error"] is chosen["attack"] is None
+
+
+@pytest.mark.long
+def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
+    done = fugu("plan", "auto", planned[0], "--epsilon", ".03")
+    offers = [line for line in done.out.splitlines() if "off instead: fugu plan auto" in line]
+    assert (done.code, 1 <= len(offers) <= 3, done.out.splitlines()[-1] == offers[-1]) == (3, True, True)
+    for place, offer in enumerate(offers):
+        gives, line = offer.split(" off instead: ")
+        pasted = fugu(*shlex.split(line)[1:], "-o", tmp_path / f"plan{place}")
+        assert pasted.code == 0
+        assert f"off by {gives} on average" in " ".join(pasted.out.split())
+        assert (tmp_path / f"plan{place}" / "policy.json").exists()
+
+
+@pytest.mark.long
+def test_an_adversary_that_changes_nothing_is_told_so(fugu: Fugu, tmp_path: Path) -> None:
+    rng, state, rows = random.Random(7), 0, ["value"]
+    for tick in range(9_000):
+        state ^= rng.random() < ((0.1, 0.4)[tick // 800 % 2] if state == 0 else (0.4, 0.1)[tick // 800 % 2])
+        rows.append(str(state))
+    (tmp_path / "regimes.csv").write_text("\n".join(rows) + "\n")
+    given = ("plan", "auto", tmp_path / "regimes.csv", "--epsilon", 3, "--json", "--adversary")
+    documents = [json.loads(fugu(*given, who).out) for who in ("universal", "ignorant")]
+    candidates = [document["candidates"][0] for document in documents]
+    assert candidates[0]["chains"]["kind"] == "bounded"
+    assert candidates[0]["scale"] == candidates[1]["scale"] is not None, "it changes nothing"
+    told = ["changes nothing here" in " ".join(document["verdict"]) for document in documents]
+    assert told == [False, True]
 
 
 @pytest.mark.long
@@ -157,6 +223,11 @@ def test_a_log_of_changes_gets_an_agent_that_replays_changes(fugu: Fugu, tmp_pat
         written = (tmp_path / "plan" / "agent.toml").read_text()
         assert 'column = "binary_sensor.hall"\ntime = "last_changed"' in written
         assert "every = 60.0" in written
+        readings = read_readings(file)
+        held_back = three_sets(readings.segments, 0).test.rows
+        (first, end), *_ = tomllib.loads(written)["streams"][0]["sensor"]["rows"]
+        values = read_changes(file, "binary_sensor.hall", "last_changed", 60.0)
+        assert list(values[first:end]) == [readings.values[row] for row in held_back[: end - first]]
         assert json.loads((tmp_path / "plan" / "policy.json").read_text())["stream"] == "hall"
 
 

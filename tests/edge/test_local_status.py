@@ -12,6 +12,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
+from edge_agent.local_status import described
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
@@ -95,3 +96,21 @@ def test_the_local_status_tells_of_the_sensor_in_counts_and_fixed_words(
     assert "not connected, 0 frames in the outbox" in shown
     assert "next tick 1010; 3 of 9 ticks without a reading, 3 unusable readings" in shown
     assert "71" not in shown
+    assert "what came is no number" not in shown, "some readings are of use"
+
+
+def test_the_local_status_says_that_no_reading_so_far_is_of_use(tmp_path: Path) -> None:
+    device = policy(epoch_us=0, period_us=SECOND)
+    write_device(tmp_path / "watch", device, tmp_path / "night.csv", "value", Broker(port=9))
+    clock = JumpingClock(1000 * SECOND)
+    sensors = [ReplaySensor(["wrong 71.5", ""], loop=True)]
+    agent = Agent(agent_plan(tmp_path / "watch", Broker(port=9)), sensors, system_entropy(), clock)
+    for _ in range(9):
+        clock.now += SECOND
+        agent._ticks.catch_up()
+    status = agent._told()
+    agent._outbox.close()
+    shown = described(status)
+    assert "sensor: what came is no number, category or place of its policy" in shown
+    assert ("71.5" in shown, status["codes"]) == (False, ()), "nothing of it is published"
+    assert (agent._ticks.over, status["streams"][0]["ticks"]) == (False, 9), "it goes on"

@@ -31,8 +31,10 @@ def recording(folder: Path, *rows: str, **options: Any) -> dict[str, Any]:
 
 
 def outcome(sensor: dict[str, Any], patience: float = PATIENCE, **changes: Any) -> str:
-    (line,) = tried([stream_plan(sensor=sensor, **changes)], patience)
+    ((line, wrong),) = tried([stream_plan(sensor=sensor, **changes)], patience)
     assert SECRET not in line
+    silent = line.endswith(" s") and "within" in line
+    assert wrong != (silent or line.endswith(": a usable reading came"))
     return line
 
 
@@ -68,7 +70,10 @@ def test_a_state_for_missing_readings_and_a_baseline_that_begins_are_no_readings
 def test_streams_of_one_sensor_are_tried_with_one_reading(tmp_path: Path) -> None:
     once = command(f"test -e {tmp_path}/ran || echo {SECRET}; touch {tmp_path}/ran")
     plans = [stream_plan(stream=name, sensor=dict(once)) for name in ("a", "b")]
-    assert tried(plans, PATIENCE) == ["stream a: a usable reading came", "stream b: a usable reading came"]
+    assert tried(plans, PATIENCE) == [
+        ("stream a: a usable reading came", False),
+        ("stream b: a usable reading came", False),
+    ]
 
 
 def device(folder: Path, sensor: dict[str, Any], port: int) -> Path:
@@ -92,6 +97,16 @@ def test_the_check_reads_a_sensor_and_connects_to_nobody(tmp_path: Path, capfd: 
     assert said.out.splitlines()[-1] == "stream hr: a usable reading came"
     assert SECRET not in said.out + said.err
     assert not (tmp_path / "outbox.sqlite").exists()
+
+
+@pytest.mark.parametrize(("row", "code"), [(SECRET, 0), (f"x{SECRET}", 1), (" ", 1)])
+def test_the_check_ends_with_1_if_what_came_cannot_be_used(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], row: str, code: int
+) -> None:
+    recording(tmp_path, row)
+    assert main([str(device(tmp_path, {"kind": "replay", "file": "recording.csv"}, 9)), "--check"]) == code
+    said = capfd.readouterr()
+    assert SECRET not in said.out + said.err
 
 
 def test_the_check_says_in_one_line_that_a_sensor_cannot_be_opened(

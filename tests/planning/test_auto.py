@@ -16,7 +16,7 @@ from fugu.view.auto_plan import verdict
 from gateway.attack import Attack
 from gateway.chain import simulate
 from gateway.planning.answers import assess_now, noisy_shares, true_shares
-from gateway.planning.auto import AutoPlan, plan_auto
+from gateway.planning.auto import AutoPlan, _least_epsilon, plan_auto
 from gateway.planning.auto_files import auto_policy
 from gateway.planning.candidates import useful_for
 from gateway.planning.errors import PlanningError
@@ -121,6 +121,25 @@ def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> Non
     for one in windows:
         assert one.latency_seconds == 60.0 * (one.window_ticks or 0)
         assert (one.messages_per_day or 0.0) * (one.latency_seconds or 0.0) == pytest.approx(86_400.0)
+
+
+def test_nothing_useful_at_an_epsilon_is_not_contradicted_by_a_curve_at_it(chain_plan: AutoPlan) -> None:
+    """A curve is drawn with other noise, and falls on the other side of a tie."""
+    assert dict(chain_plan.curves[-1].points).keys() >= {1.0, 1.5}
+    assert _least_epsilon(chain_plan.curves, chain_plan.question) == 1.5
+    assert _least_epsilon(chain_plan.curves, replace(chain_plan.question, epsilon=1.5)) == 2.0
+    assert chain_plan.least_epsilon == 1.0, "where something is recommended"
+
+
+def test_a_symbol_stream_that_is_useful_is_not_called_useless(chain_plan: AutoPlan) -> None:
+    def told(error: float) -> str:
+        ones = (replace(one, expected_error=error, guess_error=0.05, judged=9) for one in chain_plan.candidates)
+        some = tuple(one for one in ones if one.kind == "symbols")
+        return " ".join(verdict(chain_plan._replace(candidates=some)))
+
+    assert "The best symbol stream is useful as well: off by 1.1 %" in told(0.011)
+    assert "No symbol stream" not in told(0.011)
+    assert "No symbol stream is useful at epsilon 1: the best is off by 2.6 %" in told(0.026)
 
 
 def test_errors_fall_as_epsilon_grows(chain_plan: AutoPlan) -> None:

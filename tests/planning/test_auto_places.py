@@ -111,7 +111,10 @@ def test_a_file_of_places_is_one_unless_something_else_is_asked(tmp_path: Path) 
         ("t,lat,lon\n0,52.0,4.0\n1,52.1,4.0\n2,52.0,4.1\n", "too few"),
         ("t,lat,lon\n0,95.0,4.0\n", "is not within"),
         ("t,lat,lon\n0,,\n", "no row has a place"),
-        ("t,lat,lon\n" + "".join(f"{tick},{tick / 100},4.0\n" for tick in range(3_000)), "ever returns"),
+        (
+            "t,lat,lon\n" + "".join(f"{tick},{tick / 100},4.0\n" for tick in range(3_000)),
+            "one place every 1 rows, in the first of three sets",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(tmp_path: Path, text: str, words: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from contract.classify import Classifier
 from contract.discretisers import Baseline, Categories, Thresholds
 from gateway.planning.errors import PlanningError
 from gateway.planning.question import DEFAULT_BASELINE, Question, choose_states
@@ -65,6 +66,25 @@ def test_on_and_off_are_two_states_however_they_are_written() -> None:
     assert states_of(found.discretiser, ["On", "off", "ON", "Off"], segments).tolist() == [1, 0, 1, 0]
     bits = choose_states(readings(np.array([0.0, 1.0]), "on/off"), Question())
     assert states_of(bits.discretiser, np.array([0.0, 1.0, 1.0, 0.0]), segments).tolist() == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("recorded", [["on", "off"], ["ON", "Off"], ["home", "not_home"], ["open", "closed"]])
+def test_a_plan_from_a_recording_of_on_and_off_knows_the_names_of_a_live_sensor(recorded: list[str]) -> None:
+    found = choose_states(readings(recorded, "on/off"), Question())
+    assert (found.discretiser.states, found.share_of) == (tuple(reversed(recorded)), recorded[0])
+    device = Classifier(found.discretiser.model_dump(mode="json"))
+    live = [*recorded, True, False, "true", "false", "ON", "OFF", "unavailable"]
+    assert [device.observe(*one) for one in enumerate(live)] == [1, 0, 1, 0, 1, 0, 1, 0, None]
+
+
+def test_two_names_that_are_not_on_and_off_are_states_by_themselves() -> None:
+    for recorded in (["hall", "bath"], ["on", "standby"], ["on", "open"]):
+        found = choose_states(readings(recorded, "on/off"), Question())
+        assert isinstance(found.discretiser, Categories)
+        assert set(found.discretiser.categories) == set(recorded)
+    asked = choose_states(readings(["on", "off"], "on/off"), Question(states=("on", "off")))
+    assert isinstance(asked.discretiser, Categories)
+    assert asked.discretiser.categories == {"on": 0, "off": 1}
 
 
 def test_names_are_states_and_their_histogram_is_asked_for() -> None:
