@@ -224,7 +224,7 @@ def test_a_state_that_is_known_after_a_gap_breaks_an_ignorant_guarantee() -> Non
     for _ in range(2000):
         unknown = weighed @ unknown
         unknown /= unknown[1]
-    worst, seen, unseen = 0.0, matrix[:, 0], matrix[:, 0]
+    worst, seen, unseen = 0.0, matrix[:, 1], matrix[:, 1]  # the known state is the other one
     for _ in range(500):
         leakage = seen[0] * unseen[1] / (seen[1] * unseen[0])
         worst = max(worst, math.log(low * unknown[0] * leakage))
