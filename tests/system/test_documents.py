@@ -250,11 +250,14 @@ def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_pat
         assert int(most) > math.e
     # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each.
     assert re.search(r"received 208 of 208\b", report)
-    errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) % on average", said)]
+    errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) points on average", said)]
     assert len(errors) == 3
     assert all(0.0 < off < most for off, most in zip(errors, (9.0, 4.0, 6.0), strict=True))
     attacks = re.findall(r"is right on ([\d.]+) % .*? \(([\d.]+) to ([\d.]+)\), always guessing on ([\d.]+) %", said)
     assert len(attacks) == 3
+    learners = re.findall(r"who learns them, odds change by up to x ([\d.]+), and by more than x 2.7 on (\d+) %", said)
+    assert len(learners) == 3
+    assert max(float(factor) for factor, _ in learners) > math.e
     for success, low, high, guess in (map(float, found) for found in attacks):
         assert low <= success <= high < 73.2
         assert success >= guess
