@@ -6,7 +6,6 @@ m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbo
 
 from __future__ import annotations
 
-from gateway.chain.devices import update_devices
 from gateway.chain.evidence import log_likelihood_ratio
 from gateway.chain.filtering import Filtered, condition, filter_beliefs, filter_from, predict
 from gateway.chain.learning import Learned, baum_welch
@@ -31,6 +30,5 @@ __all__ = [
     "predict",
     "simulate",
     "stationary_distribution",
-    "update_devices",
     "viterbi",
 ]

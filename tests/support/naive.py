@@ -124,15 +124,6 @@ def baum_welch_step(sequences, initial, transition, emission):
     return first / first.sum(), moves / moves.sum(axis=1, keepdims=True)
 
 
-def update_devices(beliefs, symbols, transition, emission):
-    """One device after the other."""
-    out = np.empty_like(beliefs)
-    for d, z in enumerate(symbols):
-        joint = (beliefs[:, d] @ transition) * likelihood(emission, z)
-        out[:, d] = joint / joint.sum()
-    return out
-
-
 def simulate(ticks, initial, transition, emission, generator):
     """Draw from cumulative distributions with the same uniform numbers as the kernel."""
     uniforms, states, symbols = generator.random((ticks, 2)), [], []
