@@ -72,13 +72,6 @@ def fixed_lag(symbols, initial, transition, emission, lag):
     return np.array(rows).reshape(len(symbols), len(initial))
 
 
-def log_likelihood_ratio(symbols, initial, transition, emission, a, b):
-    """Posterior log-odds minus prior log-odds."""
-    posterior = smooth(symbols, initial, transition, emission)
-    prior = smooth([-1] * len(symbols), initial, transition, emission)
-    return np.log(posterior[:, a] / posterior[:, b]) - np.log(prior[:, a] / prior[:, b])
-
-
 def viterbi(symbols, initial, transition, emission):
     """Best path and its log-probability, by dynamic programming over whole paths."""
     with np.errstate(divide="ignore"):
