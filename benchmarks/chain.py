@@ -25,7 +25,7 @@ import numpy as np
 from hmmlearn import _hmmc
 from hmmlearn.hmm import CategoricalHMM
 
-from gateway.chain import filter_beliefs, fixed_lag_marginals, posterior_marginals, simulate, update_devices
+from gateway.chain import filter_beliefs, fixed_lag_marginals, posterior_marginals, simulate
 
 Task = tuple[Callable[[], Any], int]
 Row = dict[str, Any]
@@ -150,33 +150,6 @@ def many_sequences(k: int, n: int, ticks: int, ragged: bool, repetitions: int) -
     return rows(name, times, "numpy copy of symbols and marginals")
 
 
-def one_tick(k: int, devices: int, repetitions: int) -> list[Row]:
-    """One tick of many devices against a copy of the arrays it reads."""
-    generator = np.random.default_rng(k)
-    beliefs = np.ascontiguousarray(generator.dirichlet(np.ones(k), devices).T)
-    symbols = generator.integers(-1, k, devices).astype(np.int8)
-    transition, emission = generator.dirichlet(np.ones(k), k), generator.dirichlet(np.ones(k), k)
-    target, other, own = np.empty_like(beliefs), np.empty_like(symbols), beliefs.copy()
-
-    def copy() -> None:
-        np.copyto(target, beliefs)
-        np.copyto(other, symbols)
-
-    tasks: dict[str, Task] = {
-        "numpy copy of the same arrays": (copy, devices),
-        "update_devices into out": (
-            lambda: update_devices(beliefs, symbols, transition, emission, out=target),
-            devices,
-        ),
-        "update_devices in place": (
-            lambda: update_devices(own, symbols, transition, emission, out=own),
-            devices,
-        ),
-    }
-    times = measure(tasks, repetitions)
-    return rows(f"one tick k={k} devices={devices}", times, "numpy copy of the same arrays")
-
-
 def compile_times() -> list[Row]:
     """Seconds of the first call in a new process, without and with the disk cache."""
     seconds = []
@@ -209,13 +182,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="also write the table to this file")
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--ticks", type=int, default=10**6, help="length of the sequence")
-    parser.add_argument("--devices", type=int, default=10**6)
     options = parser.parse_args()
     table = [row for k in (2, 4) for row in smoothing(k, options.ticks, options.repetitions)]
     for k in (2, 3, 4):
         for ticks, ragged in ((100, False), (100, True), (1000, True)):
             table += many_sequences(k, 10 * options.ticks, ticks, ragged, options.repetitions)
-    table += [row for k in (2, 3, 4) for row in one_tick(k, options.devices, options.repetitions)]
     table += compile_times()
     show(table)
     if options.json:

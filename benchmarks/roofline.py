@@ -25,7 +25,7 @@ import numpy as np
 from figures import show
 
 from contract.chains import BinaryChains
-from gateway.chain import filter_beliefs, posterior_marginals, simulate, update_devices
+from gateway.chain import filter_beliefs, posterior_marginals, simulate
 from gateway.chain.arrays import Floats
 from gateway.chain.kernel import kernel
 from gateway.privacy.accountant.inner_maximum import box_step, closed, ratio_order
@@ -171,24 +171,6 @@ def of_sequences(k: int, ticks: int, length: int) -> dict[str, Kernel]:
     }
 
 
-def of_devices(k: int, devices: int) -> dict[str, Kernel]:
-    """One tick of many devices."""
-    _, transition, emission = sticky(k)
-    generator = np.random.default_rng(k)
-    beliefs = np.ascontiguousarray(generator.dirichlet(np.ones(k), devices).T)
-    symbols = generator.integers(-1, k, devices).astype(np.int8)
-    out = np.empty_like(beliefs)
-    run = Kernel(
-        lambda: update_devices(beliefs, symbols, transition, emission, out=out),
-        devices,
-        2 * 8 * k + 1,
-        k * k + k * (k - 1) + 3 * k - 1,
-        1.0,
-        (0, 0),
-    )
-    return {f"one tick, k = {k}, {devices:,} devices": run}
-
-
 def of_calibration() -> dict[str, Kernel]:
     """A table for two states, and the accountant's step by boxes for many."""
     chains = BinaryChains(q=(0.05, 0.05), r=(0.1, 0.1))
@@ -209,12 +191,10 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--ticks", type=int, default=4 * 10**6)
     parser.add_argument("--length", type=int, default=100, help="ticks of a sequence")
-    parser.add_argument("--devices", type=int, default=4 * 10**6)
     options = parser.parse_args()
     kernels: dict[str, Kernel] = {}
     for k in (2, 4):
         kernels |= of_sequences(k, options.ticks // options.length * options.length, options.length)
-        kernels |= of_devices(k, options.devices)
     kernels |= of_calibration()
     found = best(probes() | {name: one.run for name, one in kernels.items()}, options.repetitions)
     core = machine(found)

@@ -53,7 +53,10 @@ __all__ = [
 ]
 
 Adversary = Literal["ignorant", "informed", "universal"]
-"""What the adversary knows: only the class of chains; also any set of true states; any side information."""
+"""What the adversary knows: one chain of the class; also any set of true states; any side information about states.
+
+No adversary is one who has yet to learn which chain of the class it is.
+"""
 
 _ROUNDING = Decimal("1e-30")
 """Far above the error of all that is computed (contract.leakage says why), and far below what a float can tell."""

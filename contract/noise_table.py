@@ -30,7 +30,6 @@ __all__ = [
     "NoiseTable",
     "check_dimensions",
     "public_row",
-    "public_weights",
     "share_bias",
 ]
 
@@ -190,11 +189,6 @@ def public_row(word: int, states: int) -> int:
         A row, 0..k-1.
     """
     return word * states // SCALE
-
-
-def public_weights(states: int) -> tuple[int, ...]:
-    """How many of the 2^32 words take each row, for k rows; they sum to 2^32 and differ by at most 1."""
-    return tuple(high - low for low, high in pairwise([-(-row * SCALE // states) for row in range(states + 1)]))
 
 
 def share_bias(missing_share: float, states: int) -> float:

@@ -28,7 +28,7 @@ AdversaryOption = Annotated[
     typer.Option(
         "--adversary",
         help="ignorant (knows no state), informed (may know any states: Bayesian DP) or universal "
-        "(any side information, chains that change).",
+        "(any side information about states, chains that change).",
     ),
 ]
 StartOption = Annotated[

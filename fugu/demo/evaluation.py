@@ -17,7 +17,16 @@ from contract.noise_table import NoiseTable
 from contract.policy import Policy
 from fugu.demo.people import BEATS, EPSILON, Person
 from fugu.demo.processes import DemoError
-from gateway.attack import COUNT_ATTACKERS, Attack, CountOutputs, Knowledge, attack, odds_change, release_symbols
+from gateway.attack import (
+    COUNT_ATTACKERS,
+    Attack,
+    CountOutputs,
+    Knowledge,
+    attack,
+    furthest_learner,
+    odds_change,
+    release_symbols,
+)
 from gateway.chain.arrays import Floats
 from gateway.planning.answers import window_error
 from gateway.privacy.quilts import group_dp_scale, mqm_exact
@@ -45,7 +54,9 @@ class Night:
         ordinary: (n,) ln of the factor by which symbols of ordinary randomised response change the odds on each
             heartbeat, for an attacker who uses all of them (forward-backward with the average chain of the class).
         ours: (n,) the same of the windows that arrived.
-        attack: the most successful attacker on those windows; none while the night goes on.
+        learner: (n,) the same, for the attacker who learns the sleeper's habits and moves furthest beyond the promise,
+            which is not made to him; `None` while the night goes on.
+        attack: the most successful attacker on those windows; `None` while the night goes on.
     """
 
     name: str
@@ -58,6 +69,7 @@ class Night:
     group: float
     ordinary: Floats
     ours: Floats
+    learner: Floats | None
     attack: Attack | None
 
     @property
@@ -74,6 +86,11 @@ class Night:
     def broken(self) -> float:
         """The share of heartbeats on which ordinary randomised response goes beyond the promise."""
         return float((self.ordinary > EPSILON).mean())
+
+    @property
+    def learned(self) -> float | None:
+        """The share of heartbeats on which the attacker who learns habits goes beyond the promise."""
+        return None if self.learner is None else float((self.learner > EPSILON).mean())
 
 
 def evaluate(people: Sequence[Person], policies: Mapping[str, Policy], readings: Path) -> list[Night]:
@@ -124,6 +141,8 @@ def _night(
     chains = BinaryChains(q=(low[0, 1], high[0, 1]), r=(low[1, 0], high[1, 0]))
     flip = round(2**32 / (1.0 + PROMISE))
     ordinary = release_symbols(states, NoiseTable.binary(flip, flip), np.random.default_rng(2026))
+    attacks = attack(states, segments, outputs, EPSILON) if attacked else ()
+    learner, told = furthest_learner(attacks), replace(knowledge, truth=states)
     tail = -math.log(0.05) / length  # of Laplace noise of scale 1: as far as its 95 % reach
     return Night(
         person.name,
@@ -136,24 +155,29 @@ def _night(
         tail * group_dp_scale(length, EPSILON),
         odds_change(ordinary, knowledge)[seen],
         odds_change(outputs, knowledge)[seen],
-        attack(states, segments, outputs, EPSILON)[0] if attacked else None,
+        None if learner is None else odds_change(outputs, told, COUNT_ATTACKERS[learner.attacker])[seen],
+        attacks[0] if attacks else None,
     )
 
 
 def summary(night: Night) -> tuple[str, ...]:
-    """A night in a sentence about use, one about privacy, and one about the strongest attacker, if there is one."""
+    """A night in a sentence about use, and one about privacy; once it is over, one each about learners and success."""
     most, ours, found = math.exp(night.ordinary.max()), math.exp(night.ours.max()), night.attack
     said = (
-        f"Useful: the released shares are off by {100 * night.error:.1f} % on average, and {100 * night.inside:.0f} % "
-        f"of them by at most {100 * night.band:.0f} %.",
-        f"Private: what is released changes an attacker's odds on a heartbeat by at most x {ours:.1f}, where "
-        f"x {PROMISE:.1f} is promised; ordinary randomised response goes beyond that promise on "
-        f"{100 * night.broken:.0f} % of the heartbeats, up to x {most:.0f}.",
+        f"Useful: the released shares are off by {100 * night.error:.1f} points on average (a share of 40 % reads "
+        f"{40 - 100 * night.error:.0f} to {40 + 100 * night.error:.0f} %), and {100 * night.inside:.0f} % of them by "
+        f"at most {100 * night.band:.0f} points.",
+        "Private: for an attacker who already knows the sleeper's habits, what is released changes the odds on a "
+        f"heartbeat by at most x {ours:.1f}, where x {PROMISE:.1f} is promised; ordinary randomised response goes "
+        f"beyond that promise on {100 * night.broken:.0f} % of the heartbeats, up to x {most:.0f}.",
     )
-    if found is None:
+    if found is None or night.learner is None or night.learned is None:
         return said
     return (
         *said,
+        f"Habits are not protected: for an attacker who learns them, odds change by up to "
+        f"x {math.exp(night.learner.max()):.1f}, and by more than x {PROMISE:.1f} on {100 * night.learned:.0f} % of "
+        "the heartbeats.",
         f"The strongest of {len(COUNT_ATTACKERS)} attackers on what was released ({found.attacker}) is right on "
         f"{100 * found.success:.1f} % of the heartbeats ({100 * found.low:.1f} to {100 * found.high:.1f}), always "
         f"guessing on {100 * found.guess:.1f} %; epsilon allows {100 * found.ceiling:.1f} %, if the readings are in "

@@ -25,6 +25,7 @@ path{fill:none;stroke:#222;stroke-width:1.5}path.axis{stroke:#999;stroke-width:1
 path.band{fill:#0a7d5a;fill-opacity:.16;stroke:none}path.got{stroke:#0a7d5a;stroke-width:2.6}
 path.bar{stroke-width:9}path.tip{fill:#222;stroke:none}path.promise{stroke-dasharray:6 4;stroke-width:2}
 path.dots{stroke-width:3.4;stroke-linecap:round;stroke-opacity:.4;stroke:#b83227}path.dots.good{stroke:#0a7d5a}
+.learner{fill:#8a5a00}path.dots.learner{stroke:#8a5a00}
 </style>"""
 
 
@@ -73,31 +74,38 @@ def useful_picture(night: Night, whole: float | None = None) -> str:
 
 def private_picture(night: Night) -> str:
     """By how much odds change on each heartbeat, on a log axis, against the promise."""
-    most = max(40.0, 1.2 * math.exp(max(night.ordinary.max(), night.ours.max())))
+    rows = [
+        ("Ordinary randomised response, habits known", night.ordinary, "bad"),
+        ("Fugu Edge, attacker knows the habits", night.ours, "good"),
+    ]
+    if night.learner is not None:
+        rows.append(("Fugu Edge, attacker learns the habits (no promise)", night.learner, "learner"))
+    most = max(40.0, 1.2 * math.exp(max(float(changes.max()) for _, changes, _ in rows)))
     unit = (RIGHT - 20) / math.log(most)
     marks = [(20 + unit * math.log(factor), factor) for factor in FACTORS if factor <= most]
     promised = 20 + unit * math.log(PROMISE)
     parts = [
         f'<path class="promise" d="M{promised:.1f} 68V410"/><path class="axis" d="M20 410H{RIGHT}"/>',
-        _text(promised + 8, 84, f"the promise: at most &#215; {PROMISE:.1f}"),
+        _text(promised + 8, 84, f"the promise, habits known: at most &#215; {PROMISE:.1f}"),
         *(f'<path class="axis" d="M{x:.1f} 410v7"/>' + _text(x, 436, f"&#215; {f}", "small middle") for x, f in marks),
         _text(20, 460, "A dot is a heartbeat. &#215; 1: nothing was learned.", "small"),
     ]
-    rows = (("Ordinary randomised response", night.ordinary, "bad"), ("Fugu Edge", night.ours, "good"))
     for row, (name, changes, kind) in enumerate(rows):
-        top = 120 + 152 * row
+        top = 114 + 100 * row
         beyond, most = float((changes > EPSILON).mean()), math.exp(changes.max())
         said = f"{100 * beyond:.0f} % of heartbeats" if beyond else "no heartbeat"
-        said += f" beyond the promise, {'up to' if beyond else 'at most'} &#215; {most:.{0 if most >= 10 else 1}f}"
+        said += (
+            f" beyond &#215; {PROMISE:.1f}, {'up to' if beyond else 'at most'} &#215; {most:.{0 if most >= 10 else 1}f}"
+        )
         parts += [_text(20, top, f"{name}:", f"{kind} strong"), _text(20, top + 24, said, kind)]
-        parts.append(_dots(20 + unit * changes, top + 34, kind))
+        parts.append(_dots(20 + unit * changes, top + 32, kind))
     return _picture(("Private: by how much an attacker's", "odds on each heartbeat change"), parts)
 
 
 def _dots(places: Floats, top: int, kind: str) -> str:
     """A dot for each heartbeat, or for every so many, at its place; their heights mean nothing."""
     shown = np.sort(places)[:: -(-places.size // MOST_DOTS)]
-    heights = np.random.default_rng(1).uniform(top, top + 76, shown.size)
+    heights = np.random.default_rng(1).uniform(top, top + 34, shown.size)
     path = "".join(f"M{x:.1f} {y:.0f}h0" for x, y in zip(shown.tolist(), heights.tolist(), strict=True))
     return f'<path class="dots {kind}" d="{path}"/>'
 

@@ -40,13 +40,14 @@ def html_report(nights: Sequence[Night], broker: str, seconds: float) -> str:
             f"{BEATS} heartbeats over a real MQTT broker ({escape(broker)}), and nothing else that depends on a "
             f"reading; a gateway kept the counts, and a subscriber received {windows} of {expected}.</li>",
             f"<li>The promise is &epsilon; = {EPSILON:g}: the odds on a heartbeat change by at most "
-            "e<sup>&epsilon;</sup>, whatever else an attacker knows, and also if the sleeper's habits change. It is "
-            "proven for a class of chains, here one that is wide enough for all but 2 % of the night's stretches of "
-            "each length.</li>",
-            "<li>The attacker of the pictures uses everything that was sent (forward-backward) and believes the "
-            "average chain of the class. Ordinary randomised response sends a symbol a heartbeat at the same "
-            "&epsilon;. A recording is no chain, so other attackers are tried as well: the sentence below the pictures "
-            "names the strongest.</li>",
+            "e<sup>&epsilon;</sup> for an attacker who already knows the sleeper's habits, whatever else he knows of "
+            "other heartbeats, and also if the habits change. It is proven for a class of chains, here one that is "
+            "wide enough for all but 2 % of the night's stretches of each length. Habits themselves are not protected: "
+            "an attacker who learns them learns about each heartbeat.</li>",
+            "<li>The attacker who knows the habits uses everything that was sent (forward-backward) and believes the "
+            "average chain of the class. The one who learns them is, of the others, the one whose odds moved furthest. "
+            "Ordinary randomised response sends a symbol a heartbeat at the same &epsilon;. A recording is no chain: "
+            "the sentence below the pictures names the strongest of all attackers.</li>",
             "<li>Markov quilts: for transitions where those of the class are, if they never change, against someone "
             "without other knowledge. Group privacy protects all heartbeats of a window as one.</li>",
             "<li>The classes were fitted to these recordings, which are public. For other people, fit on other data: "
@@ -56,8 +57,8 @@ def html_report(nights: Sequence[Night], broker: str, seconds: float) -> str:
 
 
 def _night(night: Night) -> str:
-    useful, private, attacker = map(escape, summary(night))
+    useful, private, *attackers = map(escape, summary(night))
     return (
         f'<div class="two"><figure>{useful_picture(night)}<figcaption>{useful}</figcaption></figure>'
-        f"<figure>{private_picture(night)}<figcaption>{private} {attacker}</figcaption></figure></div>"
+        f"<figure>{private_picture(night)}<figcaption>{private} {' '.join(attackers)}</figcaption></figure></div>"
     )

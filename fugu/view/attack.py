@@ -7,12 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from fugu.view.terminal import say, show_table
+from gateway.attack import Attack, furthest_learner
 from gateway.planning.attacked import Trial
 
-__all__ = ["show_trials", "trial_document"]
+__all__ = ["odds_words", "show_trials", "trial_document"]
 
-_ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least")
-_TRIALS = ("noise for", "released", "noise", "strongest", "without", "ceiling", "odds change by")
+_ATTACKERS = ("attacker", "right", "interval", "without", "ceiling", "epsilon at least", "odds change by")
+_TRIALS = ("noise for", "released", "noise", "strongest", "without", "ceiling", "odds, known", "odds, learned")
 
 
 def show_trials(trials: Sequence[Trial]) -> None:
@@ -25,15 +26,17 @@ def show_trials(trials: Sequence[Trial]) -> None:
         for trial in trials:
             rows = [
                 (one.attacker, f"{one.success:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.guess:.3f}",
-                 f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}")
+                 f"{one.ceiling:.3f}", f"{one.epsilon_low:.2f}", odds_words(one))
                 for one in trial.attacks
             ]  # fmt: skip
             show_table(f"noise for {trial.chains}: {trial.released}, epsilon {trial.epsilon:g}", _ATTACKERS, rows)
     say(
         "right: share of the states that an attacker names who is given the recording's mean chain. without: the same "
         "attacker without what was released. ceiling: what epsilon allows, proven if the readings are in the class; * "
-        "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon, for who believes the "
-        "mean chain. Noise was drawn once."
+        "beyond it. odds: the largest change on any tick, and on how many it is beyond e^epsilon. Epsilon bounds them "
+        "for an attacker who knows the chain beforehand (known: forward-backward, with the mean chain). It bounds "
+        "nothing for one who learns a person's habits, from what is released or from other times (learned: the one "
+        "who moved furthest). Noise was drawn once."
     )
 
 
@@ -42,8 +45,15 @@ def _summary(trial: Trial) -> tuple[str, ...]:
     beyond = "*" if one.success > one.ceiling else ""
     return (
         trial.chains, trial.released, f"{trial.noise:.3g}", f"{one.success:.3f}{beyond}", f"{one.guess:.3f}",
-        f"{one.ceiling:.3f}", f"x {trial.furthest:.3g} ({trial.beyond:.0%})",
+        f"{one.ceiling:.3f}", odds_words(trial.known_chain), odds_words(furthest_learner(trial.attacks)),
     )  # fmt: skip
+
+
+def odds_words(attack: Attack | None) -> str:
+    """The largest factor on an attacker's odds, and the share of ticks beyond e^epsilon; "-" without odds."""
+    if attack is None or attack.furthest is None:
+        return "-"
+    return f"x {attack.furthest:.3g} ({attack.beyond:.0%})"
 
 
 def trial_document(trial: Trial) -> dict[str, Any]:

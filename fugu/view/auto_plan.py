@@ -78,6 +78,8 @@ def verdict(plan: AutoPlan) -> list[str]:
         )
     if chosen.attack is not None:
         told.append(_attacked(chosen.attack, chosen))
+    if chosen.known_chain is not None:
+        told.append(_odds(chosen.known_chain, chosen.learner, chosen.epsilon))
     protected = protected_sentence(chosen.discretiser)
     told.append(
         f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
@@ -107,6 +109,20 @@ def _attacked(attack: Attack, chosen: Candidate) -> str:
         f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
         f"time ({attack.low:.1%} to {attack.high:.1%}), and {attack.guess:.1%} without what is released; epsilon "
         f"{chosen.epsilon:g} allows {attack.ceiling:.1%}."
+    )
+
+
+def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
+    """How far odds moved of an attacker who knows the habits beforehand, and of one who learns them."""
+    said = (
+        f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
+        f"knows the habits behind the recording; epsilon {epsilon:g} allows {math.exp(epsilon):.2g}."
+    )
+    if learner is None:
+        return said
+    return (
+        f"{said} Habits are not protected: the odds of one who learns them ({learner.attacker}) change by up to "
+        f"{learner.furthest:.2g}, and by more than {math.exp(epsilon):.2g} on {learner.beyond:.1%} of ticks."
     )
 
 
@@ -248,14 +264,15 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
 def candidate_document(one: Candidate) -> dict[str, Any]:
     """A candidate as an object for JSON; an error that is not known is null."""
     fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged")}
-    attack = one.attack
     return {
         **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
         "unit": one.unit,
         "discretiser": one.discretiser.model_dump(mode="json"),
         "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
         "scale": None if one.scale is None else str(one.scale),
-        "attack": None
-        if attack is None
-        else {name: getattr(attack, name) for name in ("attacker", "success", "low", "high", "ceiling", "guess")},
+        **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain", "learner")},
     }
+
+
+def _attack_document(attack: Attack | None) -> dict[str, Any] | None:
+    return None if attack is None else {name: value for name, value in vars(attack).items() if name != "epsilon_low"}

@@ -49,8 +49,8 @@ def place_verdict(plan: PlacePlan) -> list[str]:
         return [
             *told,
             f"Protected is the cell at a tick, with epsilon {one.epsilon:g} of all points together "
-            f"({one.point_epsilon:.3g} of one) against any side information: proven if places are in the class of "
-            "chains.",
+            f"({one.point_epsilon:.3g} of one) against any side information about places; "
+            "habits are not protected. It is proven if places are in the class of chains.",
         ]
     told = [f"Nothing is recommended at epsilon {epsilon:g}."]
     if plan.reasons:

@@ -12,6 +12,7 @@ from gateway.attack.evaluation import (
     Attack,
     Attacker,
     attack,
+    furthest_learner,
     mean_transitions,
     odds_change,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Outputs",
     "SymbolOutputs",
     "attack",
+    "furthest_learner",
     "known_every",
     "mean_transitions",
     "odds_change",

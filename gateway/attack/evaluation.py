@@ -8,7 +8,8 @@ gain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -20,7 +21,16 @@ from gateway.attack.learning import folded, learned, learned_levels, learned_pat
 from gateway.attack.outputs import CountOutputs, Knowledge, Outputs, without
 from gateway.chain.arrays import Floats, Ints
 
-__all__ = ["ATTACKERS", "COUNT_ATTACKERS", "Attack", "Attacker", "attack", "mean_transitions", "odds_change"]
+__all__ = [
+    "ATTACKERS",
+    "COUNT_ATTACKERS",
+    "Attack",
+    "Attacker",
+    "attack",
+    "furthest_learner",
+    "mean_transitions",
+    "odds_change",
+]
 
 Attacker: TypeAlias = Callable[[Outputs, Knowledge], Floats]
 """From n ticks of outputs and what else is known to (n, k) probabilities; the same input gives the same answer."""
@@ -45,6 +55,11 @@ COUNT_ATTACKERS: dict[str, Attacker] = {
 }
 """Those who read counts of windows."""
 
+_KNOWN_CHAIN = {"single symbol", "single window", "forward-backward", "Viterbi"}
+"""Those who believe a chain from the beginning. Epsilon bounds their odds if it is in the class, and nobody else's."""
+
+_LARGEST = 700.0
+"""The logarithm of the largest factor that is told apart from certainty: it fits a float."""
 
 _HARMFUL = 0.05
 """Success above the ceiling that a recording must be long enough to show."""
@@ -63,6 +78,9 @@ class Attack:
             breaking any theorem about single ticks.
         guess: success of the same attacker without the outputs.
         epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
+        beyond: share of the judged ticks on which the outputs changed the attacker's odds between two states by more
+            than e^epsilon; `None` for an attacker who names a path, and so has no odds.
+        furthest: the largest factor of any tick; `None` likewise.
     """
 
     attacker: str
@@ -72,6 +90,8 @@ class Attack:
     ceiling: float
     guess: float
     epsilon_low: float
+    beyond: float | None = None
+    furthest: float | None = None
 
     @property
     def refutes(self) -> bool:
@@ -145,15 +165,26 @@ def attack(
         low, high = max(0.0, success + added.low), min(1.0, success + added.high)
         ceiling = min(1.0, max(guess, best_guess) + slack)
         proven = epsilon_bound(truth, prior, evidence, epsilon, level)
-        found.append(Attack(name, success, low, high, ceiling, guess, proven))
+        odds: tuple[float, float] | tuple[None, None] = (None, None)
+        if not (after.max(axis=1) == 1.0).all():
+            change = _change(after, before)
+            odds = float((change > epsilon * (1 + 1e-9)).mean()), math.exp(min(_LARGEST, change.max()))
+        found.append(Attack(name, success, low, high, ceiling, guess, proven, *odds))
     return tuple(sorted(found, key=lambda one: -one.success))
 
 
-def odds_change(outputs: Outputs, knowledge: Knowledge) -> Floats:
+def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
+    """The attacker whose odds moved furthest, of those who do not know the chain beforehand; `None` without any."""
+    learners = [one for one in attacks if one.attacker not in _KNOWN_CHAIN and one.furthest is not None]
+    return max(learners, key=lambda one: (one.beyond, one.furthest), default=None)
+
+
+def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
     """How far outputs move an attacker's odds on each tick: ln of the largest factor between any two states.
 
-    The attacker uses every output under the chain that it believes (forward-backward); if that is in the class, the
-    factor stays within e^epsilon, whatever the truth is.
+    Without an `attacker` it is the one who uses every output under the chain that it believes (forward-backward); if
+    that chain is in the class, the factor stays within e^epsilon, whatever the truth is. Of an attacker who learns the
+    chain epsilon says nothing.
 
     Args:
         knowledge: the chain that is believed, and known states, where the change is 0.
@@ -161,7 +192,11 @@ def odds_change(outputs: Outputs, knowledge: Knowledge) -> Floats:
     Returns:
         (n,) in nats, at least 0.
     """
-    after, before = smoothing(outputs, knowledge), smoothing(without(outputs), knowledge)
+    return _change(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
+
+
+def _change(after: Floats, before: Floats) -> Floats:
+    """ln of the largest factor (n,) between the odds of any two states (n, k) with the outputs and without."""
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.where(before > 0.0, np.log(after) - np.log(before), np.nan)
     return np.asarray(np.nanmax(change, axis=1) - np.nanmin(change, axis=1))

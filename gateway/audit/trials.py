@@ -60,7 +60,7 @@ def attack_stream(
     for what, noise, epsilon, outputs in _outputs(policy, seen, counted, states, begin):
         found = tried(states, segments, outputs, epsilon, known)
         named = f"{len(policy.discretiser.states)} states of the policy"
-        trials.append(Trial(readings.source, named, "what was published", what, noise, epsilon, *found))
+        trials.append(Trial(readings.source, named, "what was published", what, noise, epsilon, found))
     if not trials:
         raise StreamError("the recording has no symbols, and no whole windows that do not overlap")
     return trials

@@ -1,4 +1,4 @@
-"""Numeric kernels for hidden Markov chains: filtering, smoothing, decoding, learning, evidence, simulation.
+"""Numeric kernels for hidden Markov chains: filtering, smoothing, decoding, learning, simulation.
 
 Pure functions on arrays, compiled; nothing here keeps state, reads a file or knows what a policy is. k states,
 m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbols with -1 for "unobserved".
@@ -6,9 +6,7 @@ m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbo
 
 from __future__ import annotations
 
-from gateway.chain.devices import update_devices
-from gateway.chain.evidence import log_likelihood_ratio
-from gateway.chain.filtering import Filtered, condition, filter_beliefs, filter_from, predict
+from gateway.chain.filtering import Filtered, condition, filter_beliefs, predict
 from gateway.chain.learning import Learned, baum_welch
 from gateway.chain.model import stationary_distribution
 from gateway.chain.simulation import Simulated, simulate
@@ -24,13 +22,10 @@ __all__ = [
     "baum_welch",
     "condition",
     "filter_beliefs",
-    "filter_from",
     "fixed_lag_marginals",
-    "log_likelihood_ratio",
     "posterior_marginals",
     "predict",
     "simulate",
     "stationary_distribution",
-    "update_devices",
     "viterbi",
 ]

@@ -30,7 +30,7 @@ from gateway.chain.steps import (
 )
 from gateway.chain.vectors import Message, advance, scaled, store
 
-__all__ = ["Filtered", "condition", "filter_beliefs", "filter_from", "filter_wide", "predict", "run_filter"]
+__all__ = ["Filtered", "condition", "filter_beliefs", "filter_wide", "predict", "run_filter"]
 
 LOG_LIFT = log(LIFT)
 
@@ -194,30 +194,3 @@ def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
     if not evidence > 0.0:
         raise ValueError("the observation has probability zero under this belief")
     return joint / evidence, evidence
-
-
-def filter_from(
-    belief: ArrayLike,
-    gap: int,
-    symbols: ArrayLike,
-    transition: ArrayLike,
-    emission: ArrayLike,
-) -> Filtered:
-    """Go on filtering from the belief after an earlier tick.
-
-    Args:
-        belief: (k,) Pr(X_t0 | symbols up to t0).
-        gap: number of unobserved ticks between t0 and the first symbol; 0 if the first symbol is t0 + 1's.
-        symbols: (n,) integers in -1..m-1, the symbols of ticks t0 + gap + 1, ...
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-
-    Returns:
-        Beliefs (n, k) and log-likelihood (1,) of these symbols given the earlier ones.
-
-    Raises:
-        ValueError: bad shapes or distributions, a negative gap, or symbols of probability zero.
-    """
-    if gap < 0:
-        raise ValueError(f"gap is {gap}; the first symbol must come after the belief's tick")
-    return filter_beliefs(symbols, predict(belief, transition, gap + 1), transition, emission)

@@ -15,12 +15,9 @@ from contract.guarantee import Adversary
 from contract.policy import Policy
 from gateway.attack import (
     Attack,
-    Knowledge,
     Outputs,
     attack,
     known_every,
-    mean_transitions,
-    odds_change,
     release_counts,
     release_symbols,
 )
@@ -34,8 +31,6 @@ from gateway.privacy.randomised_response import allowed_ratios, calibrate
 __all__ = ["WINDOW_TICKS", "Trial", "attack_classes", "attack_policy", "class_of_halves", "tried", "two_states"]
 
 WINDOW_TICKS = 300
-_LARGEST = 700.0
-"""The logarithm of the largest factor that is told apart from certainty: what fits a float."""
 
 
 class Trial(NamedTuple):
@@ -46,9 +41,6 @@ class Trial(NamedTuple):
         released: what was released, in words.
         noise: flip probability (the larger of two), or the scale of a count in ticks.
         attacks: what attackers reached, the most successful first.
-        beyond: share of the ticks on which the odds between two states changed by more than e^epsilon, for an attacker
-            who believes the recording's mean chain (forward-backward).
-        furthest: the largest factor of any tick.
     """
 
     source: str
@@ -58,8 +50,11 @@ class Trial(NamedTuple):
     noise: float
     epsilon: float
     attacks: tuple[Attack, ...]
-    beyond: float
-    furthest: float
+
+    @property
+    def known_chain(self) -> Attack:
+        """The attacker who believes the recording's mean chain, and uses every output (forward-backward)."""
+        return next(one for one in self.attacks if one.attacker == "forward-backward")
 
 
 def two_states(readings: Readings, baseline: int | None, threshold: float | None) -> tuple[str, Ints]:
@@ -136,9 +131,8 @@ def attack_classes(
         if counts.counts.size:
             releases.append((f"counts of {WINDOW_TICKS}", float(scale), counts))
         for released, noise, outputs in releases:
-            yield Trial(
-                source, state, name, released, noise, epsilon, *tried(states, segments, outputs, epsilon, known)
-            )
+            found = tried(states, segments, outputs, epsilon, known)
+            yield Trial(source, state, name, released, noise, epsilon, found)
 
 
 def attack_policy(policy: Policy, readings: Readings, known: int | None = None) -> Iterator[Trial]:
@@ -180,19 +174,9 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
         raise PlanningError("the policy releases nothing of this recording that can be attacked")
     for released, noise, epsilon, outputs in releases:
         found = tried(states, segments, outputs, epsilon, known)
-        yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, *found)
+        yield Trial(readings.source, f"{k} states of the policy", chains, released, noise, epsilon, found)
 
 
-def tried(
-    states: Ints, segments: Ints, outputs: Outputs, epsilon: float, known: int | None
-) -> tuple[tuple[Attack, ...], float, float]:
-    """Attack outputs whose truth is known, as for `gateway.attack.attack`.
-
-    Returns:
-        Attacks, the share of ticks beyond e^epsilon, and the largest factor.
-    """
-    told = None if known is None else known_every(states, known)
-    believed = Knowledge(mean_transitions(states, segments, outputs.states), segments, told)
-    change = odds_change(outputs, believed)[(states >= 0) & (True if told is None else told < 0)]
-    beyond = float((change > epsilon * (1 + 1e-9)).mean())
-    return attack(states, segments, outputs, epsilon, known=told), beyond, math.exp(min(_LARGEST, change.max()))
+def tried(states: Ints, segments: Ints, outputs: Outputs, epsilon: float, known: int | None) -> tuple[Attack, ...]:
+    """Attack outputs whose truth is known, as `gateway.attack.attack` does, with every so many states given."""
+    return attack(states, segments, outputs, epsilon, known=None if known is None else known_every(states, known))

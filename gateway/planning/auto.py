@@ -16,7 +16,7 @@ import numpy as np
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass
 from contract.errors import FuguError
-from gateway.attack import Outputs, attack, release_counts, release_symbols
+from gateway.attack import Outputs, attack, furthest_learner, release_counts, release_symbols
 from gateway.chain.arrays import Floats, Ints
 from gateway.planning.answers import noisy_shares, true_shares
 from gateway.planning.candidates import (
@@ -306,8 +306,10 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
     assert isinstance(candidate.chains, BinaryChains | BoundedChains)
     outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
     assert outputs is not None
-    worst = strongest(attack(data.test.states, data.test.segments, outputs, candidate.epsilon))
-    judged = replace(_judged(problem, candidate), attack=worst)
+    attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
+    worst = strongest(attacks)
+    known = next((one for one in attacks if one.attacker == "forward-backward"), None)
+    judged = replace(_judged(problem, candidate), attack=worst, known_chain=known, learner=furthest_learner(attacks))
     failed = []
     if judged.held_back_error is None:
         failed.append("the third set holds no whole window: the recording is too short to judge such answers")

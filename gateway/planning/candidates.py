@@ -95,6 +95,8 @@ class Candidate:
         latency_seconds: until a subscriber knows; none without times.
         messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
         attack: the strongest one on the third set, once it has been run.
+        known_chain, learner: there, the attacker who believes the mean chain, whose odds epsilon bounds, and the one
+            who learns habits and whose odds moved furthest.
         point_epsilon: of a single point, for points.
     """
 
@@ -118,6 +120,8 @@ class Candidate:
     messages_per_day: float | None = None
     bytes_per_day: float | None = None
     attack: Attack | None = None
+    known_chain: Attack | None = None
+    learner: Attack | None = None
     point_epsilon: float | None = None
 
     @property

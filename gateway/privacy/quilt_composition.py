@@ -19,15 +19,12 @@ from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_kernels import smallest_loss
 from gateway.privacy.quilt_tables import QuiltTables, node_terms, walk
-from gateway.privacy.quilts import influence
 
 __all__ = [
-    "adjacent_windows_loss",
     "model_distance",
     "quilt_accountant",
     "quilt_rate_loss",
     "two_windows_bound",
-    "two_windows_loss",
 ]
 
 _UP = 1.0 + OUTWARD
@@ -92,47 +89,6 @@ def two_windows_bound(epsilon_a: float, epsilon_b: float, on_last: float, on_fir
     """
     both = epsilon_a + epsilon_b
     return max(min(both, epsilon_a + on_last), min(both, epsilon_b + on_first))
-
-
-def two_windows_loss(chain: MarkovChain, last: int, first: int, epsilon_a: float, epsilon_b: float) -> float:
-    """`two_windows_bound` for windows of a chain.
-
-    Args:
-        chain: any.
-        last, first: the last node of the earlier window and the first node of the later one, 1 <= last < first.
-        epsilon_a, epsilon_b: losses of the two releases, by whatever pufferfish mechanisms.
-
-    Returns:
-        The bound, rounded up.
-    """
-    if not 1 <= last < first:
-        raise ChainClassError(f"windows are disjoint and in order, got {last} and {first}")
-    gap = first - last
-    bound = two_windows_bound(
-        epsilon_a, epsilon_b, influence(chain, last, None, gap), influence(chain, first, gap, None)
-    )
-    return bound * _UP
-
-
-def adjacent_windows_loss(chains: MarkovChain | tuple[MarkovChain, ...], epsilon: float) -> float:
-    """The loss of a node when every window of a stationary stream has a release of its own, by any mechanism.
-
-    A sum over windows of min(their loss, the influence of their boundary) is no bound: influences of several windows
-    can be spent on one secret.
-
-    Args:
-        chains: one stationary chain, or a class of such.
-        epsilon: the loss of each release on its own.
-
-    Returns:
-        epsilon plus the influence of the next node plus that of the node before; rounded up.
-
-    Raises:
-        ChainClassError: a chain that does not start stationary.
-    """
-    members = chains if isinstance(chains, tuple) else (chains,)
-    _require_stationary(members)
-    return max(epsilon + influence(c, None, None, 1) + influence(c, None, 1, None) for c in members) * _UP
 
 
 def model_distance(assumed: MarkovChain, actual: MarkovChain, length: int) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from contract.errors import FuguError
 from contract.guarantee import Adversary
-from gateway.attack import success_bound
+from gateway.attack import furthest_learner, success_bound
 from gateway.chain.arrays import Ints
 from gateway.planning.attacked import attack_classes, two_states
 from gateway.planning.readings import read_readings
@@ -163,13 +163,16 @@ def attackers(setting: Setting) -> Found:
             about = f"{name}, {words}, noise for {trial.chains}, {trial.released}"
             success = f"{about}: success of {best.attacker}, always guessing {best.guess:.3f} (95 % interval of all)"
             rows.append(Row(success, best.success, interval=(best.low, best.high)))
-            rows.append(Row(f"{about}: share of ticks beyond e^epsilon", trial.beyond))
-            rows.append(Row(f"{about}: largest factor on the odds of a tick", trial.furthest))
+            for who, one in (("habits known", trial.known_chain), ("habits learned", furthest_learner(trial.attacks))):
+                if one is not None and one.beyond is not None and one.furthest is not None:
+                    rows.append(Row(f"{about}, {who}: share of ticks beyond e^epsilon", one.beyond))
+                    rows.append(Row(f"{about}, {who}: largest factor on the odds of a tick", one.furthest))
     note = (
         "Noise for independent readings is ordinary randomised response; for the mean chain it is for that of the "
         "recording and its halves, against who knows states; for every stretch it is ours: a class that covers "
         "the local transitions, against the universal adversary. The strongest attacker is shown. Odds are of who "
-        f"believes the mean chain and uses every output; e^epsilon is {math.e:.3f}. With both states as likely, "
+        f"believes the mean chain and uses every output, whom epsilon is about (e^epsilon is {math.e:.3f}), and of the "
+        "attacker who learns habits and moves furthest, whom no epsilon is about. With both states as likely, "
         f"epsilon 1 allows a success of {ceiling:.3f}."
     )
     return Found(tuple(rows), (), (note,))

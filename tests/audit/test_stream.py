@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import threading
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,10 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
     assert (code, told["confirmed"]) == (0, True)
     assert [trial["released"] for trial in told["trials"]] == ["symbols"]
     assert 0 < least(told["trials"][0]) <= 1
+    odds = {one["attacker"]: one["furthest"] for one in told["trials"][0]["attacks"]}
+    assert 1 < odds["forward-backward"] <= math.e
+    assert odds["supervised"] > 1
+    assert odds["Viterbi"] is odds["learned chain, Viterbi"] is None
     code, told = audited(fugu, tmp_path, policy, states, symbol_lines(policy, states, leak=0.6))
     assert (code, told["confirmed"]) == (1, False)
     assert least(told["trials"][0]) > 1

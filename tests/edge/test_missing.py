@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from contract.discrete_laplace import SCALE
 from contract.frames import decode_symbols, encode_status
-from contract.noise_table import NoiseTable, public_row, public_weights
+from contract.noise_table import NoiseTable, public_row
 from contract.window_frames import decode_window
 from edge_agent.agent import Agent
 from edge_agent.local_status import described
@@ -91,6 +91,11 @@ def test_an_outage_of_two_thousand_ticks_says_nothing_of_the_state_before_it(tmp
     seen = [symbols(tmp_path / f"{state}", [0.0, float(state), *outage]) for state in (0, 1)]
     assert len(seen[0]) == len(seen[1]) == 2002
     assert seen[0][1:] == seen[1][1:], "the same random bits give the same symbols, whatever the state was"
+
+
+def public_weights(states: int) -> list[int]:
+    """How many of the 2^32 words take each row, for k rows."""
+    return [high - low for low, high in pairwise([-(-row * SCALE // states) for row in range(states + 1)])]
 
 
 @pytest.mark.parametrize("states", [2, 3, 5, 7, 254, 255, 1000, 1024])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from contract.chains import BinaryChains, BoundedChains
 from fugu.demo.people import RECORDINGS
-from fugu.view.auto_plan import verdict
+from fugu.view.auto_plan import candidate_document, verdict
 from gateway.attack import Attack
 from gateway.chain import simulate
 from gateway.planning.answers import assess_now, noisy_shares, true_shares
@@ -218,6 +219,24 @@ def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monke
     unsure = Attack("supervised", success=0.66, low=0.23, high=1.0, **common)
     monkeypatch.setattr("gateway.planning.auto.attack", lambda *_: (idle, unsure))
     assert planned(simulated(1)).recommended.attack == idle
+
+
+@pytest.mark.long
+def test_a_plan_says_how_far_odds_move_of_who_knows_the_habits_and_of_who_learns_them() -> None:
+    chosen = (plan := planned(simulated(1))).recommended
+    assert chosen.known_chain is not None
+    assert chosen.known_chain.furthest is not None
+    assert 1.0 < chosen.known_chain.furthest < math.exp(chosen.epsilon)
+    [said] = [sentence for sentence in verdict(plan) if "already knows the habits" in sentence]
+    assert f"by a factor of at most {chosen.known_chain.furthest:.2g} for" in said
+    assert said.endswith(f"epsilon {chosen.epsilon:g} allows 2.7.") is (chosen.learner is None)
+    learned = replace(chosen.known_chain, attacker="supervised", furthest=9.0, beyond=0.125)
+    told = verdict(plan._replace(recommended=replace(chosen, learner=learned)))
+    habits = (
+        "Habits are not protected: the odds of one who learns them (supervised) change by up to 9, and by more than 2.7"
+    )
+    assert any(f"{habits} on 12.5% of ticks." in sentence for sentence in told)
+    assert candidate_document(chosen)["known_chain"]["furthest"] == chosen.known_chain.furthest
 
 
 def test_a_guess_of_the_state_now_is_never_worse_than_one_of_two() -> None:

@@ -13,12 +13,10 @@ import pytest
 
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.quilt_composition import (
-    adjacent_windows_loss,
     model_distance,
     quilt_accountant,
     quilt_rate_loss,
     two_windows_bound,
-    two_windows_loss,
 )
 from gateway.privacy.quilts import influence, mqm_exact
 from tests.support.released import Release, chain_losses, paths_of
@@ -49,7 +47,6 @@ def test_tumbling_windows_on_an_endless_stream(key: str) -> None:
     scale = mqm_exact((chain,), length, 1.0).scale
     assert scale == close(ENDLESS[key]["sigma_window"])
     assert quilt_rate_loss(chain, 1.0 / scale) == close(ENDLESS[key]["quilt_accountant"])
-    assert adjacent_windows_loss(chain, 1.0) == close(ENDLESS[key]["thm3_1_chain"])
 
 
 def test_windows_with_the_noise_of_an_endless_stream_compose_for_free() -> None:
@@ -151,7 +148,7 @@ def test_theorem_3_1_as_printed_is_broken_and_as_corrected_is_not() -> None:
     printed = two_windows_bound(8.0, 7.0, on_first, on_last)  # the influences swapped
     assert printed == close(golden["printed_bound"])
     assert real.max() > printed
-    corrected = two_windows_loss(chain, 2, 3, 8.0, 7.0)
+    corrected = two_windows_bound(8.0, 7.0, on_last, on_first)
     assert corrected == close(golden["corrected_bound"])
     assert real.max() <= corrected
 
@@ -168,7 +165,9 @@ def test_theorem_3_1_as_corrected_holds_for_random_windows(seed: int) -> None:
         epsilon_b = chain_losses(chain, length, [late])[first - 1 :].max()
         both = chain_losses(chain, length, [early, late])
         inside = np.r_[both[:last], both[first - 1 :]]
-        assert inside.max() <= two_windows_loss(chain, last, first, epsilon_a, epsilon_b) * (1 + 1e-12)
+        gap = first - last
+        told = influence(chain, last, None, gap), influence(chain, first, gap, None)
+        assert inside.max() <= two_windows_bound(epsilon_a, epsilon_b, *told) * (1 + 1e-12)
 
 
 def test_summing_over_windows_the_least_of_loss_and_influence_is_broken() -> None:
@@ -185,21 +184,6 @@ def test_summing_over_windows_the_least_of_loss_and_influence_is_broken() -> Non
     real = chain_losses(chain, 6, [early, late])
     assert real[golden["secret"] - 1] == close(golden["joint_loss"])
     assert real[golden["secret"] - 1] > naive
-    assert real[:4].max() <= adjacent_windows_loss(chain, epsilon_a)
-    assert real[4:].max() <= adjacent_windows_loss(chain, epsilon_b)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_three_adjacent_windows_cost_a_window_and_its_neighbours(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    chain = MarkovChain.stationary(rng.dirichlet(np.full(2, 0.6), 2) * 0.98 + 0.01)
-    windows = [range(1, 4), range(4, 6), range(6, 9)]
-    releases: list[Release] = [(window, (0, 1), float(np.exp(rng.normal(-0.5, 0.8)))) for window in windows]
-    both = chain_losses(chain, 8, releases)
-    for window, release in zip(windows, releases, strict=True):
-        nodes = [tick - 1 for tick in window]
-        epsilon = chain_losses(chain, 8, [release])[nodes].max()
-        assert both[nodes].max() <= adjacent_windows_loss(chain, epsilon) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("key", DELTA)
@@ -251,9 +235,5 @@ def test_questions_without_an_answer() -> None:
             quilt_rate_loss(other, 0.1)
     with pytest.raises(ChainClassError):
         quilt_rate_loss(chain, -1.0)
-    with pytest.raises(ChainClassError):
-        adjacent_windows_loss(anywhere, 1.0)
-    with pytest.raises(ChainClassError):
-        two_windows_loss(chain, 3, 3, 1.0, 1.0)
     with pytest.raises(ChainClassError):
         model_distance(chain, anywhere, 5)

@@ -10,14 +10,16 @@ from contract.guarantee import Adversary
 from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.recording import read_recording
 from fugu.demo.people import RECORDINGS
-from gateway.chain import log_likelihood_ratio, simulate, stationary_distribution
+from gateway.chain import posterior_marginals, simulate, stationary_distribution
 from gateway.privacy.randomised_response import Calibration, calibrate
 
 
 def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:
     transition = np.array([[1 - q, q], [r, 1 - r]])
     emission = np.array(calibration.table.weights()) / 2**32
-    return log_likelihood_ratio(symbols, stationary_distribution(transition), transition, emission)
+    prior = stationary_distribution(transition)
+    posterior = posterior_marginals(symbols, prior, transition, emission)
+    return np.log(posterior[:, 0] / posterior[:, 1]) - np.log(prior[0] / prior[1])
 
 
 def assert_within(calibration: Calibration, ratios: np.ndarray) -> None:

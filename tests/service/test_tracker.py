@@ -12,7 +12,7 @@ import pytest
 
 from contract.chains import BoundedChains
 from contract.frames import SymbolFrame
-from gateway.chain import filter_from, fixed_lag_marginals, predict
+from gateway.chain import filter_beliefs, fixed_lag_marginals, predict
 from gateway.chain.arrays import Floats
 from gateway.chain.model import likelihood_rows
 from gateway.service.kinds.kind import Place
@@ -196,7 +196,8 @@ def test_a_new_table_carries_the_belief_over_and_does_not_count_for_earlier_tick
     found, beliefs = estimates(tmp_path, [first, second], 4, sealed), distributions([first, second])
     old, new = MODELS[1], MODELS[2]
     symbols = laid_out([second])[second.first :]
-    expected = filter_from(beliefs[0], 2, symbols, new.transition, new.emission).beliefs[-1]
+    start = predict(beliefs[0], new.transition, 3)
+    expected = filter_beliefs(symbols, start, new.transition, new.emission).beliefs[-1]
     assert np.abs(beliefs[1] - expected).max() < 1e-12
     alone = np.append(laid_out([first]), [-1] * 4)
     lagged = fixed_lag_marginals(alone, old.initial, old.transition, old.emission, 4)

@@ -72,13 +72,6 @@ def fixed_lag(symbols, initial, transition, emission, lag):
     return np.array(rows).reshape(len(symbols), len(initial))
 
 
-def log_likelihood_ratio(symbols, initial, transition, emission, a, b):
-    """Posterior log-odds minus prior log-odds."""
-    posterior = smooth(symbols, initial, transition, emission)
-    prior = smooth([-1] * len(symbols), initial, transition, emission)
-    return np.log(posterior[:, a] / posterior[:, b]) - np.log(prior[:, a] / prior[:, b])
-
-
 def viterbi(symbols, initial, transition, emission):
     """Best path and its log-probability, by dynamic programming over whole paths."""
     with np.errstate(divide="ignore"):
@@ -122,15 +115,6 @@ def baum_welch_step(sequences, initial, transition, emission):
         start, steps = expected_moves(symbols, initial, transition, emission)
         first, moves = first + start, moves + steps
     return first / first.sum(), moves / moves.sum(axis=1, keepdims=True)
-
-
-def update_devices(beliefs, symbols, transition, emission):
-    """One device after the other."""
-    out = np.empty_like(beliefs)
-    for d, z in enumerate(symbols):
-        joint = (beliefs[:, d] @ transition) * likelihood(emission, z)
-        out[:, d] = joint / joint.sum()
-    return out
 
 
 def simulate(ticks, initial, transition, emission, generator):

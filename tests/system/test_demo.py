@@ -92,6 +92,8 @@ def test_ordinary_randomised_response_breaks_its_promise_and_windows_keep_it(nig
     assert 0.5 < night.broken < 0.58
     assert 6.0 < math.exp(night.ordinary.max()) < 10.0
     assert 0.0 < night.ours.max() <= EPSILON
+    assert night.learner.shape == night.ours.shape
+    assert night.learner.max() > night.ours.max()
     assert night.attack.low <= night.attack.success <= night.attack.high
 
 
@@ -113,6 +115,7 @@ def drawn(night: Night) -> Night:
         group=3.0,
         ordinary=np.log([1.0, 2.0, 5.0, 10.0, 20.0]),
         ours=np.log([1.0, 1.1, 1.3, 1.3, 1.4]),
+        learner=np.log([1.0, 1.2, 1.5, 3.0, 9.0]),
         attack=Attack("supervised", 0.6, 0.55, 0.65, 0.731, 0.5, 0.0),
     )
 
@@ -147,17 +150,24 @@ def test_the_useful_picture_shows_the_numbers_of_the_night(night: Night) -> None
 def test_the_private_picture_shows_the_numbers_of_the_night(night: Night) -> None:
     picture = private_picture(drawn(night))
     unit = (RIGHT - 20) / math.log(40)
-    for kind, factors in (("dots bad", (1, 2, 5, 10, 20)), ("dots good", (1, 1.1, 1.3, 1.3, 1.4))):
+    for kind, factors in (
+        ("dots bad", (1, 2, 5, 10, 20)),
+        ("dots good", (1, 1.1, 1.3, 1.3, 1.4)),
+        ("dots learner", (1, 1.2, 1.5, 3, 9)),
+    ):
         [dots] = paths(picture, kind)
         assert [math.exp((x - 20) / unit) for x, _ in dots] == pytest.approx(factors, rel=0.002)
     [[(promise, _)]] = paths(picture, "promise")
     assert math.exp((promise - 20) / unit) == pytest.approx(PROMISE, rel=0.002)
     said = words(picture)
-    assert "60 % of heartbeats beyond the promise, up to × 20" in said
-    assert "no heartbeat beyond the promise, at most × 1.4" in said
+    assert "the promise, habits known: at most × 2.7" in said
+    assert "60 % of heartbeats beyond × 2.7, up to × 20" in said
+    assert "knows the habits: | no heartbeat beyond × 2.7, at most × 1.4" in said
+    assert "learns the habits (no promise): | 40 % of heartbeats beyond × 2.7, up to × 9.0" in said
+    assert "learns the habits" not in words(private_picture(replace(drawn(night), learner=None)))
     assert [f"× {factor} " in said for factor in FACTORS] == [True] * 5 + [False] * 3
     broken = private_picture(replace(drawn(night), ours=np.log([1.0, 1.0, 1.0, 1.0, 200.0])))
-    assert "20 % of heartbeats beyond the promise, up to × 200" in words(broken)
+    assert "20 % of heartbeats beyond × 2.7, up to × 200" in words(broken)
 
 
 def test_a_picture_of_a_long_night_is_small(night: Night) -> None:
@@ -167,8 +177,12 @@ def test_a_picture_of_a_long_night_is_small(night: Night) -> None:
 
 def test_the_sentences_and_the_report_say_the_same(night: Night) -> None:
     one = drawn(night)
-    useful, private, attacker = summary(one)
-    assert "off by 8.3 % on average, and 100 % of them by at most 10 %" in useful
+    useful, private, habits, attacker = summary(one)
+    assert "off by 8.3 points on average (a share of 40 % reads 32 to 48 %), and 100 % of them by at most 10" in useful
+    assert "for an attacker who already knows the sleeper's habits" in private
+    assert habits.startswith("Habits are not protected: for an attacker who learns them, odds change by up to x 9.0,")
+    assert "by more than x 2.7 on 40 % of the heartbeats" in habits
+    assert len(summary(replace(one, attack=None))) == len(summary(replace(one, learner=None))) == 2
     assert "at most x 1.4" in private
     assert "on 60 % of the heartbeats, up to x 20" in private
     assert "(supervised) is right on 60.0 % of the heartbeats (55.0 to 65.0), always guessing on 50.0 %" in attacker

@@ -226,6 +226,41 @@ def test_every_page_with_commands_is_run_by_a_test(name: str) -> None:
         assert commands == []
 
 
+def test_the_readme_says_what_its_pictures_show() -> None:
+    """Promise, measurement for who knows the habits, and for who learns them; errors in points of what."""
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    useful, private = ((ROOT / "docs" / "pictures" / f"{name}.svg").read_text() for name in ("useful", "private"))
+    said = html.unescape(" | ".join(re.findall(r"<text[^>]*>([^<]*)", private)))
+    shown = re.search(
+        r"habits known: at most × ([\d.]+) .*habits known: \| (\d+) % of heartbeats beyond × \1, up to × (\d+) "
+        r".*knows the habits: \| no heartbeat beyond × \1, at most × ([\d.]+) "
+        r".*learns the habits \(no promise\): \| (\d+) % of heartbeats beyond × \1, up to × ([\d.]+)",
+        said.replace("| ×", "×"),
+    )
+    assert shown is not None, said
+    promised, broken, ordinary, measured, learned, furthest = shown.groups()
+    for sentence in (
+        f"all that was sent changes his odds on any single heartbeat by a factor of at most {promised}.",
+        f"**Measured** on that night: {measured} at most, for an attacker who knows how this heart changes on average;",
+        f"ordinary noise with the same promise lets him get to {ordinary}.",
+        "**Not promised**: habits. An attacker who learns them, here from other hours of the night, "
+        f"got beyond {promised} on {learned} % of the heartbeats, up to {furthest}",
+        f"on {broken} % of heartbeats with ordinary randomised response",
+        f"on {learned} % if he learns them",
+    ):
+        assert sentence in readme, sentence
+    drawn = [
+        [float(y) for _, y in re.findall(r"([\d.]+)[ ,]([\d.]+)", path)]
+        for path in re.findall(r'<path(?: class="got")? d="M([^"]+)"/>', useful)
+    ]
+    released, truth = (path for path in drawn if len(path) > 20)
+    error = sum(abs(a - b) for a, b in zip(released, truth, strict=True)) / len(truth) / 2.08
+    found = re.search(r"off by ([\d.]+) percentage points on average: a share of 40 % reads (\d+) to (\d+) %", readme)
+    assert found is not None
+    assert abs(float(found[1]) - error) < 0.1
+    assert [int(end) for end in found.groups()[1:]] == [round(40 - error), round(40 + error)]
+
+
 def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fugu", "demo", "--no-live", "--broker-kind", "mosquitto"]
     done = subprocess.run([*command, "--out", "demo"], cwd=tmp_path, capture_output=True, text=True)
@@ -250,11 +285,14 @@ def test_the_demo_begins_with_two_pictures_whose_numbers_it_has_computed(tmp_pat
         assert int(most) > math.e
     # Nothing was missed, however slow the machine: 89, 56 and 66 windows, without the first of each.
     assert re.search(r"received 208 of 208\b", report)
-    errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) % on average", said)]
+    errors = [float(off) for off in re.findall(r"shares are off by ([\d.]+) points on average", said)]
     assert len(errors) == 3
     assert all(0.0 < off < most for off, most in zip(errors, (9.0, 4.0, 6.0), strict=True))
     attacks = re.findall(r"is right on ([\d.]+) % .*? \(([\d.]+) to ([\d.]+)\), always guessing on ([\d.]+) %", said)
     assert len(attacks) == 3
+    learners = re.findall(r"who learns them, odds change by up to x ([\d.]+), and by more than x 2.7 on (\d+) %", said)
+    assert len(learners) == 3
+    assert max(float(factor) for factor, _ in learners) > math.e
     for success, low, high, guess in (map(float, found) for found in attacks):
         assert low <= success <= high < 73.2
         assert success >= guess

@@ -1,0 +1,194 @@
+"""Habits are not protected: attackers who learn a chain move odds beyond e^epsilon, those who know it do not."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from contract.chains import BinaryChains
+from fugu.demo.people import EPSILON, load_person, policy_for
+from gateway.attack import (
+    COUNT_ATTACKERS,
+    Attack,
+    Knowledge,
+    attack,
+    furthest_learner,
+    mean_transitions,
+    odds_change,
+    release_counts,
+)
+from gateway.privacy.randomised_response import allowed_ratios
+from tests.support.proofs import check_printed
+
+SHARES = (Fraction(1, 5), Fraction(4, 5))
+MOVES = ((Fraction(1, 20), Fraction(1, 5)), (Fraction(1, 5), Fraction(1, 20)))
+"""q and r of two chains of one class, whose shares of state 1 are those."""
+TICKS = 401
+MIDDLE = 200
+
+
+def path_probability(moves, path):
+    """Of a path under a stationary chain, exactly."""
+    q, r = moves
+    step = ((1 - q, q), (r, 1 - r))
+    found = (r, q)[path[0]] / (q + r)
+    for a, b in itertools.pairwise(path):
+        found *= step[a][b]
+    return found
+
+
+def odds(chains, likelihood, tick, ticks):
+    """Odds of state 1 of a tick under an even mixture of chains, by enumeration of all paths."""
+    sums = [Fraction(0), Fraction(0)]
+    for path in itertools.product((0, 1), repeat=ticks):
+        for chain in chains:
+            sums[path[tick]] += path_probability(chain, path) * likelihood(chain, path)
+    return sums[1] / sums[0]
+
+
+def test_odds_move_fourfold_as_soon_as_the_share_is_known():
+    """The even mixture of two chains of one class: every tick's odds are 1, and 4 once the chain is known."""
+    assert [q / (q + r) for q, r in MOVES] == list(SHARES)
+    for tick in range(6):
+        assert odds(MOVES, lambda *_: 1, tick, 6) == 1
+        for known, factor in zip(MOVES, (Fraction(1, 4), 4), strict=True):
+            assert odds(MOVES, lambda chain, _, known=known: int(chain == known), tick, 6) == factor
+    check_printed("Every tick's odds, 1 before, are {} once the share is known to be 0.8", 4)
+
+
+@pytest.mark.long
+def test_a_count_keeps_its_promise_to_whom_the_chain_is_known_and_cannot_keep_it_to_a_mixture():
+    """Readings that are independent given the chain, noise of ratio 1/2: the promise is a factor of 2, exactly."""
+    ticks, chains = 10, tuple((share, 1 - share) for share in SHARES)
+
+    def factor(believed, count):
+        def noise(_, path):
+            return Fraction(1, 2 ** abs(count - sum(path)))
+
+        return odds(believed, noise, 3, ticks) / odds(believed, lambda *_: 1, 3, ticks)
+
+    for count in (-3, 0, 5, 10, 13):
+        for chain in chains:
+            assert Fraction(1, 2) <= factor((chain,), count) <= 2
+    # Beyond its range the count says: 2 for each of the tick's states, and 4 for the habit, less what is not yet known.
+    assert factor((chains[1],), 13) == 2
+    learned = Fraction(3, 2) ** (ticks - 1)
+    assert factor(chains, 13) == (2 * (SHARES[0] + SHARES[1] * learned)) / (1 - SHARES[0] + (1 - SHARES[1]) * learned)
+    assert 7 < factor(chains, 13) < 8
+
+
+def counted(moves):
+    """Joint probabilities (TICKS + 1, 2) of the count of state 1 and the middle tick's state, under one chain."""
+    q, r = (float(move) for move in moves)
+    step, share = np.array([[1 - q, q], [r, 1 - r]]), np.array([r, q]) / (q + r)
+    side = np.zeros((MIDDLE + 1, 2))
+    side[0, 0], side[1, 1] = share
+    for _ in range(MIDDLE):
+        onward = side @ step
+        side = np.zeros((len(side) + 1, 2))
+        side[:-1, 0] = onward[:-1, 0] if len(onward) == len(side) else onward[:, 0]
+        side[1:, 1] = onward[:, 1]
+        side = side[: MIDDLE + 2]
+    found = np.zeros((TICKS + 1, 2))
+    for x in (0, 1):  # reversible: both sides of the tick are alike, and independent given its state
+        both = np.convolve(side[:, x], side[:, x]) / share[x]
+        found[: both[x:].size, x] = both[x:][: TICKS + 1]
+    return found
+
+
+@pytest.mark.long
+def test_the_windows_of_a_class_reveal_the_chain_within_the_class():
+    """A count of 401 sticky ticks at epsilon 1, universal: exact posteriors for every value that may be released."""
+    bounds = tuple(sorted(float(move) for move in MOVES[0]))
+    ratios = allowed_ratios(BinaryChains(q=bounds, r=bounds), 1.0, "universal")
+    scale = math.ceil(100 / math.log(min(ratios))) / 100
+    released = np.arange(-200, TICKS + 201)
+    noise = np.exp(-np.abs(released[:, None] - np.arange(TICKS + 1)) / scale)
+    laws = [noise @ counted(moves) for moves in MOVES]
+    changes = [
+        np.log(law[:, 1] / law[:, 0]) - math.log(share / (1 - share))
+        for law, share in zip(laws, (0.2, 0.8), strict=True)
+    ]
+    known = max(np.abs(change).max() for change in changes)
+    assert 0.2 < known <= 1.0
+    mixed = np.abs(np.log(sum(laws)[:, 1] / sum(laws)[:, 0]))
+    assert mixed.max() > math.log(4)
+    weights = sum(law.sum(axis=1) for law in laws)
+    beyond = float(weights[mixed > 1.0].sum() / weights.sum())
+    check_printed("odds on the middle tick move by x {} at most; for one who has yet to", math.exp(known))
+    check_printed("learn it, by up to x {}, and beyond x 2.7 for {} % of the", math.exp(mixed.max()), 100 * beyond)
+
+
+def released(person, seed):
+    """What the demo's plan for a night releases."""
+    [window] = policy_for(person, epoch=0.0, period_seconds=1.0).windows
+    generator = np.random.default_rng(seed)
+    return release_counts(person.states, person.segments, window.length, Fraction(window.scale), (1,), generator, k=2)
+
+
+def demo_attacks(name):
+    """The demo's plan for a night, released once, and attacked."""
+    person = load_person(name)
+    states, segments, outputs = person.states, person.segments, released(person, 1)
+    return states, segments, outputs, attack(states, segments, outputs, EPSILON)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["N10", "N05", "N07"])
+def test_on_the_nights_learners_go_beyond_the_promise_that_holds_for_known_habits(name):
+    states, segments, outputs, attacks = demo_attacks(name)
+    found = {one.attacker: one for one in attacks}
+    known, learner = found["forward-backward"], furthest_learner(attacks)
+    assert 1.0 < known.furthest < math.e
+    assert known.beyond == 0.0
+    believed = Knowledge(mean_transitions(states, segments, 2), segments, truth=states)
+    change = odds_change(outputs, believed, COUNT_ATTACKERS[learner.attacker])[states >= 0]
+    assert (math.exp(change.max()), (change > 1).mean()) == pytest.approx((learner.furthest, learner.beyond))
+    odds = [
+        (found[one].furthest, 100 * found[one].beyond) for one in ("forward-backward", "learned levels", "supervised")
+    ]
+    factors, shares = zip(*odds, strict=True)
+    if name == "N05":
+        check_printed("| N05 | x {}, none | x {}, none | x {}, none |", *factors)
+        assert not any(shares)
+        return
+    if name == "N07":
+        check_printed("| N07 | x {}, none | x {}, {} % | x {}, {} % |", factors[0], *odds[1], *odds[2])
+        return
+    check_printed("| N10 | x {}, none | x {}, none | x {}, {} % |", *factors, shares[2])
+    after = COUNT_ATTACKERS["supervised"](outputs, believed)[states >= 0]
+    right = after.argmax(axis=1) == states[states >= 0]
+    beyond = change > EPSILON
+    sure, correct = float(after.max(axis=1)[beyond].mean()), float(right[beyond].mean())
+    check_printed("is {} sure of the state that he names, and right on {} of them.", sure, correct)
+
+
+@pytest.mark.soak
+def test_over_many_draws_of_the_noise_the_share_beyond_is_as_the_manual_says():
+    shares: dict[str, list[float]] = {}
+    for name in ("N10", "N05", "N07"):
+        person = load_person(name)
+        knowledge = Knowledge(person.covered.transition, person.segments, truth=person.states)
+        for attacker in ("supervised", "learned levels"):
+            use = COUNT_ATTACKERS[attacker]
+            draws = [odds_change(released(person, seed), knowledge, use)[person.states >= 0] for seed in range(30)]
+            beyond = [100 * float((change > EPSILON).mean()) for change in draws]
+            shares[attacker] = [*shares.get(attacker, []), min(beyond), max(beyond)]
+    check_printed(
+        "on {} to {} % of the heartbeats of N10, on {} to {} % of those of N05, and on {} to {} % of those of N07.",
+        *shares["supervised"],
+    )
+    alone = shares["learned levels"]
+    check_printed("(learned levels) it is {} to {} % on N10 and {} to {} % on N07.", *alone[:2], *alone[4:])
+
+
+def test_who_names_a_path_has_no_odds_and_is_no_learner_to_report():
+    known = Attack("forward-backward", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0, 0.9, 90.0)
+    path = Attack("learned chain, Viterbi", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0)
+    learners = [Attack("supervised", 0.6, 0.5, 0.7, 0.7, 0.5, 0.0, *odds) for odds in ((0.0, 2.0), (0.1, 1.9))]
+    assert furthest_learner([known, path]) is None
+    assert furthest_learner([known, path, *learners]) is learners[1]
