@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from contract.errors import FuguError, UsageError
 
-__all__ = ["CommandError", "CommandLineError"]
+__all__ = ["NOTHING", "CommandError", "CommandLineError"]
+
+NOTHING = 3
+"""Exit code: the answer is no."""
 
 
 class CommandError(FuguError):

@@ -15,7 +15,7 @@ import typer
 from contract.errors import FuguError
 from fugu.commands import arguments
 from fugu.commands.plan_options import AutoOptions
-from fugu.errors import CommandError, CommandLineError
+from fugu.errors import NOTHING, CommandError, CommandLineError
 from fugu.view.auto_plan import auto_document, percent, show_auto
 from fugu.view.place_plan import place_document, show_places
 from fugu.view.plan_page import place_page, plan_page
@@ -26,10 +26,7 @@ from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, p
 from gateway.planning.question import Question, Want
 from gateway.planning.readings import read_readings
 
-__all__ = ["NOTHING", "plan_recording"]
-
-NOTHING = 3
-"""Exit code of a plan that recommends nothing."""
+__all__ = ["plan_recording"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"

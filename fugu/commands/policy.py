@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
-from contract.errors import PolicyError
+from contract.errors import PolicyError, UsageError
 from contract.measure_policy import MeasurePolicy
 from contract.policies import read_policy
 from contract.policy import Policy
 from contract.stretches import Stretch
 from fugu.commands.arguments import positive
 from fugu.commands.options import JsonOption, command_group
+from fugu.errors import NOTHING
 from fugu.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
 from fugu.view.terminal import answer, working
 
@@ -27,11 +28,15 @@ app = command_group("Policies: what a device does with a stream.")
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy in its JSON form.")],
     ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon that is accepted.")] = None,
+    recording: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Somebody's readings: are they in the policy's class?")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check a policy as a device does.
 
-    Its guarantees are derived anew from its tables and its windows.
+    Its guarantees are derived anew from its tables and its windows. With a recording it says what its noise is worth
+    for that person, and ends with exit code 3 if that is less than promised.
 
     Every epsilon that is printed was derived; one that cannot be is refused. Of a measured stream that takes as long
     as planning it did.
@@ -40,6 +45,7 @@ def check(
     examples:
       fugu policy check policy.json
       fugu policy check policy.json --ceiling 1
+      fugu policy check policy.json --recording mine.csv
     """
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:
@@ -49,12 +55,23 @@ def check(
     if not isinstance(policy, Policy):
         with working("checking every table"):
             policy.verify(accepted)
+        if recording is not None:
+            raise UsageError("--recording is for streams of symbols and windows")
         _check_measurement(policy, as_json)
         return
     with working("deriving what the streams lose"):
         loss = policy.verify(accepted)
         alone = None if policy.table is None else policy.verify_windows()
-    answer(as_json, lambda: policy_document(policy, loss, alone), lambda: show_policy(policy, loss, alone))
+        found = None
+        if recording is not None:
+            from gateway.planning.recorded_class import recorded_class
+
+            found = recorded_class(policy, recording)
+    answer(
+        as_json, lambda: policy_document(policy, loss, alone, found), lambda: show_policy(policy, loss, alone, found)
+    )
+    if found is not None and not found.inside:
+        raise typer.Exit(NOTHING)
 
 
 def _check_measurement(policy: MeasurePolicy, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -21,12 +22,15 @@ from fugu.view.guarantee import stretch_documents, stretch_lines
 
 if TYPE_CHECKING:
     from gateway.planning.answers import WindowError
+    from gateway.planning.recorded_class import RecordedClass
 
 __all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
 
 
-def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str, object]:
-    """What was found, as an object for JSON; `windows` is there if the policy has any."""
+def policy_document(
+    policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None
+) -> dict[str, object]:
+    """Return what was found, for JSON; with `windows` if the policy has any, and `recording` if one was looked at."""
     document = {
         **loss._asdict(),
         "claimed": policy.guarantee.epsilon,
@@ -47,7 +51,24 @@ def policy_document(policy: Policy, loss: Loss, alone: Loss | None) -> dict[str,
             stretches = stretch_documents(policy.window_stretches(alone.epsilon))
             windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
         document["windows"] = windows
+    if recorded is not None:
+        document["recording"] = {
+            **recorded._asdict(),
+            "epsilon": recorded.epsilon if math.isfinite(recorded.epsilon) else None,
+        }
     return document
+
+
+def _recorded(recorded: RecordedClass) -> str:
+    """Give the verdict on somebody's recording, in two digits."""
+    needed, declared, epsilon, claimed = (
+        f"{float(f'{number:.2g}'):g}"
+        for number in (recorded.odds_ratio, recorded.declared, recorded.epsilon, recorded.claimed)
+    )
+    steps = f"this recording needs odds ratio {needed}, and the class has {declared}"
+    if recorded.inside:
+        return f"in the class: {steps}"
+    return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
 
 
 def _together(chains: JointChains) -> str:
@@ -71,14 +92,17 @@ def _error(window: Window) -> WindowError:
     return window_error(Fraction(window.scale), window.length)
 
 
-def show_policy(policy: Policy, loss: Loss, alone: Loss | None) -> None:
+def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
     """Print what a policy claims, and what was derived.
 
     Args:
         policy: of symbols or windows, or both.
         loss: of all of it.
         alone: of the windows alone, if there are any beside symbols.
+        recorded: of a recording that was held against the policy's class.
     """
+    if recorded is not None:
+        print(_recorded(recorded))
     holds = "the guarantee holds" if alone is None else "both guarantees hold"
     print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
     print(f"  {protected_sentence(policy.discretiser)}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contract.discretisers import Baseline, Discretiser
 from gateway.chain.arrays import Ints
@@ -126,6 +127,20 @@ class Sampled(NamedTuple):
     test: Cut
 
 
+def one_in(segments: Ints, every: int) -> NDArray[np.bool_]:
+    """(n,) whether a tick is taken: the first of every stretch without gaps, and every so many ticks from there on."""
+    begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
+    within = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))
+    return np.asarray(within % every == 0)
+
+
+def states_of_some(discretiser: Discretiser, readings: Readings, selected: NDArray[np.bool_]) -> Ints:
+    """The states of the ticks that are taken, as if there were no others."""
+    rows, values = np.flatnonzero(selected), readings.values
+    some = [values[row] for row in rows.tolist()] if isinstance(values, list) else values[rows]
+    return states_of(discretiser, some, readings.segments[rows])
+
+
 def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: int = 1) -> Sampled:
     """The states of one reading every so many ticks; a running mean looks back as long in time.
 
@@ -136,15 +151,9 @@ def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: in
     discretiser = chosen.discretiser
     if isinstance(discretiser, Baseline) and every > 1:
         discretiser = discretiser.model_copy(update={"baseline_ticks": max(1, round(chosen.baseline_ticks / every))})
-    segments = readings.segments
-    begins = np.flatnonzero(np.diff(segments, prepend=segments[0] - 1) != 0)
-    within = np.arange(len(segments)) - np.repeat(begins, np.diff(np.append(begins, len(segments))))
-    taken = np.flatnonzero(within % every == 0)
-    values = readings.values
-    some = [values[row] for row in taken.tolist()] if isinstance(values, list) else values[taken]
-    states = np.full(len(segments), -1, dtype=np.int64)
-    states[taken] = states_of(discretiser, some, segments[taken])
-    selected = within % every == 0
+    selected = one_in(readings.segments, every)
+    states = np.full(len(readings.segments), -1, dtype=np.int64)
+    states[selected] = states_of_some(discretiser, readings, selected)
 
     def cut(part: Part) -> Cut:
         inside = selected[part.rows]
