@@ -18,6 +18,7 @@ from contract._wire import array, binary, each, fields, integer, kind, length, p
 from contract.errors import FrameLengthError, FrameRangeError, FrameTypeError, StatusCode, ordered
 
 __all__ = [
+    "LATE_US",
     "MAX_FRAME_TICKS",
     "MAX_WINDOW_NAME",
     "Committed",
@@ -40,6 +41,8 @@ SYMBOLS, COMMITTED, STATUS = 1, 2, 3
 MAX_FRAME_TICKS = 4096
 MAX_TICK = 2**53
 """Ticks stay exact in every language's numbers."""
+LATE_US = 250_000
+"""Ticks that are overdue by this, and by a period, are absent."""
 MAX_STREAMS = 64
 MAX_GAPS = 32
 TAG_BYTES = 32

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
+from contract.frames import LATE_US
 from contract.windows import Window
 
 __all__ = [
     "LARGEST_PROTECTED",
-    "LATE_US",
     "STRETCHES",
     "Stretch",
     "covered",
@@ -35,8 +35,6 @@ LARGEST_PROTECTED = 10.0
 
 _COUNTS = (10, 100, 1000)
 _MICROSECONDS = 1_000_000
-LATE_US = 250_000
-"""Ticks that are overdue by this (and by a period) are absent."""
 
 
 class Stretch(NamedTuple):

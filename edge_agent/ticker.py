@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from math import lcm
 
 from contract.errors import StatusCode
-from contract.frames import MAX_TICK
-from contract.stretches import LATE_US
+from contract.frames import LATE_US, MAX_TICK
 from edge_agent.device_clock import SMALL_US, DeviceClock
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.outbox_file import OutboxError

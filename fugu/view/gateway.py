@@ -65,15 +65,13 @@ def _span(seconds: float | None) -> str:
 
 def history_json(row: Row) -> str:
     """What is known of a tick, as one JSON object."""
-    from gateway.service.history import StateRow  # for a status it would load too much
-
-    kind = "estimate" if isinstance(row, StateRow) else "measurement"
+    kind = "estimate" if "probabilities" in row._fields else "measurement"
     return json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":"))
 
 
 def history_line(row: Row) -> str:
     """The same for people."""
-    from gateway.service.history import StateRow
+    from gateway.service.history import StateRow  # for a status it would load too much
 
     where = f"{row.device}/{row.stream} tick {row.tick}"
     if isinstance(row, StateRow):
