@@ -161,16 +161,27 @@ def _stream_loss(told: Told) -> StreamLoss:
         constant = max(_constant(one, told.mechanism, adversary, told.charge) for one in classes)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
-    if told.runs and told.runs[-1].last - told.runs[0].first < _LONGEST:
-        first = told.runs[0].first
-        shape = tuple(ChargedTicks(run.first - first, run.last - first, run.charge) for run in told.runs)
+    shape = _without_gaps(told.runs)
+    if shape and shape[-1].last < _LONGEST:
+        gaps = shape[-1].last < told.runs[-1].last - told.runs[0].first
         try:
-            epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape) for one in classes)
+            epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape, gaps=gaps) for one in classes)
         except ChainClassError:
             return loss._replace(epsilon=_finite(constant))
         if epsilon <= constant:
-            return loss._replace(epsilon=epsilon, tick=first + tick, by="every tick")
+            place = max(i for i, run in enumerate(shape) if run.first <= tick)
+            tick += told.runs[place].first - shape[place].first
+            return loss._replace(epsilon=epsilon, tick=tick, by="every tick")
     return loss._replace(epsilon=_finite(constant))
+
+
+def _without_gaps(runs: Iterable[ChargedTicks]) -> tuple[ChargedTicks, ...]:
+    """Close gaps: numbers may be far apart where a clock was set, and times are not."""
+    shape: list[ChargedTicks] = []
+    for run in runs:
+        first = shape[-1].last + 1 if shape else 0
+        shape.append(ChargedTicks(first, first + run.last - run.first, run.charge))
+    return tuple(shape)
 
 
 def _finite(epsilon: float) -> float | None:
@@ -189,17 +200,23 @@ def _constant(chains: ChainClass, mechanism: str, adversary: Adversary, charge: 
 
 @lru_cache(maxsize=1024)
 def _by_tick(
-    chains: ChainClass, mechanism: str, adversary: Adversary, runs: tuple[ChargedTicks, ...]
+    chains: ChainClass, mechanism: str, adversary: Adversary, runs: tuple[ChargedTicks, ...], *, gaps: bool
 ) -> tuple[float, int]:
-    """What a stream loses that tells nothing but in these runs, from tick 0 on: at most, and the tick that does.
+    """Bound what a stream loses that tells nothing but in these runs, from tick 0 on; the tick that loses it.
 
     Who may know some states may know them outside these ticks, too. The bound against any side information covers that.
+
+    Args:
+        gaps: whether there may be steps between runs. Steps that tell nothing only shrink the bound by odds ratios, a
+            quilt's, and that of two sticky states; of other chains they may turn one secret into another.
     """
     rates = np.zeros(runs[-1].last + 1)
     for run in runs:
         rates[run.first : run.last + 1] = float_above(Fraction(run.charge, PER_NAT))
     if mechanism == "chain":
-        found = ChainAccountant(chains).schedule_loss(rates, "ignorant" if adversary == "ignorant" else "universal")
+        accountant = ChainAccountant(chains)
+        known = adversary == "ignorant" and (accountant.sticky or not gaps)
+        found = accountant.schedule_loss(rates, "ignorant" if known else "universal")
         assert found.by_tick is not None
         return found.epsilon, int(found.by_tick.argmax())
     losses = quilt_accountant(_members(chains), rates)

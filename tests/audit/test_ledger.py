@@ -107,6 +107,42 @@ def test_windows_that_overlap_are_added_up_where_they_do(ledger: Ledger) -> None
     assert 0.8 * stream.epsilon < real.max() <= stream.epsilon
 
 
+@pytest.mark.parametrize("gap", [0, 1, 990, 10**9])
+@pytest.mark.parametrize(("q", "r"), [(0.02, 0.02), (0.9, 0.8)])
+def test_numbers_that_a_clock_skipped_count_as_no_time(ledger: Ledger, q: float, r: float, gap: int) -> None:
+    """The truth: a product of noisy symbols over two windows, with no time or one step between them."""
+    chains, n = BinaryChains(q=(q, q), r=(r, r)), 10
+    allowed = granted(ledger, chains=chains)
+    for first in (5, 5 + n + gap):
+        reserve(ledger, release(first, first + n - 1, allowed))
+    (stream,) = audit_ledger(ledger).streams
+    assert stream.epsilon is not None
+    for between in (0, 1):
+        assert product_loss(q, r, [allowed / PER_NAT] * n + [0.0] * between + [allowed / PER_NAT] * n) <= stream.epsilon
+    first, second = range(5, 5 + n), range(5 + n + gap, 5 + 2 * n + gap)
+    assert stream.tick in first or stream.tick in second
+    assert not stream.wrong
+
+
+def product_loss(q: float, r: float, rates: list[float]) -> float:
+    """The largest loss of a tick, if every symbol says the worse of two things as strongly as it may."""
+    worst, transition = 0.0, np.array([[1 - q, q], [r, 1 - r]])
+    for signs in ((1, 1), (1, -1), (-1, 1), (-1, -1)):  # alternating readings are told of by alternating symbols
+        sides = []
+        weights = [np.exp([rate * (signs[i % 2] > 0), rate * (signs[i % 2] < 0)]) for i, rate in enumerate(rates)]
+        for order in (weights, weights[::-1]):
+            side, found = np.ones(2), []
+            for weight in order:
+                found.append(side)
+                side = transition @ (weight * side)
+                side /= side.sum()
+            sides.append(found)
+        for weight, before, after in zip(weights, sides[0], sides[1][::-1], strict=True):
+            seen = weight * before * after
+            worst = max(worst, abs(float(np.log(seen[0] / seen[1]))))
+    return worst
+
+
 @pytest.mark.parametrize("mechanism", ["chain", "mqm-exact", "mqm-approx", "group"])
 def test_a_profile_at_the_allowance_is_within_the_promise(ledger: Ledger, mechanism: Mechanism) -> None:
     allowed = granted(ledger, mechanism=mechanism)

@@ -135,6 +135,11 @@ class ChainAccountant:
         """k, the number of states."""
         return self._class.states
 
+    @property
+    def sticky(self) -> bool:
+        """Whether all chains of the class have two states, a stationary start, and q + r < 1."""
+        return bool(self._class.sticky)
+
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
         """The loss of a stream whose every tick has the same rate.
 
