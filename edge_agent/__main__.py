@@ -122,7 +122,8 @@ def _check(config: str, plan: AgentPlan) -> int:
         ask_status(plan.outbox)
     except LocalStatusError:
         outcomes = tried(plan.streams)
-        print("\n".join(outcome.sentence for outcome in outcomes))
+        for outcome in outcomes:
+            print(outcome.sentence)
         return 1 if any(outcome.wrong for outcome in outcomes) else 0
     print("the agent runs, and has its sensors open: fugu-agent --status says how they are")
     return 0

@@ -249,9 +249,9 @@ def test_lawful_scales_are_close_from_above() -> None:
 def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:
     words = ("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--mechanism", "chain")
     document = fugu(*words, "--period", 60, "--json").json()
-    assert [each["ticks"] for each in document["stretches"]] == [1, 1, 60, 480]
+    assert [each["ticks"] for each in document["stretches"]] == [1, 2, 61, 481]
     rate = 1 / Fraction(document["scale"])
-    assert document["stretches"][2]["epsilon"] == pytest.approx(1 + 59 * float(rate), rel=1e-6)
+    assert document["stretches"][2]["epsilon"] == pytest.approx(1 + 60 * float(rate), rel=1e-6)
     assert [each["protected"] for each in document["stretches"]] == [True, True, False, False]
     assert "not protected" in fugu(*words, "--period", 60).out
     ended = fugu(*words, "--length", 6, "--json").json()

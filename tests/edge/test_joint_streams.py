@@ -168,7 +168,7 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     assert alone.epsilon < beside.verify(math.inf).epsilon
     single, minute, *_ = PAIR[0].stretches(EPSILON)
     assert single.epsilon == EPSILON
-    assert math.isclose(minute.epsilon, 60 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
+    assert math.isclose(minute.epsilon, 61 * 2 * RATE + 2 * EPSILON, rel_tol=1e-9)
 
 
 def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:

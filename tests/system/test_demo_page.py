@@ -70,7 +70,7 @@ def test_pictures_grow_and_only_the_demo_has_the_truth(person: Person, broker: M
         for index in range(sent + 1, sent + 6):
             publish(index)
         wait_until(lambda: site.ask(f"/demo/{DEVICE}/useful.svg")[1] != before, "more in the picture")
-        assert "off by 3.3 %" in browser.text("#useful-said")  # ten heartbeats of 300
+        assert "off by 3.3 points" in browser.text("#useful-said")  # ten heartbeats of 300
         assert browser.violations() == []
         assert browser.complaints() == []
 

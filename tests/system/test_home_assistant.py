@@ -62,9 +62,9 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
     said = " ".join((tmp_path / "said").read_text().split())
     assert "off by 3.6 % on average" in said
     assert "always guessing is off by 7.3 %" in said
-    assert "1 hour 60 6.5" in said
+    assert "1 hour 61 6.6" in said
     assert "off by 3.6 % on average, where always guessing the usual is off by 7.3 %" in manual
-    assert "the hour has an epsilon of 6.5" in manual
+    assert "the hour has an epsilon of 6.6" in manual
     wait_until(lambda: listener.state(SHARE) == "unavailable", "what the gateway says when it leaves")
     (tmp_path / "policies").symlink_to("plan")
     (tmp_path / "gateway.sqlite").symlink_to("home.sqlite")
