@@ -26,7 +26,7 @@ import numpy as np  # noqa: F401
 import pydantic  # noqa: F401
 import pytest
 
-from tests.mutants.planted import PRODUCT, Mutant, find, functions, mutants, planted
+from tests.support.planted import PRODUCT, Mutant, find, functions, mutants, planted
 
 ROOT = Path(__file__).parents[2]
 MATRIX = Path(__file__).with_name("matrix.tsv")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.planted import KINDS, Mutant, find, functions, mutants, planted
+from tests.support.planted import KINDS, Mutant, find, functions, mutants, planted
 
 ROOT = Path(__file__).parents[2]
 ALL = mutants()

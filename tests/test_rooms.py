@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.rooms import above, folders
-from tests.test_structure import ALLOWED, ROOMS
+from tests.support.rooms import ALLOWED, ROOMS, above, folders
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("room", sorted((ALLOWED.keys() | ROOMS.keys()) - {"gateway"}))

@@ -17,7 +17,7 @@ __all__ = ["KINDS", "PRODUCT", "Mutant", "Place", "find", "functions", "mutants"
 
 PRODUCT = ("contract", "host", "mqtt_link", "edge_agent", "firmware_sim", "gateway", "fugu")
 KINDS = ("privacy", "loss", "other")
-TABLE = Path(__file__).with_name("mutants.toml")
+TABLE = Path(__file__).parents[1] / "mutants" / "mutants.toml"
 
 
 class Mutant(NamedTuple):
