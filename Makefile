@@ -1,4 +1,4 @@
-.PHONY: dist demo demo-location test quick soak bench docs constraints lint setup-demo setup-test
+.PHONY: dist demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
 
 # Tests wait as much as they compute: four at a time keep two cores busy.
 FOUR = -n 4 --dist worksteal
@@ -20,9 +20,14 @@ test: setup-test lint
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(FOUR) tests/chain tests/privacy/accountant/test_inner_maximum.py \
 	    --ignore tests/chain/test_kernel.py -k 'not recovers'
 
-# No broker, no other processes, nothing that takes long.
+# No broker, no other processes, nothing that takes long. With ROOM=gateway.release, of that room and those above it.
 quick: setup-test lint
-	.venv/bin/python -m pytest $(FOUR) -m 'not soak and not processes and not long'
+	.venv/bin/python -m pytest $(FOUR) -m 'not soak and not processes and not long' \
+	    $(if $(ROOM),$$(.venv/bin/python -m tests.support.rooms $(ROOM)))
+
+# Seeded faults, and whether the tests find them: a sample, by SEED if given, or with ALL=1 all of them, which takes long.
+mutants: setup-test
+	.venv/bin/python -m tests.mutants.run $(if $(ALL),--all) $(if $(SEED),--seed $(SEED))
 
 soak:
 	deploy/bootstrap.sh fuzz mosquitto=mosquitto faketime=faketime

@@ -11,43 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.rooms import ALLOWED, ROOMS
+
 ROOT = Path(__file__).parents[1]
-ALLOWED = {
-    "contract": set(),
-    "host": {"contract"},
-    "mqtt_link": {"contract"},
-    "edge_agent": {"contract", "host", "mqtt_link"},
-    "firmware_sim": {"contract", "host", "mqtt_link", "edge_agent"},
-    "gateway": {"contract", "host", "mqtt_link"},
-    "fugu": {"contract", "host", "mqtt_link", "edge_agent", "firmware_sim", "gateway"},
-}
-ROOMS = {
-    "gateway.chain": set(),
-    "gateway.exact": set(),
-    "gateway.privacy": {"gateway.chain"},
-    "gateway.dphmm": {"gateway.chain", "gateway.privacy", "gateway.svg"},
-    "gateway.attack": {"gateway.chain"},
-    "gateway.planning": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack"},
-    "gateway.reproduce": {"gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.attack", "gateway.planning"},
-    "gateway.release": {"gateway.chain", "gateway.database", "gateway.location", "gateway.privacy"},
-    "gateway.fleet": {"gateway.files", "gateway.planning", "gateway.privacy", "gateway.dphmm"},
-    "gateway.dashboard": {"gateway.location", "gateway.release"},
-    "gateway.database": {"gateway.location"},
-    "gateway.deployment": {"gateway.files", "gateway.location", "gateway.service", "gateway.shard_accounts"},
-    "gateway.cluster": {"gateway.database", "gateway.location", "gateway.service"},
-    "gateway.history": {
-        *("gateway.chain", "gateway.privacy", "gateway.release", "gateway.service"),
-        *("gateway.database", "gateway.location"),
-    },
-    "gateway.audit": {
-        *("gateway.attack", "gateway.chain", "gateway.planning", "gateway.privacy", "gateway.release"),
-        *("gateway.exact", "gateway.deployment", "gateway.files", "gateway.service"),
-    },
-    "gateway.service": {
-        *("gateway.chain", "gateway.privacy", "gateway.dphmm", "gateway.release", "gateway.fleet"),
-        *("gateway.database", "gateway.location", "gateway.shard_accounts"),
-    },
-}
 HEAVY = {"numpy", "numba", "scipy", "pyarrow", "ray"}
 PURE = {"gateway.chain", "gateway.exact", "gateway.privacy", "gateway.dphmm", "gateway.attack", "contract"}
 RETIRED = {"arms", "consider", "kept", "law", "laws", "news", "settled"}

@@ -279,3 +279,9 @@ def test_the_size_of_a_window_depends_on_nothing_but_its_name_and_its_number_of_
     frame = WindowFrame(1, name, data.draw(st.integers(-1, index - 1)), index, index, 7, 7, tuple(counts))
     assert len(encode_window(frame)) == 58 + len(name) + 9 * len(counts)
     assert decode_window(encode_window(frame)) == frame
+
+
+def test_the_last_tick_of_a_frame_may_be_the_largest_and_no_larger() -> None:
+    assert SymbolFrame(1, 0, 2**53 - 1, b"\0\0").last == 2**53
+    with pytest.raises(FrameRangeError, match="last tick 9007199254740993 is above"):
+        SymbolFrame(1, 0, 2**53 - 1, b"\0\0\0")

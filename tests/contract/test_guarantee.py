@@ -6,15 +6,16 @@ That losses are never exceeded, and are reached, is judged by enumeration in tes
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from contract.chains import BinaryChains, BoundedChains
+from contract.chains import BinaryChains, BoundedChains, odds_ratio
 from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss, tick_ratios
+from contract.guarantee import Adversary, Guarantee, check_guarantee, lasting_ratios, loss, ratio_loss, tick_ratios
 from contract.leakage import informed_leakage
 from contract.noise_table import SCALE, NoiseTable
 from tests.support.oracle import best_attack
@@ -208,3 +209,66 @@ def test_a_bounded_class_answers_for_every_adversary_with_the_universal_bound() 
     assert {f.epsilon for f in found} == {f.epsilon_01 for f in found} == {f.epsilon_10 for f in found}
     assert [f.adversary for f in found] == list(ADVERSARIES)
     assert {f.bound for f in found} == {"odds-ratio bound"}
+
+
+# What an adversary really learns
+
+
+@pytest.mark.parametrize("informed", [False, True])
+@pytest.mark.parametrize("rho", [(0.3, 0.2), (0.05, 0.6)])
+@pytest.mark.parametrize(("q", "r"), [(0.02, 0.03), (0.3, 0.1), (0.5, 0.9), (0.9, 0.7), (0.97, 0.2), (0.98, 0.95)])
+def test_what_the_worst_attack_learns_is_what_is_reported(
+    q: float, r: float, rho: tuple[float, float], informed: bool
+) -> None:
+    """Each direction by itself, below and above q+r = 1; the universal adversary learns as much at least."""
+    table = flips(*rho)
+    adversary: Adversary = "informed" if informed else "ignorant"
+    found, wider = loss(point(q, r), table, adversary), loss(point(q, r), table, "universal")
+    for direction in (0, 1):
+        reached = best_attack(q, r, emission(table), direction, informed=informed, ticks=300)
+        assert found[1 + direction] == pytest.approx(reached, abs=1e-9)
+        assert wider[1 + direction] >= reached - 1e-9
+
+
+@pytest.mark.parametrize("adversary", ADVERSARIES)
+def test_a_direction_of_a_sticky_chain_loses_by_its_own_ratio_whatever_the_other_is(adversary: Adversary) -> None:
+    alone, beside = (ratio_loss(point(0.1, 0.2), Fraction(2), Fraction(other), adversary) for other in (1, 3))
+    assert alone.epsilon_01 == beside.epsilon_01 > math.log(2) + 0.1
+
+
+@pytest.mark.parametrize("ratio", range(2, 60))
+def test_a_loss_is_a_float_that_is_not_below_it(ratio: int) -> None:
+    found = ratio_loss(point(0.5, 0.5), Fraction(ratio), Fraction(ratio), "ignorant").epsilon
+    assert Decimal(ratio).ln() <= Decimal(found) <= Decimal(ratio).ln() + Decimal("1e-15") * ratio
+
+
+def test_mechanisms_that_take_turns_are_held_to_the_larger_ratio_where_some_chain_alternates() -> None:
+    one, other = Fraction(2), Fraction(3)
+    assert lasting_ratios(BinaryChains(q=(0.2, 0.6), r=(0.3, 0.6)), one, other) == (other, other)
+    assert lasting_ratios(BinaryChains(q=(0.2, 0.5), r=(0.3, 0.5)), one, other) == (one, other)
+
+
+def test_of_two_states_with_bounded_odds_neighbours_count_with_their_larger_ratio() -> None:
+    chains = BoundedChains(states=2, odds_ratio=16.0)
+    both = ratio_loss(chains, Fraction(5), Fraction(5), "universal")
+    for ratios in ((Fraction(2), Fraction(5)), (Fraction(5), Fraction(2))):
+        found = ratio_loss(chains, *ratios, "universal")
+        assert found.epsilon == both.epsilon
+        assert min(found[1:3]) == pytest.approx(both.epsilon - math.log(2.5))
+
+
+def test_the_ratio_of_many_states_is_that_of_the_most_telling_symbol() -> None:
+    table = NoiseTable(((SCALE // 2, SCALE // 4 * 3), (SCALE // 4, SCALE // 4 * 3), (SCALE // 8, SCALE // 4 * 3)))
+    assert tick_ratios(table) == (Fraction(4), Fraction(4))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2, 1)])
+def test_the_odds_ratio_is_of_any_two_rows(order: tuple[int, ...]) -> None:
+    rows = (0.5, 0.25, 0.25), (0.375, 0.375, 0.25), (0.25, 0.5, 0.25)
+    assert 4.0 <= odds_ratio(tuple(rows[place] for place in order)) <= 4.0 * (1 + 1e-14)
+
+
+def test_a_ratio_below_one_is_refused_in_either_direction() -> None:
+    for ratios in ((Fraction(1, 2), Fraction(2)), (Fraction(2), Fraction(1, 2))):
+        with pytest.raises(GuaranteeError, match="at least 1"):
+            ratio_loss(point(0.1, 0.1), *ratios, "ignorant")

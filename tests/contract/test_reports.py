@@ -157,6 +157,8 @@ def test_no_field_takes_a_value_of_another_kind(name: str, wrong: Any) -> None:
         (changed(HISTOGRAM, states=["on"]), FrameLengthError, "one number is called value"),
         (changed(HISTOGRAM, states=["off", "on", "open"]), FrameLengthError, "no field value_open"),
         (changed(COUNT, confidence=1), FrameRangeError, "confidence 1.0"),
+        (changed(COUNT, confidence=0.0), FrameRangeError, "confidence 0.0 is not inside"),
+        (changed(COUNT, confidence=1.0), FrameRangeError, "confidence 1.0 is not inside"),
         (changed(COUNT, observed=0), FrameRangeError, "observed 0"),
         (changed(COUNT, unit="share"), FrameRangeError, "unit is not ticks"),
         (changed(COUNT, window="x" * 33), FrameLengthError, "window has length 33"),
@@ -189,6 +191,39 @@ def test_what_cannot_be_decoded_cannot_be_encoded(bad: float) -> None:
         replace(STATE_ESTIMATE, **{"epsilon": None})
     with pytest.raises(FrameTypeError):
         replace(STATE_ESTIMATE, time=datetime(2026, 1, 1))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_counts_are_as_many_as_their_states_or_one(count: int) -> None:
+    numbers = (1.0,) * count
+    with pytest.raises(FrameLengthError, match=f"{count} values beside 3 states"):
+        replace(COUNT, states=("a", "b", "c"), values=numbers, low=numbers, high=numbers)
+
+
+def test_what_is_just_allowed_and_what_is_not() -> None:
+    """Rounding of probabilities on both sides, and the largest numbers of states, names and half-axes."""
+    assert replace(STATE_ESTIMATE, probability=1.0009).probability == 1.0009
+    for shares in ({"off": 0.5009, "on": 0.5}, {"off": 0.4991, "on": 0.5}):
+        assert replace(STATE_ESTIMATE, state="on", shares=shares).shares == shares
+    assert replace(STATE_ESTIMATE, since=STATE_ESTIMATE.time).since == STATE_ESTIMATE.time
+    states = {str(place): 1 / 256 for place in range(256)}
+    wrong: list[Callable[[], object]] = [
+        lambda: replace(STATE_ESTIMATE, probability=1.0011),
+        lambda: replace(STATE_ESTIMATE, probability=-0.0001),
+        lambda: replace(STATE_ESTIMATE, state="on", shares={"off": 0.5011, "on": 0.5}),
+        lambda: replace(STATE_ESTIMATE, state="on", shares={"off": 0.4989, "on": 0.5}),
+        lambda: replace(STATE_ESTIMATE, state="0", shares=states),
+        lambda: replace(PLACE_ESTIMATE, semi_major=2.0, semi_minor=2.5),
+        lambda: replace(PLACE_ESTIMATE, orientation=180.0),
+        lambda: replace(PLACE_ESTIMATE, latitude=90.1),
+        lambda: replace(VALUE_ESTIMATE, values=(1.0,) * 4, low=(1.0,) * 4, high=(1.0,) * 4),
+        lambda: replace(VALUE_ESTIMATE, values=(1.0,), low=(0.0,), high=()),
+        lambda: replace(VALUE_ESTIMATE, values=(3.0,), low=(1.0,), high=(2.0,)),
+        lambda: replace(VALUE_ESTIMATE, values=(0.0,), low=(1.0,), high=(2.0,)),
+    ]
+    for make in wrong:
+        with pytest.raises(FrameError):
+            make()
 
 
 @given(st.data())

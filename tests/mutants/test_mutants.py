@@ -1,0 +1,34 @@
+"""Every mutant can be planted: its text is in one function of the product, and what it becomes is Python."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support.planted import KINDS, Mutant, find, functions, mutants, planted
+
+ROOT = Path(__file__).parents[2]
+ALL = mutants()
+PLACES = functions(ROOT)
+
+
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: f"{mutant.function}-{mutant.name}")
+def test_a_mutant_is_planted_in_one_place_and_compiles(mutant: Mutant) -> None:
+    place = find(mutant, PLACES)
+    assert mutant.kind in KINDS
+    changed = ast.parse(planted(mutant, place))
+    assert ast.dump(changed) != ast.dump(ast.parse(place.path.read_text()))
+
+
+def test_no_mutant_is_there_twice_and_all_name_tests_that_exist() -> None:
+    assert len({mutant.name for mutant in ALL}) == len(ALL)
+    assert all((ROOT / file).is_file() for mutant in ALL for file in mutant.tests)
+
+
+@pytest.mark.parametrize("before", ["not there", "return"])
+def test_a_text_that_is_not_there_once_is_refused(before: str) -> None:
+    mutant = Mutant("contract", "other", "odds_ratio", before, "", ())
+    with pytest.raises(ValueError, match="times, not once"):
+        find(mutant, {"odds_ratio": [*PLACES["odds_ratio"], *PLACES["odds_ratio"]]})

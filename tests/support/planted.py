@@ -1,0 +1,106 @@
+"""Mutants as data: read, found in the product wherever their function is by now, and planted.
+
+mutmut and cosmic-ray make their own mutants and name them by file and position: neither survives a move.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["KINDS", "PRODUCT", "Mutant", "Place", "find", "functions", "mutants", "planted"]
+
+PRODUCT = ("contract", "host", "mqtt_link", "edge_agent", "firmware_sim", "gateway", "fugu")
+KINDS = ("privacy", "loss", "other")
+TABLE = Path(__file__).parents[1] / "mutants" / "mutants.toml"
+
+
+class Mutant(NamedTuple):
+    """A change to one function.
+
+    Attributes:
+        subject: what it is a fault of, and whose tests are to kill it.
+        kind: `privacy` if more is told than is promised, `loss` if data are lost, or `other`.
+        function: its qualified name in its module, whatever the module.
+        before, after: the source text that is there once in functions of this name, and what replaces it.
+        tests: files that are to kill it.
+    """
+
+    subject: str
+    kind: str
+    function: str
+    before: str
+    after: str
+    tests: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """Short, and the same wherever its function is moved."""
+        return hashlib.sha256(repr((self.function, self.before, self.after)).encode()).hexdigest()[:10]
+
+
+class Place(NamedTuple):
+    """The source of a function: lines first..last of a file, counted from 0, the last one left out."""
+
+    path: Path
+    first: int
+    last: int
+
+
+def mutants() -> list[Mutant]:
+    """All of them, in the order of the table."""
+    subjects = tomllib.loads(TABLE.read_text())
+    return [
+        Mutant(subject, *mutant, tuple(values["tests"]))
+        for subject, values in subjects.items()
+        for mutant in values["mutants"]
+    ]
+
+
+def functions(root: Path) -> dict[str, list[Place]]:
+    """Where the functions of the product are, by qualified name."""
+    found: dict[str, list[Place]] = defaultdict(list)
+    for package in PRODUCT:
+        for path in sorted((root / package).rglob("*.py")):
+            for name, node in _named(ast.parse(path.read_text()), ""):
+                assert node.end_lineno is not None
+                found[name].append(Place(path, node.lineno - 1, node.end_lineno))
+    return found
+
+
+def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield prefix + node.name, node
+            yield from _named(node, f"{prefix}{node.name}.")
+        else:
+            yield from _named(node, f"{prefix}{node.name}." if isinstance(node, ast.ClassDef) else prefix)
+
+
+def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
+    """The one function that a mutant changes.
+
+    Raises:
+        ValueError: its text is not there exactly once.
+    """
+    counts = [(text(place).count(mutant.before), place) for place in places.get(mutant.function, [])]
+    if sum(count for count, _ in counts) != 1:
+        raise ValueError(f"{mutant.function} has {mutant.before!r} {sum(count for count, _ in counts)} times, not once")
+    return max(counts)[1]
+
+
+def text(place: Place) -> str:
+    """The source of a function."""
+    return "".join(place.path.read_text().splitlines(keepends=True)[place.first : place.last])
+
+
+def planted(mutant: Mutant, place: Place) -> str:
+    """The source of the whole file with a mutant in it."""
+    lines = place.path.read_text().splitlines(keepends=True)
+    changed = text(place).replace(mutant.before, mutant.after)
+    return "".join([*lines[: place.first], changed, *lines[place.last :]])
