@@ -27,11 +27,11 @@ from fugu.commands.fleet_options import (
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError, CommandLineError
 from fugu.view import fleet as view
-from fugu.view.fleet import read_document, warn_of_clocks
+from fugu.view.fleet import read_document
 from fugu.view.terminal import answer, say, show_table, warn
 from gateway.files import write_secret
 from gateway.fleet import Registry
-from gateway.fleet.documents import check_new, enter, reached
+from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import read_pins
 
@@ -217,8 +217,9 @@ def push(
         if dry_run:
             check_new(opened, signed)
             dry_run_of(opened, signed.document, as_json)
+            refuse_other_ticks(opened, signed.document)
             return
-        warn_of_clocks(opened, signed.document)
+        refuse_other_ticks(opened, signed.document)
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
             entry = enter(opened, signed, note, who=user(operator), time_us=now_us())

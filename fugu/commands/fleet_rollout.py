@@ -12,12 +12,12 @@ from fugu.commands.arguments import positive
 from fugu.commands.fleet_options import AsOption, NoteOption, RegistryOption, dry_run_of, now_us, user
 from fugu.commands.options import JsonOption, command_group
 from fugu.errors import CommandError, CommandLineError
-from fugu.view.fleet import read_document, warn_of_clocks
+from fugu.view.fleet import read_document
 from fugu.view.rollout import rollout_document, show_plan, show_rollout, watch
 from fugu.view.terminal import answer
 from gateway.fleet import Registry, RolloutPlan, Rollouts, Stage, share
 from gateway.fleet import share as read_share
-from gateway.fleet.documents import check_new, document_in, enter, target_of
+from gateway.fleet.documents import check_new, document_in, enter, refuse_other_ticks, target_of
 from gateway.fleet.plan import stages_of
 from gateway.fleet.signing import Signed
 
@@ -98,7 +98,7 @@ def start(
             return
         rollouts = Rollouts(opened)
         with opened.transaction():
-            warn_of_clocks(opened, signed.document if signed else document_in(opened, plan.version))
+            refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
             if signed is not None:
                 enter(opened, signed, note, who=user(operator), time_us=now_us())
             number = rollouts.draft(plan, who=user(operator), time_us=now_us())

@@ -22,7 +22,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view.terminal import say, show_table, working
 from gateway.files import write_public
 from gateway.fleet import DocumentError, Registry
-from gateway.fleet.documents import document_in
+from gateway.fleet.documents import document_in, refuse_other_ticks
 from gateway.fleet.keystore import key_files, unlock_some
 from gateway.fleet.roots import Root, root_in
 from gateway.fleet.signing import (
@@ -113,6 +113,9 @@ def sign(
     else:
         with working("deriving every guarantee"):
             made = _document(root, policies or [], document)
+            if document.registry is not None:
+                with closing(Registry(document.registry)) as opened:
+                    refuse_other_ticks(opened, made)
         signed = sign_document(made, _policy_keys(keys, root, passphrase_file, None), root)
     if signed.complete:
         with working("checking it as a device does"):

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from contract.fleet_documents import Enrolment, PolicyDocument
+from contract.fleet_documents import Enrolment
 from contract.stretches import STRETCHES
 from fugu.view.guarantee import STRETCH_TITLE, stretch_documents, worth
 from fugu.view.terminal import say, show_newest, show_table, warn, working
 from gateway.fleet import Device, Registry
-from gateway.fleet.documents import conflicting_clocks, read_checked, rollouts_at
+from gateway.fleet.documents import read_checked, rollouts_at
 from gateway.fleet.entries import Event, Refusal
 from gateway.fleet.signing import Signed
 
@@ -33,7 +33,6 @@ __all__ = [
     "show_events",
     "show_refusals",
     "standing",
-    "warn_of_clocks",
     "warn_of_rollouts",
 ]
 
@@ -85,16 +84,6 @@ def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) 
     if not ripe:
         warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
     return signed
-
-
-def warn_of_clocks(registry: Registry, document: PolicyDocument) -> None:
-    """Warn of streams that devices run with another clock."""
-    for version, streams in conflicting_clocks(registry, document).items():
-        names = ", ".join(sorted(streams))
-        warn(
-            f"devices of version {version} will refuse version {document.version}: {names} has another epoch or "
-            "period; plan it with the same, or give the stream a new name"
-        )
 
 
 def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
@@ -173,7 +162,7 @@ def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
                 "former": change.former,
                 "unknown": change.unknown,
                 "streams": {
-                    one.stream: {"before": value(one.before), "after": value(one.after), "new_clock": one.new_clock}
+                    one.stream: {"before": value(one.before), "after": value(one.after), "other_ticks": one.other_ticks}
                     for one in change.streams
                 },
             }
@@ -208,8 +197,8 @@ def _stream_row(one: StreamChange, unknown: bool) -> tuple[str, ...]:
     remark = "new" if one.before is None and not unknown else ""
     if one.after is None:
         remark = "ends"
-    elif one.new_clock:
-        remark = "NEW CLOCK: refused"
+    elif one.other_ticks:
+        remark = "OTHER TICKS: refused"
     elif one.before is not None:
         remark = _remark(one.before, one.after)
     cells = (

@@ -9,19 +9,21 @@ from pathlib import Path
 from contract.envelope import decode_envelope
 from contract.errors import FuguError
 from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
+from contract.policies import AnyPolicy
+from contract.policy import Policy
 from gateway.fleet import Device, Document, DocumentError, Registry, Rollouts, Target, UnknownNameError
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
 
 __all__ = [
     "check_new",
-    "conflicting_clocks",
     "document_in",
     "enter",
     "former_version",
-    "new_clocks",
+    "other_ticks",
     "reached",
     "read_checked",
+    "refuse_other_ticks",
     "restored_by",
     "rollouts_at",
     "target_of",
@@ -97,22 +99,45 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
     return None
 
 
-def new_clocks(old: PolicyDocument, new: PolicyDocument) -> set[str]:
-    """The streams of both documents whose ticks are counted otherwise in the new one; devices refuse that."""
-    clocks = {policy.stream: policy.clock for policy in policies_of(old)}
-    return {policy.stream for policy in policies_of(new) if policy.clock != clocks.get(policy.stream, policy.clock)}
+def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
+    """Find streams of both documents whose ticks mean other moments in the new one; a device's outbox refuses that.
 
-
-def conflicting_clocks(registry: Registry, document: PolicyDocument) -> dict[int, set[str]]:
-    """By version that devices have now: streams that the document counts otherwise, so that they will refuse it."""
-    found = {}
-    for version in sorted({former_version(device) or 0 for device in reached(registry, document.to)}):
-        streams: set[str] = set()
-        with suppress(FuguError):  # one that the registry has not, or that cannot be read
-            streams = new_clocks(document_in(registry, version), document)
-        if streams:
-            found[version] = streams
+    Returns:
+        By stream, in words: what has changed.
+    """
+    before, found = {policy.stream: policy for policy in policies_of(old)}, {}
+    for policy in policies_of(new):
+        former = before.get(policy.stream, policy)
+        ticks = _window_ticks(former)
+        changed = [name for name, of in _window_ticks(policy).items() if of != ticks.get(name, of)]
+        if policy.clock != former.clock:
+            found[policy.stream] = "another epoch or period"
+        elif changed:
+            found[policy.stream] = f"other ticks for window {', '.join(sorted(changed))}"
     return found
+
+
+def _window_ticks(policy: AnyPolicy) -> dict[str, tuple[int, int, int]]:
+    windows = policy.windows if isinstance(policy, Policy) else ()
+    return {window.name: (window.start, window.length, window.stride) for window in windows}
+
+
+def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
+    """Refuse a document that devices which it is for would refuse, because ticks of a stream mean other moments in it.
+
+    Raises:
+        DocumentError: names a version that devices have now, and the streams.
+    """
+    for version in sorted({former_version(device) or 0 for device in reached(registry, document.to)}):
+        found: dict[str, str] = {}
+        with suppress(FuguError):  # one that the registry has not, or that cannot be read
+            found = other_ticks(document_in(registry, version), document)
+        if found:
+            streams = "; ".join(f"{stream} has {what}" for stream, what in sorted(found.items()))
+            raise DocumentError(
+                f"devices of version {version} would refuse version {document.version}: {streams}. Plan with the same "
+                "ticks, or give the stream or the window a new name"
+            )
 
 
 def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:

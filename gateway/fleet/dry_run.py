@@ -22,7 +22,7 @@ from contract.windows import Window
 from gateway.dphmm.compiled import emission
 from gateway.dphmm.graphs import GraphError
 from gateway.fleet import Registry
-from gateway.fleet.documents import document_in, former_version, new_clocks, reached
+from gateway.fleet.documents import document_in, former_version, other_ticks, reached
 from gateway.fleet.signing import policies_of
 from gateway.planning.answers import window_error
 from gateway.privacy.utility import assess
@@ -59,13 +59,13 @@ class StreamChange(NamedTuple):
     """A stream before and after; none where it does not run.
 
     Attributes:
-        new_clock: ticks are counted otherwise, so that devices which run the stream refuse the document.
+        other_ticks: in words, if ticks mean other moments, so that devices which run the stream refuse the document.
     """
 
     stream: str
     before: Worth | None
     after: Worth | None
-    new_clock: bool = False
+    other_ticks: str = ""
 
 
 class Change(NamedTuple):
@@ -99,16 +99,17 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
     found = []
     for former, names in sorted(by_version.items(), key=lambda entry: entry[0] or 0):
         before: dict[str, Worth] = {}
-        clocks: set[str] = set()
+        ticks: dict[str, str] = {}
         unknown = False
         if former is not None:
             try:
                 old = document_in(registry, former)
-                before, clocks = _worths(old, known), new_clocks(old, document)
+                before, ticks = _worths(old, known), other_ticks(old, document)
             except FuguError:
                 unknown = True
         streams = (
-            StreamChange(name, before.get(name), after.get(name), name in clocks) for name in sorted({*before, *after})
+            StreamChange(name, before.get(name), after.get(name), ticks.get(name, ""))
+            for name in sorted({*before, *after})
         )
         found.append(Change(tuple(sorted(names)), former, unknown, tuple(streams)))
     return found

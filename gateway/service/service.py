@@ -22,7 +22,7 @@ from typing import Any
 
 from contract.errors import FuguError, Reason, cause
 from contract.health import Health, encode_health
-from contract.topics import description_topic, health_topic
+from contract.topics import description_topic, health_topic, parse_topic
 from gateway.dphmm.tracking import warm as warm_points
 from gateway.release.entries import LedgerError
 from gateway.service.describing import digest
@@ -265,7 +265,13 @@ class Gateway:
             self._tell if self._shard else None,
         )
         self._monitor = Monitor(self._settings.fleet, self._path, self._link, sources)
-        self._ingest = Ingest(catalogue, self.counters, refused=self._monitor.refused, streams=streams)
+        self._ingest = Ingest(catalogue, self.counters, refused=self._refused, streams=streams)
+
+    def _refused(self, topic: str, reason: Reason) -> None:
+        """Note a refusal, but for a device of the registry that has no policy yet: it is no stranger."""
+        waits = self._enrolled is not None and self._enrolled.has(parse_topic(topic).device)
+        if self._monitor is not None and not (waits and reason is Reason.UNKNOWN_DEVICE):
+            self._monitor.refused(topic, reason)
 
     def _open_intake(
         self,

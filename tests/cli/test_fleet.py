@@ -241,18 +241,33 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
     assert "2 devices (band, watch): from version 1 to version 3" in shown
 
 
-def test_another_clock_is_warned_of_because_devices_refuse_it(fugu: Fugu, home: Home) -> None:
-    fugu("fleet", "push", home.write(1, HEART, to=Address(device="ring")), *home.options)
-    other = HEART.model_copy(update={"clock": Clock(epoch_us=0, period_us=2_000_000)})
-    path = home.write(2, other)
-    dry = fugu("fleet", "push", path, *home.options, "--dry-run")
-    assert dry.out.count("NEW CLOCK: refused") == 1, "only the ring runs it"
-    done = fugu("fleet", "push", path, *home.options)
-    assert done.code == 0
-    assert done.err == (
-        "fugu: warning: devices of version 1 will refuse version 2: hr has another epoch or period; "
-        "plan it with the same, or give the stream a new name\n"
-    )
+HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="200")
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"clock": Clock(epoch_us=0, period_us=2_000_000)}, "hr has another epoch or period"),
+        ({"windows": (HOUR.model_copy(update={"stride": 120}),)}, "hr has other ticks for window hour"),
+    ],
+)
+def test_what_an_outbox_will_refuse_is_neither_signed_nor_pushed(
+    fugu: Fugu, home: Home, changes: dict[str, Any], what: str
+) -> None:
+    promise = Guarantee(epsilon=9.0, adversary="universal")
+    heart = HEART.model_copy(update={"windows": (HOUR,), "guarantee": promise, "windows_guarantee": promise})
+    fugu("fleet", "push", home.write(1, heart, to=Address(device="ring")), *home.options)
+    path = home.write(2, heart.model_copy(update=changes))
+    dry, push = (fugu("fleet", "push", path, *home.options, *words) for words in (["--dry-run"], []))
+    assert dry.out.count("OTHER TICKS: refused") == 1, "only the ring runs it"
+    for done in (dry, push):
+        assert done.code == 1
+        assert done.err == (
+            f"fugu: devices of version 1 would refuse version 2: {what}. "
+            "Plan with the same ticks, or give the stream or the window a new name\n"
+        )
+    same = home.write(2, heart.model_copy(update={"windows": (HOUR.model_copy(update={"scale": "300"}),)}))
+    assert fugu("fleet", "push", same, *home.options).code == 0
 
 
 def test_a_dry_run_for_devices_whose_version_is_not_known_here(fugu: Fugu, home: Home) -> None:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
+from contract.frames import Status, encode_status
+from contract.health import AlarmCode, decode_health
 from contract.policy import Categories
+from contract.topics import health_topic, status_topic
 from firmware_sim.devices import AgentProcess
 from gateway.fleet import Registry
+from mqtt_link import Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
+from tests.support.whole_fleet import Everything
 
 PERIOD_US = 20_000
 
@@ -101,3 +107,30 @@ def test_a_gateway_refuses_to_start_with_what_it_cannot_use(broker: Mosquitto, t
     (tmp_path / "gateway.key").write_bytes(b"?")
     (tmp_path / "root.envelope").write_bytes(b"?")
     assert "root.envelope" in said()
+
+
+def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosquitto, tmp_path: Path) -> None:
+    """In the order of docs/fleet.md: enrolled, started, and only then sent a document."""
+    write_gateway_files(tmp_path, Keys())
+    with closing(Registry(tmp_path / "fleet.sqlite", fleet="home")) as registry:
+        registry.enrol("watch", ["wrists"], who="me", time_us=1)
+    heard = Everything(broker)
+    gateway = Gateway(tmp_path, broker.port)
+    link = Link(broker.broker, client_id="devices")
+    link.start()
+
+    def alarms() -> list[tuple[AlarmCode, tuple[str, ...]]]:
+        said = [decode_health(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+        return [(one.code, one.names) for one in said[-1].alarms] if said and said[-1].online else []
+
+    try:
+        wait_until(lambda: any(topic == health_topic("home") for topic, _ in list(heard.messages)), "a gateway")
+        birth = encode_status(Status(True, "1", 0, (), ()))
+        for device in ("watch", "stranger"):
+            wait_until(lambda name=device: link.publish(status_topic("home", name), birth, retain=True) is not None)
+        wait_until(alarms, "an alarm")
+        assert alarms() == [(AlarmCode.UNKNOWN_DEVICE, ("stranger",))]
+    finally:
+        link.stop()
+        gateway.process.terminate()
+        gateway.process.wait(PATIENCE)
