@@ -129,13 +129,7 @@ def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: 
         return ignorant
     bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
     known = _least([unbounded(kernel), *bridges])
-    if not _alike(rates):  # quilts count every difference alike, which between joint states is far too much
-        known = _zip(min, known, bridged(kernel, error, rates, ignorant, bridging))
-    return _zip(max, ignorant, known)
-
-
-def _alike(rates: Matrix) -> bool:
-    return len({rate for x, row in enumerate(rates) for y, rate in enumerate(row) if x != y}) == 1
+    return _zip(max, ignorant, _zip(min, known, bridged(kernel, error, rates, ignorant, bridging)))
 
 
 def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:

@@ -356,7 +356,7 @@ def _finite(chains: FiniteChains, ratio_01: Fraction, ratio_10: Fraction, advers
             raise GuaranteeError(f"no finite guarantee against the universal adversary: {error}") from None
     if adversary != "universal":
         rate = _float_above(as_decimal(largest).ln() + _ROUNDING)
-        bound = "quilts" if adversary == "informed" else "chain accountant"
+        bound = "known states" if adversary == "informed" else "chain accountant"
         try:
             epsilon = finite_loss(chains.transitions, rate, informed=adversary == "informed")
             found.append(Loss(epsilon, epsilon, epsilon, adversary, bound))

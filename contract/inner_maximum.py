@@ -46,17 +46,23 @@ def closed(bounds: Matrix) -> Matrix:
 
 
 def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
-    """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'."""
-    states = range(len(kernel))
+    """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'.
+
+    Args:
+        kernel: n x k, row-stochastic.
+        bounds: k x k.
+        work: What the check may still cost.
+    """
+    rows, states = range(len(kernel)), range(len(bounds))
     bounds = closed(bounds)
     if largest(bounds) >= LARGEST:
         return unbounded(kernel)
     high = [math.exp(bounds[y][z]) * widening(y, z) for y in states for z in states]
-    steepest, tree = max(high), _tree(len(kernel))
-    margin = (16.0 * len(kernel) + 8.0 * len(kernel) * largest(bounds) + 64.0) * UNIT
-    result = [[0.0 for _ in states] for _ in states]
-    for x in states:
-        for other in states:
+    steepest, tree = max(high), _tree(len(bounds))
+    margin = (16.0 * len(bounds) + 8.0 * len(bounds) * largest(bounds) + 64.0) * UNIT
+    result = [[0.0 for _ in rows] for _ in rows]
+    for x in rows:
+        for other in rows:
             if x != other:
                 ratio, visited = largest_ratio(kernel[x], kernel[other], high, steepest, tree)
                 work.pivots -= visited

@@ -37,6 +37,6 @@ def chains_loss(chains: Mapping[str, Any], most: Fraction, adversary: str) -> Fr
     def loss() -> Fraction:
         if chains["kind"] == "joint":
             return joint_loss(known, bounds, shows, adversary)
-        return max(known_loss(chain, bounds, adversary, bridges=False) for chain in known)
+        return max(known_loss(chain, bounds, adversary) for chain in known)
 
     return least_loss(known, max(map(max, tick)), loss)

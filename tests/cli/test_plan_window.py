@@ -181,7 +181,7 @@ def test_a_printed_scale_is_accepted_by_a_device_and_hardly_less_is(fugu: Fugu, 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_a_printed_scale_for_three_states_is_accepted_by_a_device(fugu: Fugu, tmp_path: Path, adversary: str) -> None:
-    """The device's accountant takes quilts where the gateway follows bridges: the plan is raised."""
+    """The device's accountant stops earlier than the gateway's where states are known: the plan is raised."""
     file = tmp_path / "chain.json"
     rows = ((0.8, 0.15, 0.05), (0.1, 0.7, 0.2), (0.05, 0.25, 0.7))
     file.write_text(json.dumps({"transition": rows}))

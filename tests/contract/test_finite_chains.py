@@ -97,6 +97,34 @@ def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
     assert everyone <= lange, "a leakage is at most the logarithm of the odds ratio, which is at most twice their span"
 
 
+WITH_IMPOSSIBLE_STEPS = [
+    (THREE, 0.05),
+    (((0.9, 0.1, 0.0), (0.05, 0.9, 0.05), (0.0, 0.1, 0.9)), 0.0475),
+    (((0.3, 0.0, 0.7), (0.2, 0.8, 0.0), (0.0, 0.4, 0.6)), 0.25),
+    (((0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.4, 0.6, 0.0)), 0.1),
+    (((0.8, 0.2, 0.0, 0.0), (0.2, 0.6, 0.2, 0.0), (0.0, 0.2, 0.6, 0.2), (0.0, 0.0, 0.2, 0.8)), 0.05),
+]
+"""Some known states exclude others, near the tick or at a distance; in the last, two states share no next one."""
+
+
+@pytest.mark.parametrize(("transition", "rate"), WITH_IMPOSSIBLE_STEPS)
+def test_known_states_of_a_chain_with_an_impossible_step_tell_a_device_what_they_tell(
+    transition: tuple[tuple[float, ...], ...], rate: float
+) -> None:
+    """At most 1 % more than the gateway has proven, and never below what any course of states reaches."""
+    accountant = ChainAccountant((MarkovChain.stationary(transition),))
+    ignorant, gateway = (accountant.loss(rate, adversary).epsilon for adversary in ("ignorant", "informed"))
+    device = finite_loss([transition], rate, informed=True)
+    assert gateway * (1 - 1e-9) <= device <= 1.01 * gateway
+    assert gateway <= 1.2 * ignorant, "quilts say up to 4.8 times as much"
+    emission = (np.ones((len(transition),) * 2) + (np.exp(rate) - 1.0) * np.eye(len(transition))) / (
+        np.exp(rate) + len(transition) - 1.0
+    )
+    distribution = np.array(stationary_distribution([list(row) for row in transition]))
+    worst = worst_release_loss(distribution, np.array(transition), 5, symbol_density(emission, 5), informed=True)
+    assert worst.max() <= device
+
+
 def test_a_class_is_as_bad_as_its_worst_chain() -> None:
     one, two = random_chain(1, 3).tolist(), random_chain(2, 3).tolist()
     both = finite_loss([one, two], 0.2, informed=False)

@@ -294,7 +294,9 @@ class EndlessLeakage:
         if not math.isfinite(forgotten):  # a cycle: some state is never possible everywhere
             return _unbounded(self.states)
         extra = forgotten * (1.0 - np.eye(self.states))
-        return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra)
+        # More where more leaks: states that exclude one another a tick later pass on what is added to all alike.
+        shape = reached / max(float(reached.max()), 1e-300)
+        return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra, shape)
 
 
 def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, leakage: Floats) -> Floats:
