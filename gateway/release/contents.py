@@ -27,6 +27,7 @@ from gateway.release.noise_distribution import noise_problems
 from gateway.release.question import Question
 from gateway.release.rules import SAME, noise_problem
 from gateway.release.trusted_policies import TrustedPolicies
+from gateway.release.whole_window import WholeWindow, counted_symbols
 
 __all__ = ["content_problems"]
 
@@ -155,7 +156,26 @@ def _answer_problem(
     if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
         return "its noise is not of the scale that its sums have"
     _put(noisy, drawn)
-    return _charge_problem(entry, charges, noisy, policies)
+    return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
+
+
+def _basis_problem(
+    entry: Mapping[str, Any], charges: Mapping[str, int], question: Question, policies: TrustedPolicies
+) -> str:
+    """Why the Wasserstein mechanism's noise follows from other tables or classes than those of trusted policies."""
+    if entry["mechanism"] != "wasserstein" or not policies:
+        return ""
+    basis = WholeWindow.model_validate_json(entry["basis"])
+    for device in charges:
+        makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
+        wanted = [
+            (counted_symbols([policy.chains], policy.table, question.query.states, ()).hits, policy.chains)
+            for policy in makers
+            if policy.table is not None
+        ]
+        if not any(one.hits == hits and chains in one.chains for one in basis.symbols for hits, chains in wanted):
+            return f"its noise is not for the table and the class of chains of {device}"
+    return ""
 
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
