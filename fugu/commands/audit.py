@@ -16,7 +16,7 @@ from contract.policies import AnyPolicy, read_policy
 from contract.policy import Policy
 from firmware_sim.constant import parts, run_constant
 from fugu.commands.arguments import positive
-from fugu.commands.fleet_options import PassphraseFiles, at_hand, owners
+from fugu.commands.fleet_options import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.commands.ledger import LedgerOption, ledger_location
 from fugu.commands.options import ConnectionOptions, JsonOption, command_group, grouped
 from fugu.errors import CommandError, CommandLineError
@@ -238,6 +238,15 @@ def ledger(
     broker: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the broker: what each reader was told in all.")
     ] = None,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Policies that were in force, JSON or signed, or a folder; may be repeated."),
+    ] = None,
+    root: Annotated[Path | None, typer.Option(metavar="FILE", help="The fleet's root, for signed policies.")] = None,
+    enrolment: EnrolmentsOption = None,
+    releases: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration: what audiences are promised.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> int:
     """Recompute what audiences have learned.
@@ -246,23 +255,44 @@ def ledger(
     of each stream has lost is held against what the audience is promised. The store knows which releases were
     published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not.
 
+    Without --policies and --releases the ledger alone says what its charges are for: who can write to it can change
+    that. The output says what was believed.
+
     Exit code 1 if more was told than promised, or something does not agree.
 
     \b
     examples:
       fugu audit ledger --store home.db
+      fugu audit ledger --store home.db --policies policies --releases releases.toml
       fugu audit ledger --ledger home-ledger.db --store home.db --broker broker --json
     """
     from gateway.audit.ledger import audit_ledger
+    from gateway.fleet.roots import read_root
+    from gateway.fleet.signing import policies_in
     from gateway.service.release_record import ledger_problem
 
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
         doubt = ledger_problem(opened, store_location(store)) if store is not None else ""
-        found = audit_ledger(opened, broker)
+        with opened.snapshot() as rows:
+            devices = {row[1] for row in rows.accounts()}
+        trusted = policies_in(_files(policies), None if root is None else read_root(root), owners(enrolment), devices)
+        if policies and not any(isinstance(one, Policy) for one in trusted):
+            raise CommandLineError("--policies has no policy of symbols or windows: nothing would be held against them")
+        config = None if releases is None else load_releases(releases)
+        promises = None
+        if config is not None:
+            promises = {name: (one.epsilon, one.adversary) for name, one in config.audiences.items()}
+        found = audit_ledger(opened, broker, trusted, promises)
     found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
     answer(as_json, lambda: ledger_document(found), lambda: show_ledger_audit(found, location.name))
     return 1 if found.problems else 0
+
+
+def _files(paths: list[Path] | None) -> list[Path]:
+    """Files, with those of folders in place of the folders."""
+    every = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
+    return [file for files in every for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())]
 
 
 def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:

@@ -183,6 +183,8 @@ def show_ledger_audit(audit: LedgerAudit, name: str) -> None:
         ]
         titles = ("reader", "stream", "audiences", "epsilon", "limit", "adversary")
         show_table("What readers were told, by all their audiences", titles, told)
+    for line in audit.believed:
+        say(f"NOTE believed: {line}")
     for problem in audit.problems:
         say(f"WRONG {problem}", style="bold")
     if not audit.problems:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from contract.chains import BinaryChains, ChainClass
 from contract.guarantee import Adversary
 from contract.mechanisms import ALONE, Mechanism, covers
+from contract.policies import AnyPolicy
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import open_broker
 from gateway.privacy.accountant import ChainAccountant
@@ -36,6 +37,7 @@ from gateway.release.entries import Key
 from gateway.release.ledger import Ledger
 from gateway.release.rules import classes_of, streams_charged
 from gateway.release.together import Stream, together_name
+from gateway.release.trusted_policies import TrustedPolicies
 
 __all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
 
@@ -100,6 +102,7 @@ class LedgerAudit(NamedTuple):
         streams: the worst tick of every stream that an audience was told about.
         readers: what accounts were told, if the broker is known.
         problems: in words, one line each, none if all is well.
+        believed: what was taken from whom, one line each.
     """
 
     entries: int
@@ -107,28 +110,68 @@ class LedgerAudit(NamedTuple):
     streams: tuple[StreamLoss, ...]
     readers: tuple[ReaderLoss, ...]
     problems: tuple[str, ...]
+    believed: tuple[str, ...]
 
 
-def audit_ledger(ledger: Ledger, broker: Path | None = None) -> LedgerAudit:
+def audit_ledger(
+    ledger: Ledger,
+    broker: Path | None = None,
+    policies: Iterable[AnyPolicy] = (),
+    promises: Mapping[str, tuple[float, str]] | None = None,
+) -> LedgerAudit:
     """Recompute the worst epsilon of every tick from all that was published, and all that a ledger says.
 
     Args:
         ledger: an open ledger.
         broker: folder of the broker, which says who reads which audiences; none if that is not to be looked at.
+        policies: every version that was in force, from a source that is no part of the ledger; if there are none,
+            classes of chains, noise tables and windows are the ledger's own.
+        promises: epsilon and adversary of each audience; None for those that the ledger says.
 
     Raises:
         FuguError: the ledger or the folder cannot be read.
     """
     accounts = open_broker(broker).settings.accounts if broker is not None else ()
-    found = verify(ledger)
+    trusted = TrustedPolicies(policies)
+    found = verify(ledger, policies=trusted)
+    differing = [] if promises is None else sorted(set(_promise_problems(found.told, promises)))
+    if promises is not None:
+        found = found._replace(told=tuple(_as_promised(one, promises) for one in found.told))
     told: dict[Key, list[Told]] = defaultdict(list)
     for one in found.told:
         told[one.key].append(one)
     streams = tuple(max(map(_stream_loss, several), key=_excess) for _, several in sorted(told.items()))
     readers = tuple(_reader_losses(accounts, found.told))
-    problems = (*found.problems, *(_stream_problem(one) for one in streams if one.wrong))
+    problems = (*found.problems, *differing, *(_stream_problem(one) for one in streams if one.wrong))
     problems += tuple(_reader_problem(one) for one in readers if one.wrong)
-    return LedgerAudit(found.entries, found.accounts, streams, readers, problems)
+    believed = _believed(trusted, promises)
+    return LedgerAudit(found.entries, found.accounts, streams, readers, problems, believed)
+
+
+def _promise_problems(told: Iterable[Told], promises: Mapping[str, tuple[float, str]]) -> Iterator[str]:
+    for one in told:
+        name = one.key.audience
+        promise = promises.get(name)
+        if promise is None:
+            yield f"audience {name}: nothing is promised to it, and it was told of streams"
+        elif promise != (one.epsilon, one.adversary):
+            stated = f"{one.epsilon:.10g} ({one.adversary})"
+            yield f"audience {name}: is promised {promise[0]:.10g} ({promise[1]}), and the ledger says {stated}"
+
+
+def _as_promised(one: Told, promises: Mapping[str, tuple[float, str]]) -> Told:
+    epsilon, adversary = promises.get(one.key.audience, (one.epsilon, one.adversary))
+    return one._replace(epsilon=epsilon, adversary=adversary)
+
+
+def _believed(policies: TrustedPolicies, promises: Mapping[str, tuple[float, str]] | None) -> tuple[str, ...]:
+    """Say what was taken from whom."""
+    given, alone = "from what the auditor gave", "by the ledger alone"
+    return (
+        f"classes of chains, noise tables and windows: {given if policies else alone}",
+        f"what audiences are promised: {alone if promises is None else given}",
+        f"which ticks were released, sums and noise: {alone}",
+    )
 
 
 def _excess(loss: StreamLoss) -> float:

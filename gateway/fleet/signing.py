@@ -31,6 +31,7 @@ __all__ = [
     "check",
     "content_of",
     "make_document",
+    "policies_in",
     "policies_of",
     "promises",
     "read_bodies",
@@ -218,6 +219,46 @@ def read_signed(content: bytes, root: Root) -> Signed:
     if document.fleet != root.document.fleet:
         raise DocumentError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
     return Signed(document, envelope, len(valid), role.threshold)
+
+
+def policies_in(
+    files: Iterable[Path], root: Root | None, enrolments: Sequence[Enrolment], devices: Iterable[str]
+) -> list[AnyPolicy]:
+    """Read policies in their JSON form, and those of signed documents that enough policy keys have signed.
+
+    Args:
+        root: of the fleet, for signed documents.
+        enrolments: who is in the group that a document is for.
+        devices: whom a document for everyone is for.
+
+    Raises:
+        DocumentError: a file cannot be read, or is a document that is not signed as the root says, or reaches nobody.
+        PolicyError: it is no policy; names the file.
+    """
+    found: list[AnyPolicy] = []
+    for file in files:
+        try:
+            content = file.read_bytes()
+        except OSError as error:
+            raise DocumentError(f"cannot read the policy {file}: {error.strerror}") from None
+        try:
+            if content.lstrip()[:1] == b"{":
+                found.append(read_policy(content))
+                continue
+            if root is None:
+                raise DocumentError("a signed document needs the fleet's root: give --root")
+            signed = read_signed(content, root)
+            if not signed.complete:
+                raise DocumentError(f"it has {signed.signatures} of {signed.needed} signatures")
+            to = signed.document.to
+            reached = [one.device for one in enrolments if to.reaches(one.device, one.groups)]
+            names = {to.device} if to.device else set(devices) if to.everyone else set(reached)
+            if not names:
+                raise DocumentError(f"it is for {to}: give --enrolment of the devices in it")
+            found += [policy for name in sorted(names) for policy in signed.document.for_device(name)]
+        except FuguError as error:
+            raise type(error)(f"{file}: {error}") from None
+    return found
 
 
 def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], root: Root) -> Signed:

@@ -19,8 +19,9 @@ from gateway.release.contents import content_problems
 from gateway.release.entries import SITE, Key, uncharged
 from gateway.release.ledger import Ledger
 from gateway.release.ledger_rows import LedgerRows
-from gateway.release.rules import allowance_problem, streams_charged
+from gateway.release.rules import allowance_problem, classes_written, streams_charged, with_classes
 from gateway.release.together import Stream, together_name
+from gateway.release.trusted_policies import TrustedPolicies
 
 __all__ = ["Audit", "Told", "replayed", "verify"]
 
@@ -31,7 +32,8 @@ class Told(NamedTuple):
     """The most that an audience was told of a tick of a stream while an allowance was in force, by the entries alone.
 
     Attributes:
-        mechanism, epsilon, adversary, chains: of the promise; the classes of chains as JSON.
+        mechanism, epsilon, adversary, chains: of the promise; the classes of chains as JSON, with those of the trusted
+            policies that made what was told.
         base: standing charge of every tick.
         charge: of the tick that was charged most by then, with the base and the streams that move together with it.
         tick: the first such, as the device numbers it.
@@ -99,25 +101,29 @@ class _Account:
         return told
 
 
-def verify(ledger: Ledger, published: Mapping[int, bytes] | None = None) -> Audit:
+def verify(
+    ledger: Ledger, published: Mapping[int, bytes] | None = None, policies: TrustedPolicies | None = None
+) -> Audit:
     """Recompute a ledger, charges and what was published.
 
     Args:
         ledger: an open ledger.
         published: releases that were seen, as entry number and bytes; each must be in the ledger as it was published.
+        policies: what to hold classes, tables and windows against; if empty, the ledger alone vouches for them.
 
     Returns:
         What does not agree. Ticks above an allowance that was lowered later are no problem.
     """
     with ledger.snapshot() as rows:
-        found = replayed(rows, published or {})
-        return found._replace(problems=(*found.problems, *content_problems(rows)))
+        trusted = policies or TrustedPolicies()
+        found = replayed(rows, published or {}, trusted)
+        return found._replace(problems=(*found.problems, *content_problems(rows, trusted)))
 
 
-def replayed(rows: LedgerRows, published: Mapping[int, bytes]) -> Audit:
+def replayed(rows: LedgerRows, published: Mapping[int, bytes], policies: TrustedPolicies | None = None) -> Audit:
     """What does not agree in who was charged what: nothing is computed from sums and noise."""
     accounts = {row[0]: _Account(row[0], Key(*row[1:4]), row[6]) for row in rows.accounts()}
-    problems = _replay(rows, accounts)
+    problems = _replay(rows, accounts, policies or TrustedPolicies())
     problems += _compare(rows, accounts)
     for number, payload in published.items():
         if rows.payload(number) != payload:
@@ -126,7 +132,7 @@ def replayed(rows: LedgerRows, published: Mapping[int, bytes]) -> Audit:
     return Audit(rows.entry_count(), len(accounts), tuple(problems), told)
 
 
-def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
+def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPolicies) -> list[str]:
     problems: list[str] = []
     changes: dict[int, list[_Row]] = defaultdict(list)
     for after, *change in rows.allowances():
@@ -139,7 +145,7 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
         shifts[group, device] = shift
     together = _Together(rows, accounts.values())
     together.change(0)
-    problems += _change(accounts, changes.pop(0, []))
+    problems += _change(accounts, changes.pop(0, []), policies)
     for expected, row in enumerate(rows.entries(), start=1):
         number, audience, stream = (row[k] for k in ("number", "audience", "stream"))
         exclusive = row["exclusive"]
@@ -178,12 +184,27 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account]) -> list[str]:
             near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             account.reach(reached, near, first)
+            if policies and (problem := _made_by(account, policies, row["inputs"], charge)):
+                problems.append(f"entry {number}: {account.key}: {problem}")
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"
                 problems.append(f"entry {number}: {account.key}: ticks {first}..{last} reached {allowed}")
         together.change(number)
-        problems += _change(accounts, changes.pop(number, []))
+        problems += _change(accounts, changes.pop(number, []), policies)
     return problems
+
+
+def _made_by(account: _Account, policies: TrustedPolicies, inputs: str, charge: int) -> str:
+    """Hold what was told under the classes of the policies that made it; why none of them can have, or not so."""
+    own = account.key[:2]
+    makers = policies.makers(own, inputs, charge)
+    if not makers:
+        what = "of the table that was counted" if charge else "that releases windows"
+        return f"no policy of {account.key.device}/{account.key.stream} {what} was given"
+    if account.told:
+        told = account.told[-1]
+        account.told[-1] = told._replace(chains=with_classes(told.chains, (policy.chains for policy in makers)))
+    return policies.base_problem(own, makers, account.base)
 
 
 def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list[ChargedTicks]:
@@ -219,7 +240,7 @@ class _Together:
         return [self._accounts[one] for one in keys if one in self._accounts]
 
 
-def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
+def _change(accounts: dict[int, _Account], changes: list[_Row], policies: TrustedPolicies) -> list[str]:
     problems = []
     for number, allowance, base, mechanism, *promise in changes:
         if number in accounts:
@@ -232,6 +253,8 @@ def _change(accounts: dict[int, _Account], changes: list[_Row]) -> list[str]:
             if mechanism != account.mechanism:
                 problem = f"its mechanism was {mechanism} and is {account.mechanism}"
             problems += [f"{account.key}: {problem}"] if problem else []
+            if policies and set(classes_written(chains)) - policies.classes({account.key[:2], *account.named}):
+                problems.append(f"{account.key}: its allowance is for a class of chains of no policy that was given")
     return problems
 
 

@@ -26,6 +26,8 @@ from gateway.release.ledger_rows import LedgerRows
 from gateway.release.noise_distribution import noise_problems
 from gateway.release.question import Question
 from gateway.release.rules import SAME, noise_problem
+from gateway.release.trusted_policies import TrustedPolicies
+from gateway.release.whole_window import WholeWindow, counted_symbols
 
 __all__ = ["content_problems"]
 
@@ -41,8 +43,12 @@ class _Asked(NamedTuple):
     question: Question
 
 
-def content_problems(rows: LedgerRows) -> list[str]:
-    """What does not agree between what was published and what it was computed from, one line each."""
+def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
+    """What does not agree between what was published and what it was computed from, one line each.
+
+    Args:
+        policies: which device has which table; if empty, the ledger alone vouches for it.
+    """
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, charged, _ in rows.members():
@@ -64,7 +70,7 @@ def content_problems(rows: LedgerRows) -> list[str]:
             elif problem := _question_problem(frame, charges, asked.question):
                 found = problem
             elif not (erased and entry["inputs"] == entry["inputs_digest"] == ""):
-                found = _answer_problem(entry, frame, charges, asked, tables, drawn)
+                found = _answer_problem(entry, frame, charges, asked, tables, drawn, policies)
         problems += [f"entry {entry['number']}: {found}"] if found else []
     return problems + noise_problems(drawn)
 
@@ -128,6 +134,7 @@ def _answer_problem(
     asked: _Asked,
     tables: Mapping[str, NoiseTable],
     drawn: dict[Fraction, tuple[int, int]],
+    policies: TrustedPolicies,
 ) -> str:
     """Why a release is not that of its sums; its noise is put to `drawn`."""
     question, inputs = asked.question, entry["inputs"].encode()
@@ -149,7 +156,26 @@ def _answer_problem(
     if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
         return "its noise is not of the scale that its sums have"
     _put(noisy, drawn)
-    return _charge_problem(entry, charges, noisy)
+    return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
+
+
+def _basis_problem(
+    entry: Mapping[str, Any], charges: Mapping[str, int], question: Question, policies: TrustedPolicies
+) -> str:
+    """Why the Wasserstein mechanism's noise follows from other tables or classes than those of trusted policies."""
+    if entry["mechanism"] != "wasserstein" or not policies:
+        return ""
+    basis = WholeWindow.model_validate_json(entry["basis"])
+    for device in charges:
+        makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
+        wanted = [
+            (counted_symbols([policy.chains], policy.table, question.query.states, ()).hits, policy.chains)
+            for policy in makers
+            if policy.table is not None
+        ]
+        if not any(one.hits == hits and chains in one.chains for one in basis.symbols for hits, chains in wanted):
+            return f"its noise is not for the table and the class of chains of {device}"
+    return ""
 
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
@@ -171,15 +197,24 @@ def _put(noisy: Noisy, drawn: dict[Fraction, tuple[int, int]]) -> None:
         drawn[noisy.own_scale] = numbers + sums.counts.size, size + more
 
 
-def _charge_problem(entry: Mapping[str, Any], charges: Mapping[str, int], noisy: Noisy) -> str:
+def _charge_problem(
+    entry: Mapping[str, Any], charges: Mapping[str, int], noisy: Noisy, policies: TrustedPolicies
+) -> str:
     """Why the charges are not those of the noise; those of a mechanism that does not compose, `noise_problem` knows."""
     if entry["audience"] == SITE or entry["mechanism"] in ALONE:
         return ""
     spread = float_above(noisy.inputs.sensitivity / noisy.own_scale)
-    known = sorted({units_above(charge(part.table, spread)) for part in noisy.counts})
-    charged = {units for units in charges.values() if units}
-    if any(all(abs(units - one) > one * SAME for one in known) for units in charged):
-        return f"charges {nats(max(charged)):.12g}, and its noise {nats(max(known, default=0)):.12g}"
-    if known and max(charged, default=0) < known[-1] * (1 - SAME):
-        return f"charges {nats(max(charged, default=0)):.12g}, and its noise {nats(known[-1]):.12g}"
+    dues = {part.table: units_above(charge(part.table, spread)) for part in noisy.counts}
+    for device, units in charges.items():
+        if not units:
+            continue
+        own = {due for table, due in dues.items() if not policies or policies.has((device, entry["stream"]), table)}
+        if own and all(abs(units - due) > due * SAME for due in own):  # without own ones the replay says so
+            return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own)):.12g}"
+    length = entry["last"] - entry["first"] + 1
+    for least in set(dues.values()):
+        ticks = sum(part.ticks for part in noisy.counts if dues[part.table] >= least)
+        payers = sum(units >= least * (1 - SAME) for units in charges.values())
+        if ticks > length * payers:
+            return f"sums {ticks} ticks that cost {nats(least):.12g} or more, and {payers} devices are charged as much"
     return ""

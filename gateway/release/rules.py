@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, cast
 
@@ -18,7 +18,15 @@ from gateway.release.charges import nats, units_below
 from gateway.release.together import Stream, named_streams
 from gateway.release.whole_window import WholeWindow, moved_by_all
 
-__all__ = ["SAME", "allowance_problem", "classes_of", "noise_problem", "streams_charged"]
+__all__ = [
+    "SAME",
+    "allowance_problem",
+    "classes_of",
+    "classes_written",
+    "noise_problem",
+    "streams_charged",
+    "with_classes",
+]
 
 SAME = Fraction(1, 2 * 10**9)  # half of what allowances are rounded inward by: another machine's logarithms
 _CLASSES: TypeAdapter[tuple[ChainClass, ...]] = TypeAdapter(tuple[ChainClass, ...])
@@ -48,13 +56,24 @@ def classes_of(chains: str) -> tuple[ChainClass, ...]:
     return _CLASSES.validate_json(chains)
 
 
+def classes_written(chains: str) -> tuple[ChainClass, ...]:
+    """The classes of chains in JSON; empty if it holds none, which `allowance_problem` says."""
+    try:
+        return classes_of(chains)
+    except ValidationError:
+        return ()
+
+
+def with_classes(chains: str, more: Iterable[ChainClass]) -> str:
+    """Add classes of chains to those in JSON."""
+    known = classes_written(chains)
+    every = tuple(dict.fromkeys((*known, *more)))
+    return chains if every == known else _CLASSES.dump_json(every).decode()
+
+
 def streams_charged(chains: str, device: str) -> frozenset[Stream]:
     """The streams that an account's classes of chains, given as JSON, charge together; none if one alone."""
-    try:
-        classes = classes_of(chains)
-    except ValidationError:
-        return frozenset()  # `allowance_problem` says so
-    return frozenset[Stream]().union(*(named_streams(one, device) for one in classes))
+    return frozenset[Stream]().union(*(named_streams(one, device) for one in classes_written(chains)))
 
 
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:

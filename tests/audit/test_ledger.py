@@ -14,6 +14,7 @@ from contract.chains import BinaryChains, ChainClass
 from contract.guarantee import Adversary
 from contract.mechanisms import Mechanism
 from contract.noise_table import SCALE, NoiseTable
+from contract.windows import Window
 from gateway.audit.ledger import LedgerAudit, audit_ledger
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
@@ -25,9 +26,9 @@ from gateway.release.entries import Allowance
 from gateway.release.ledger import Ledger
 from tests.support.command import Fugu
 from tests.support.ledgers import key, release, reserve
-from tests.support.release_scenes import Bench, scheduled
+from tests.support.release_scenes import FLEET, Bench, scheduled
 from tests.support.sanitised_counts import stationary, worst_loss
-from tests.support.scenes import frames
+from tests.support.scenes import OTHER, frames, policy
 
 Q, R = 0.1, 0.4
 CHAIN = BinaryChains(q=(Q, Q), r=(R, R))
@@ -265,3 +266,142 @@ def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
     assert both["epsilon"] == joint_loss(CHAIN, joint_charge(allowed, base), "ignorant") > 0.9
     assert sum("account both: may have been told" in one for one in done.json()["problems"]) == 1
     assert not any("account anna" in one for one in done.json()["problems"])
+
+
+FORGETFUL = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45))
+PROMISES = {"public": (1.0, "informed")}
+
+
+def forge_class(ledger: Ledger, *, allowances: bool) -> None:
+    """Say that readings forget at once; charge, if wanted, all that this would allow."""
+    written = json.dumps([FORGETFUL.model_dump(mode="json")])
+    ledger._db.execute("UPDATE classes SET chains=?", (written,))
+    if allowances:
+        allowed = allowance(FORGETFUL, 1.0, "informed", "chain")
+        ledger._db.execute("UPDATE allowances SET allowance=?", (allowed,))
+        ledger._db.execute("UPDATE accounts SET allowance=?", (allowed,))
+
+
+def test_policies_of_the_auditor_agree_with_an_honest_ledger(honest: Bench) -> None:
+    """Of both devices of the fleet, one of which was never counted."""
+    audit = audit_ledger(honest.ledger, policies=FLEET, promises=PROMISES)
+    assert audit.problems == ()
+    assert audit.streams == audit_ledger(honest.ledger).streams
+    assert not any("class" in line and "ledger alone" in line for line in audit.believed)
+
+
+def test_a_class_that_no_policy_has_is_found_by_whoever_has_the_policies(honest: Bench) -> None:
+    """One UPDATE makes the worst tick look nearly untold: no other row of the ledger contradicts it."""
+    (true,) = audit_ledger(honest.ledger).streams
+    forge_class(honest.ledger, allowances=False)
+    alone = audit_ledger(honest.ledger)
+    assert alone.problems == ()
+    assert alone.streams[0].epsilon is not None
+    assert true.epsilon is not None
+    assert alone.streams[0].epsilon < true.epsilon / 2
+    assert any("classes of chains" in line and "ledger alone" in line for line in alone.believed)
+    audit = audit_ledger(honest.ledger, policies=FLEET)
+    assert any("watch/hr" in one and "of no policy" in one for one in audit.problems)
+    assert audit.streams[0].epsilon == true.epsilon  # by the class of the policy
+
+
+def test_charges_that_a_forged_class_allows_are_above_the_promise(ledger: Ledger) -> None:
+    allowed = granted(ledger, adversary="informed")
+    reserve(ledger, release(0, 19, allowed))
+    forge_class(ledger, allowances=True)
+    charged(ledger, allowance(FORGETFUL, 1.0, "informed", "chain"))
+    assert not audit_ledger(ledger).streams[0].wrong
+    (stream,) = audit_ledger(ledger, policies=(policy(chains=CHAIN),)).streams
+    assert stream.wrong
+    assert stream.epsilon is not None
+    assert stream.epsilon > 2
+
+
+@pytest.mark.parametrize("change", ["epsilon=5.0", "adversary='ignorant'"])
+def test_a_promise_is_the_one_that_the_auditor_knows(ledger: Ledger, change: str) -> None:
+    allowed = granted(ledger, adversary="informed")
+    reserve(ledger, release(0, 19, allowed))
+    ledger._db.execute(f"UPDATE allowances SET {change}")
+    audit = audit_ledger(ledger, promises=PROMISES)
+    assert any("audience public: is promised" in one for one in audit.problems)
+    assert (audit.streams[0].promised, audit.streams[0].adversary) == PROMISES["public"]
+    assert any("promised" in line and "ledger alone" in line for line in audit_ledger(ledger).believed)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Bench:
+    """A ledger of sums over two devices with different tables."""
+    bench = Bench(tmp_path, scheduled())
+    for device in ("watch", "ring"):
+        bench.scene.record(*frames([20] * 3, seed=1), device=device)
+    bench.work()
+    return bench
+
+
+def swap_charges(ledger: Ledger) -> None:
+    """Charge each of two devices as the other is charged, in all rows."""
+    (low,), (high,) = ledger._db.execute("SELECT DISTINCT charge FROM members ORDER BY charge").fetchall()
+    for table in ("members", "runs"):
+        ledger._db.execute(f"UPDATE {table} SET charge=? - charge", (low + high,))
+
+
+def test_a_device_is_charged_by_its_own_table(group: Bench) -> None:
+    assert audit_ledger(group.ledger, policies=FLEET, promises=PROMISES).problems == ()
+    swap_charges(group.ledger)
+    assert audit_ledger(group.ledger).problems == ()
+    problems = audit_ledger(group.ledger, policies=FLEET).problems
+    assert sum("is charged" in one for one in problems) == len(group.frames)
+
+
+def test_fewer_devices_than_a_table_has_ticks_of_is_found_without_policies(tmp_path: Path) -> None:
+    """Two of three devices have the stronger table, and one of them is charged as the weaker one."""
+    fleet = (*FLEET, policy(1, device="band"))
+    bench = Bench(tmp_path, scheduled(), fleet=fleet)
+    for device in ("watch", "ring", "band"):
+        bench.scene.record(*frames([20] * 3, seed=1), device=device)
+    bench.work()
+    ledger = bench.ledger
+    assert audit_ledger(ledger, policies=fleet).problems == ()
+    charges = dict(ledger._db.execute("SELECT device, charge FROM members").fetchall())
+    assert charges["watch"] == charges["band"] > charges["ring"]
+    ledger._db.execute("UPDATE members SET charge=? WHERE device='watch'", (charges["ring"],))
+    ledger._db.execute(
+        "UPDATE runs SET charge=? WHERE account=(SELECT id FROM accounts WHERE device='watch')", (charges["ring"],)
+    )
+    assert any(
+        "sums 40 ticks" in one and "1 devices are charged as much" in one for one in audit_ledger(ledger).problems
+    )
+
+
+def test_tables_are_those_of_the_policies(group: Bench) -> None:
+    other = tuple(replaced.model_copy(update={"table": TABLE}) for replaced in FLEET)
+    problems = audit_ledger(group.ledger, policies=other).problems
+    assert any("no policy of watch/hr" in one and "table" in one for one in problems)
+
+
+def test_a_stream_without_a_policy_is_no_agreement(group: Bench) -> None:
+    problems = audit_ledger(group.ledger, policies=FLEET[:1]).problems
+    assert any("ring/hr" in one and "no policy" in one for one in problems)
+    assert not any("watch/hr" in one for one in problems)
+
+
+def test_a_changed_policy_is_held_against_each_class_by_what_was_counted_of_it(tmp_path: Path) -> None:
+    """Version 2 has another table and a stickier class: what version 1 made is held against the class of version 1."""
+    first, second = policy(1), policy(2, table=OTHER, chains=CHAIN)
+    bench = Bench(tmp_path, scheduled(devices=["watch"]), fleet=(first,))
+    bench.scene.record(*frames([20] * 3, seed=1), device="watch")
+    bench.work()
+    audit = audit_ledger(bench.ledger, policies=(first, second))
+    assert audit.problems == ()
+    assert audit.streams == audit_ledger(bench.ledger).streams
+    assert any("of no policy" in one for one in audit_ledger(bench.ledger, policies=(second,)).problems)
+
+
+def test_what_devices_release_themselves_is_that_of_their_policies(ledger: Ledger) -> None:
+    window = Window(name="w", length=10, stride=10, states=("level 1",), scale="20")
+    allowed = granted(ledger, base=0)
+    reserve(ledger, release(0, 9, allowed // 2))
+    quiet, loud = policy(chains=CHAIN), policy(chains=CHAIN, windows=(window,))
+    assert not any("release themselves" in one for one in audit_ledger(ledger, policies=(quiet,)).problems)
+    problems = audit_ledger(ledger, policies=(loud,)).problems
+    assert any("release themselves" in one for one in problems)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from contract.chains import BinaryChains
+from contract.fleet_documents import Address
 from contract.release_frames import decode_release
 from gateway.release.ledger import Ledger
 from gateway.service.store import Lease, Store
@@ -15,6 +18,7 @@ from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.release_scenes import FLEET, Public, scheduled, write_config
 from tests.support.scenes import Scene, frames, write_policies
+from tests.support.signing import Keys, policy_document
 
 
 @pytest.fixture
@@ -129,6 +133,52 @@ def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
     assert "charges are not those of its entries" in changed.out
     machine = fugu(*audit, "--json")
     assert (machine.code, len(machine.json()["problems"])) == (1, 2)
+
+
+def test_the_audit_believes_whom_the_auditor_believes(fugu: Fugu, site: Path) -> None:
+    assert fugu(*words(site, "active", 0)).code == 0
+    audit = ("audit", "ledger", "--ledger", site / "l.sqlite")
+    alone = fugu(*audit)
+    assert alone.out.count("by the ledger alone") == 3
+    given = (*audit, "--policies", site / "policies", "--releases", site / "releases.toml")
+    done = fugu(*given)
+    assert (done.code, done.err) == (0, "")
+    assert (done.out.count("by the ledger alone"), done.out.count("from what the auditor gave")) == (1, 2)
+    forgetful = BinaryChains(q=(0.45, 0.45), r=(0.45, 0.45)).model_dump(mode="json")
+    with sqlite3.connect(site / "l.sqlite") as ledger:
+        ledger.execute("UPDATE classes SET chains=?", (json.dumps([forgetful]),))
+    assert fugu(*audit).code == 0
+    assert "class of chains of no policy that was given" in fugu(*given).out
+    (site / "nothing").mkdir()
+    one_line(fugu(*audit, "--policies", site / "nothing"), "no policy of symbols or windows", 2)
+
+
+@pytest.mark.parametrize(
+    ("to", "keys", "error"),
+    [
+        (Address(everyone=True), 2, ""),
+        (Address(group="wrists"), 2, "give --enrolment of the devices in it"),
+        (Address(everyone=True), 1, "it has 1 of 2 signatures"),
+    ],
+)
+def test_signed_policies_are_believed_by_their_signatures(
+    fugu: Fugu, site: Path, to: Address, keys: int, error: str
+) -> None:
+    assert fugu(*words(site, "each", 0)).code == 0
+    home = Keys()
+    (site / "root.envelope").write_bytes(home.root_envelope())
+    for one in FLEET:
+        address = Address(device=one.device) if one.device == "ring" else to
+        document = policy_document(one, version=1, to=address)
+        (site / f"{one.device}.envelope").write_bytes(home.signed(document, home.policy[:keys]))
+    files = ("--policies", site / "watch.envelope", "--policies", site / "ring.envelope")
+    audit = ("audit", "ledger", "--ledger", site / "l.sqlite", *files)
+    one_line(fugu(*audit), "a signed document needs the fleet's root: give --root")
+    done = fugu(*audit, "--root", site / "root.envelope")
+    if error:
+        one_line(done, error)
+    else:
+        assert (done.code, done.err) == (0, "")
 
 
 def test_a_schedule_is_told_where_to_go_on(fugu: Fugu, site: Path) -> None:

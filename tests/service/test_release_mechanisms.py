@@ -7,6 +7,7 @@ import random
 import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from gateway.release.entries import LedgerError
 from gateway.release.inversion import two_valued
 from gateway.release.ledger import Ledger
 from gateway.release.rules import noise_problem
+from gateway.release.trusted_policies import TrustedPolicies
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.manual_release import release_now
 from gateway.service.readers import Reader, check_reader
@@ -40,7 +42,7 @@ from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key
 from tests.support.release_scenes import Bench, Public, scheduled, write_config
-from tests.support.scenes import TERNARY, catalogue, frames, policy, write_policies
+from tests.support.scenes import OTHER, TERNARY, catalogue, frames, policy, write_policies
 
 CHAIN = ((0.9, 0.1), (0.4, 0.6))
 CHAINS = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
@@ -440,3 +442,15 @@ def test_the_table_of_the_manual(tmp_path: Path) -> None:
         bench.work()
         assert [f"{float(Fraction(frame.scale)):.3f}" for frame in bench.frames] == [symbols]
         assert (against == "all", further == "yes") == (covers(mechanism, "universal"), composes)
+
+
+@pytest.mark.parametrize("change", [{"chains": BinaryChains(q=(0.1, 0.1), r=(0.3, 0.4))}, {"table": OTHER}])
+def test_the_noise_of_one_release_is_for_the_policies_of_the_auditor(tmp_path: Path, change: dict[str, Any]) -> None:
+    bench = Bench(tmp_path, planned("wasserstein"), audiences=NOBODY, fleet=FLEET)
+    bench.scene.record(*frames([LENGTH] * 3))
+    bench.work()
+    assert verify(bench.ledger, policies=TrustedPolicies(FLEET)).problems == ()
+    other = TrustedPolicies([FLEET[0].model_copy(update=change)])
+    assert "entry 1: its noise is not for the table and the class of chains of watch" in (
+        verify(bench.ledger, policies=other).problems
+    )
