@@ -6,6 +6,7 @@ import math
 import random
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import accumulate, combinations, product
@@ -186,6 +187,15 @@ def test_a_refusal_says_why(rows: list[list[int]], constraint: int, text: str) -
     scaled = [[row[0] * tenth, SCALE - row[0] * tenth] for row in rows]
     with pytest.raises(GuaranteeError, match=text):
         check_noise(promise([(0,), (1,), (2,)], [(0, 1)], 1.0, factor), table(scaled), constraint)
+
+
+def test_a_state_among_too_few_others_is_refused() -> None:
+    """One other is enough for a degree of protection of 2, not for 3."""
+    near, far = [SCALE // 2, SCALE // 2], [SCALE // 10, SCALE - SCALE // 10]
+    measurement = replace(promise([(x,) for x in range(6)], (), 1.0, 1000), degree=3)
+    check_noise(measurement, table([near] * 3 + [far] * 3), 0b111111)
+    with pytest.raises(GuaranteeError, match="state 3 is hidden among 2 possible states"):
+        check_noise(measurement, table([near] * 3 + [far] * 3), 0b011111)
 
 
 def test_points_of_other_dimensions_are_refused() -> None:

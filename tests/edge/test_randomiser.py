@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -99,3 +101,15 @@ def test_the_systems_words_have_the_tables_frequencies() -> None:
     ones = [sum(draw(state) for _ in range(200_000)) for state in (0, 1)]
     assert abs(ones[0] - 150_000) < 6 * 194
     assert abs(ones[1] - 50_000) < 6 * 194
+
+
+def test_a_buffer_is_filled_also_if_the_generator_gives_few_bytes_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Few(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            buffer[:3] = b"\xff" * len(buffer[:3])
+            return len(buffer[:3])
+
+    monkeypatch.setattr("edge_agent.randomiser.io.FileIO", Few)
+    buffer = bytearray(10)
+    system_entropy()(memoryview(buffer))
+    assert buffer == b"\xff" * 10

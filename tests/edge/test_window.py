@@ -68,6 +68,13 @@ def test_tumbling_windows_count_the_states_that_they_name() -> None:
     assert rows(run(counter(histogram), states))[:2] == [(0, 4, (2, 1, 1)), (1, 4, (1, 2, 1))]
 
 
+def test_every_place_of_a_histogram_and_every_window_has_noise_of_its_own() -> None:
+    """With noise in common, differences of counts would be the true ones."""
+    plan = window_plan(length=4, stride=4, counts=3, places=(0, 1, 2), scale_numerator=10**6, scale_denominator=1)
+    closed = rows(run(counter(plan), [(tick, 0) for tick in range(16)]))
+    assert len({count for _, _, counts in closed for count in counts}) == 4 * 3
+
+
 def test_windows_are_aligned_to_the_streams_clock() -> None:
     closed = run(counter(window_plan(length=5, start=3)), [(tick, 1) for tick in range(20)])
     assert rows(closed) == [(0, 5, (5,)), (1, 5, (5,)), (2, 5, (5,))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -134,3 +135,13 @@ def test_what_came_first_is_pinned() -> None:
     for why, change in weaker.items():
         with pytest.raises(Exception, match=why):
             keeps(policy(compile_policy(first.model_copy(update=change))), pinned)
+
+
+def test_a_window_counts_as_often_as_a_tick_is_in_it_and_a_histogram_twice() -> None:
+    """A tick of another state is one less in one place of a histogram, and one more in another."""
+    one = SimpleNamespace(overlap=2, histogram=False, numerator=20, denominator=3)
+    two = SimpleNamespace(overlap=1, histogram=True, numerator=7, denominator=1)
+    rate = board_module("guarantee").window_rate
+    assert [Fraction(*rate(SimpleNamespace(windows=some))) for some in ([], [one], [two], [one, two])] == [
+        *(0, Fraction(6, 20), Fraction(2, 7), Fraction(6, 20) + Fraction(2, 7)),
+    ]
