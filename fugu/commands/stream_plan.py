@@ -14,7 +14,7 @@ from fugu.errors import CommandError
 from fugu.view.policy import missing_sentence
 from fugu.view.stream_plan import Segments, plan_document, show_plan
 from fugu.view.terminal import say, warn, working
-from gateway.planning.chain_source import ChainSource, loosely_checked
+from gateway.planning.chain_source import ChainSource
 from gateway.planning.planner import Request, make_plan
 from gateway.planning.policy_builder import build_policy
 from gateway.planning.segments import segment_loss
@@ -61,7 +61,7 @@ def plan_stream(
         show_plan(plan, source, made, apart)
         if policy is not None:
             say(f"policy written to {output}: {missing_sentence(policy)}")
-    for warning in (*source.warnings, *loosely_checked(plan.request.chains, plan.request.adversary)):
+    for warning in source.warnings:
         warn(warning)
 
 

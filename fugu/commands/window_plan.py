@@ -23,7 +23,7 @@ from fugu.errors import CommandError, CommandLineError
 from fugu.view.policy import missing_sentence
 from fugu.view.terminal import say, warn, working
 from fugu.view.window_plan import joint_document, noise_document, show_joint, show_noise
-from gateway.planning.chain_source import ChainSource, loosely_checked
+from gateway.planning.chain_source import ChainSource
 from gateway.planning.joint_plan import WantedWindow, joint_plan
 from gateway.planning.policy_builder import build_window_policy
 from gateway.planning.window_plan import compare_noise, plan_noise
@@ -96,7 +96,7 @@ def _plan_policy(
         show_joint(plan, period, source.notes, made)
         if output is not None:
             say(f"policy written to {output}: {missing_sentence(policy)}")
-    for warning in (*source.warnings, *loosely_checked(source.chains, adversary)):
+    for warning in source.warnings:
         warn(warning)
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from contract.discretisers import Discretiser
-from contract.guarantee import Adversary
 from gateway.planning.errors import PlanningError
 from gateway.planning.joint_class import joint_class, marginal
 from gateway.privacy.chain_class import ChainClassError, MarkovChain, read_chains
@@ -25,7 +24,6 @@ __all__ = [
     "file_source",
     "interval_source",
     "learned_words",
-    "loosely_checked",
 ]
 
 Matrix = tuple[tuple[float, ...], ...]
@@ -52,22 +50,6 @@ class ChainSource(NamedTuple):
     missing_share: float | None
     notes: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-def loosely_checked(chains: ChainClass, adversary: Adversary) -> tuple[str, ...]:
-    """Warn where a device's own check asks for several times the noise that is needed.
-
-    Its bridges need steps that are all possible, so that known states with impossible ones are left to quilts.
-    """
-    if adversary != "informed" or not isinstance(chains, FiniteChains):
-        return ()
-    if not any(p == 0.0 for matrix in chains.transitions for row in matrix for p in row) or chains.states == 2:
-        return ()
-    return (
-        "a step of these chains is impossible: to check the informed adversary a device asks for 3 to 5 times the "
-        "noise that the accountant proves enough. --adversary ignorant needs the least, "
-        "if nobody knows a state for certain.",
-    )
 
 
 def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSource:
