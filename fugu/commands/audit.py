@@ -37,6 +37,8 @@ from gateway.audit.heard import heard_topics, read_messages
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.files import write_public
 from gateway.fleet.keystore import key_files, unlock
+from gateway.fleet.roots import read_root
+from gateway.fleet.signing import policies_in
 from gateway.location import store_location
 from gateway.planning.readings import read_readings
 from gateway.release.ledger import Ledger
@@ -267,8 +269,6 @@ def ledger(
       fugu audit ledger --ledger home-ledger.db --store home.db --broker broker --json
     """
     from gateway.audit.ledger import audit_ledger
-    from gateway.fleet.roots import read_root
-    from gateway.fleet.signing import policies_in
     from gateway.service.release_record import ledger_problem
 
     location = ledger_location(ledger, store)
