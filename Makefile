@@ -1,4 +1,4 @@
-.PHONY: dist demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
+.PHONY: papers dist demo demo-location test quick mutants soak bench docs constraints lint setup-demo setup-test
 
 # Tests wait as much as they compute: four at a time keep two cores busy.
 FOUR = -n 4 --dist worksteal
@@ -53,6 +53,10 @@ bench:
 	.venv/bin/python benchmarks/cluster.py
 	.venv/bin/python benchmarks/dashboard.py
 	.venv/bin/python benchmarks/weight.py
+
+# Every published figure and table, ours beside it: reproduction/report.html.
+papers: setup-test
+	.venv/bin/python -m papers all
 
 # The reference of all public names, from their docstrings: build/reference/index.html.
 docs: setup-test

@@ -40,7 +40,7 @@ from gateway.dphmm.constraints import delta_set, schedule, successors
 from gateway.dphmm.graphs import complete, lattice, one_step, within_radius
 from gateway.dphmm.protection import protect
 from gateway.dphmm.tables import build_table
-from gateway.reproduce.walks import Series, Step, Walk, evaluate, grid, overall, paths, step_of, walk_over
+from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, step_of, walk_over
 
 FloatArray = NDArray[np.float64]
 

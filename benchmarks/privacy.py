@@ -30,7 +30,7 @@ from gateway.privacy.accountant.inner_maximum import closed, step
 from gateway.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.quilts import mqm_exact
-from gateway.reproduce.mqm import band_chain
+from papers.mqm import band_chain
 
 EPSILON = 1.0
 PAPER_LARGE = 282.0

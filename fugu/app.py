@@ -24,7 +24,6 @@ COMMANDS = {
     "plan": ("fugu.commands.plan:app", "Noise for a guarantee."),
     "loss": ("fugu.commands.loss:app", "What given noise really loses."),
     "attack": ("fugu.commands.attack:app", "Attack what would be released of a recording."),
-    "reproduce": ("fugu.commands.reproduce:app", "Reproduce the papers' figures and tables, ours beside them."),
     "policy": ("fugu.commands.policy:app", "Policies: what a device does with a stream."),
     "audit": ("fugu.commands.audit:app", "Check what is promised, trusting nobody."),
     "gateway": ("fugu.commands.gateway:app", "Receive what devices publish, and estimate from it."),

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from contract.errors import FuguError, UsageError
 from fugu import edge
 from host.command_line import answers, completing, script, version_line
 from host.logs import print_any_text
 
-__all__ = ["main"]
+__all__ = ["guarded", "main"]
 
 _FRAMEWORK = ("typer", "rich", "numpy", "numba", "scipy", "starlette", "uvicorn")
 _EXTRAS = {
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     print_any_text()
     try:
-        code = _guarded(words)
+        code = guarded(lambda: _run(words))
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does: not an error. Nothing more may be written there.
@@ -97,10 +97,10 @@ def _of_framework(error: ModuleNotFoundError) -> bool:
     return error.name is not None and error.name.partition(".")[0] in _FRAMEWORK
 
 
-def _guarded(words: list[str]) -> int:
+def guarded(command: Callable[[], int]) -> int:
     """Run a command; every expected failure becomes one line and an exit code."""
     try:
-        return _run(words)
+        return command()
     except FuguError as error:
         return _fail(str(error), 2 if isinstance(error, UsageError) else 1)
     except BrokenPipeError:

@@ -15,7 +15,7 @@ from contract.errors import GuaranteeError
 from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
 from contract.noise_table import NoiseTable
 from gateway.privacy.randomised_response import calibrate
-from gateway.reproduce.errata_bdp import likelihood_ratio
+from papers.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
 
 SCALE = 2**32

@@ -24,7 +24,7 @@ from gateway.privacy.eigengap import (
     width_influences,
 )
 from gateway.privacy.quilts import influence, mqm_exact
-from gateway.reproduce.errata_mqm import lost_by_a_clock
+from papers.errata_mqm import lost_by_a_clock
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 THETA1 = MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.reproduce.targets import TARGETS
+from papers.targets import TARGETS
 from tests.support.proofs import PRIVACY, PROOFS, ROOT, errata, headings, one_line, sentence_pattern
 
 OURS = ("contract", "host", "mqtt_link", "edge_agent", "firmware_sim", "gateway", "fugu")
@@ -33,7 +33,7 @@ def python_files() -> Iterator[Path]:
 def test_a_proof_has_a_statement_assumptions_a_proof_code_tests_and_a_command(page: Path) -> None:
     assert sorted(set(headings(page)) & set(PARTS)) == sorted(PARTS)
     command = page.read_text().partition("\n## Command\n")[2]
-    assert "fugu " in command or "above" in command
+    assert any(word in command for word in ("fugu ", "python -m papers ", "above"))
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -83,7 +83,7 @@ def test_every_erratum_names_the_target_that_shows_it_and_every_target_is_named(
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "errata"], ids=name)
 def test_every_number_of_three_digits_is_in_a_sentence_that_a_test_computes(page: Path) -> None:
-    """Errata are compared with the rows of their targets, in `tests/reproduce`."""
+    """Errata are compared with the rows of their targets, in `tests/papers`."""
     text = " ".join(NOT_SAID.sub("", page.read_text()).split())
     spans = [match.span() for sentence in sentences() for match in sentence_pattern(sentence).finditer(text)]
     left = [

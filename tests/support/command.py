@@ -28,12 +28,12 @@ class Done(NamedTuple):
 Fugu = Callable[..., Done]
 
 
-def runner(capsys: pytest.CaptureFixture[str]) -> Fugu:
+def runner(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int] = main) -> Fugu:
     """Make a function that runs a command with the words given."""
 
     def run(*words: object) -> Done:
         try:
-            code = main([str(word) for word in words])
+            code = command([str(word) for word in words])
         except SystemExit as stop:  # argparse, for --help
             code = int(stop.code or 0)
         out, err = capsys.readouterr()

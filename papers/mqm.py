@@ -26,9 +26,9 @@ from gateway.privacy.quilt_composition import model_distance
 from gateway.privacy.quilts import corner_chains, influence, mqm_exact
 from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_count
 from gateway.privacy.window_mechanisms import WindowRequest, window_noise
-from gateway.reproduce.bdp import half_interval
-from gateway.reproduce.recordings import PEOPLE, States, activity, heart, power
-from gateway.reproduce.rows import NOT_AT_HAND, Chart, Found, Line, Row, Setting, at_most
+from papers.bdp import half_interval
+from papers.recordings import PEOPLE, States, activity, heart, power
+from papers.rows import NOT_AT_HAND, Chart, Found, Line, Row, Setting, at_most
 
 __all__ = ["THETA1", "THETA2", "band_chain", "examples", "figure_4", "table_1", "table_2", "table_3"]
 

@@ -14,9 +14,9 @@ from contract.guarantee import ratio_loss
 from gateway.attack import ATTACKERS, attack, mean_transitions, release_symbols, success_bound
 from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3
 from gateway.privacy.randomised_response import calibrate
-from gateway.reproduce.bdp import half_interval, point, printed_bound
-from gateway.reproduce.recordings import heart
-from gateway.reproduce.rows import Row, Setting, at_most
+from papers.bdp import half_interval, point, printed_bound
+from papers.recordings import heart
+from papers.rows import Row, Setting, at_most
 
 __all__ = ["ERRATA", "correlated_noise_losses", "likelihood_ratio"]
 

@@ -12,8 +12,8 @@ from gateway.dphmm.graphs import complete, edge_list, explicit, lattice, one_ste
 from gateway.dphmm.hull import complete_hull, extended, gauge, graph_hull
 from gateway.dphmm.moments import area, laplace_error, noise_error
 from gateway.dphmm.protection import exposed, protect
-from gateway.reproduce.dphmm import GRAPH, TRIANGLE, VALUES, chosen, edge_names
-from gateway.reproduce.rows import Row, Setting, at_most
+from papers.dphmm import GRAPH, TRIANGLE, VALUES, chosen, edge_names
+from papers.rows import Row, Setting, at_most
 
 __all__ = ["ERRATA"]
 

@@ -1,4 +1,4 @@
-"""The LSTM attacker learns from the folds that it is told, and from nothing else; needs PyTorch (extra `reproduce`)."""
+"""The LSTM attacker learns from the folds that it is told, and from nothing else; needs PyTorch (extra `papers`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from gateway.attack import SymbolOutputs
 from gateway.attack.outputs import Knowledge
-from gateway.reproduce.lstm import lstm_attacker
+from papers.lstm import lstm_attacker
 
 pytestmark = [
     pytest.mark.long,

@@ -23,9 +23,9 @@ from gateway.chain.arrays import Floats
 from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
 from gateway.privacy.model_fit import clopper_pearson
 from gateway.privacy.randomised_response import calibrate
-from gateway.reproduce.lstm import lstm_attacker, lstm_missing
-from gateway.reproduce.recordings import States, heart
-from gateway.reproduce.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.lstm import lstm_attacker, lstm_missing
+from papers.recordings import States, heart
+from papers.rows import Chart, Found, Line, Row, Setting, at_most
 
 __all__ = ["figure_1", "figure_2", "figure_3", "figure_4", "half_interval", "point", "printed_bound", "success"]
 

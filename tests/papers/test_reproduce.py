@@ -1,4 +1,4 @@
-"""`fugu reproduce all --quick`: nothing differs without a reason, golden digits hold, the report stands alone."""
+"""`python -m papers all --quick`: nothing differs without a reason, golden digits hold, the report stands alone."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fugu.main import main
-from gateway import reproduce
-from gateway.reproduce.targets import TARGETS
+import papers
+from papers.__main__ import main
+from papers.targets import TARGETS
 from tests.support.command import Fugu, runner
 from tests.support.proofs import errata, last_digit
 
@@ -23,14 +23,14 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 @pytest.fixture
 def fugu(capsys: pytest.CaptureFixture[str]) -> Fugu:
-    return runner(capsys)
+    return runner(capsys, main)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a quick run of everything writes."""
     out = tmp_path_factory.mktemp("reproduction")
-    assert main(["reproduce", "all", "--quick", "-o", str(out)]) == 0
+    assert main(["all", "--quick", "-o", str(out)]) == 0
     return out
 
 
@@ -78,7 +78,7 @@ def test_every_mechanism_of_the_tables_in_kind_is_judged_by_drawn_trials(
 def literals() -> set[float]:
     """Every number that is written in the code of the targets."""
     values: set[float] = set()
-    for module in Path(reproduce.__path__[0]).glob("*.py"):
+    for module in Path(papers.__path__[0]).glob("*.py"):
         for node in ast.walk(ast.parse(module.read_text())):
             if isinstance(node, ast.Constant):
                 words = node.value.split() if isinstance(node.value, str) else [node.value]
@@ -222,16 +222,16 @@ def test_the_report_needs_nothing_else(folder: Path, rows: list[dict[str, str]])
 
 
 def test_targets_are_named_by_name_and_by_group(fugu: Fugu, tmp_path: Path) -> None:
-    done = fugu("reproduce", "erratum-bdp-theorem-2", "erratum-bdp-equation-6", "--out", tmp_path / "some")
+    done = fugu("erratum-bdp-theorem-2", "erratum-bdp-equation-6", "--out", tmp_path / "some")
     assert done.code == 0
     with (tmp_path / "some" / "rows.csv").open(newline="") as file:
         assert {row["target"] for row in csv.DictReader(file)} == {"erratum-bdp-theorem-2", "erratum-bdp-equation-6"}
-    listed = fugu("reproduce", "--list").out
+    listed = fugu("--list").out
     assert all(name in listed for name in TARGETS)
 
 
 def test_what_cannot_be_reproduced(fugu: Fugu, tmp_path: Path) -> None:
     for words in ((), ("fig-7",), ("bdp-",)):
-        done = fugu("reproduce", *words, "-o", tmp_path / "none")
+        done = fugu(*words, "-o", tmp_path / "none")
         assert (done.code, "--list" in done.err) == (2, True)
     assert not (tmp_path / "none").exists()

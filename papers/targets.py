@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from gateway.reproduce import bdp, comp, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, ours
-from gateway.reproduce.rows import Found, Row, Setting, Target
+from papers import bdp, comp, dphmm, errata_bdp, errata_dphmm, errata_mqm, mqm, ours
+from papers.rows import Found, Row, Setting, Target
 
 __all__ = ["TARGETS"]
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.reproduce.bdp import success
-from gateway.reproduce.errata_bdp import correlated_noise_losses
+from papers.__main__ import main
+from papers.bdp import success
+from papers.errata_bdp import correlated_noise_losses
 from tests.support.command import runner
 
 
@@ -98,7 +99,7 @@ def walked(path: Path, places: int) -> Path:
 @pytest.mark.long
 def test_traces_of_a_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = walked(tmp_path / "walk.csv", 60)
-    done = runner(capsys)("reproduce", "dphmm-traces", "--quick", "--traces", file, "-o", tmp_path / "out")
+    done = runner(capsys, main)("dphmm-traces", "--quick", "--traces", file, "-o", tmp_path / "out")
     assert done.code == 0, done.err
     with (tmp_path / "out" / "rows.csv").open(newline="") as written:
         rows = {row["quantity"]: row for row in csv.DictReader(written)}
@@ -112,7 +113,7 @@ def test_traces_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
     for name in ("bad.csv", "none.csv"):
         out = tmp_path / "out"
-        done = runner(capsys)("reproduce", "dphmm-traces", "--traces", tmp_path / name, "-o", out)
+        done = runner(capsys, main)("dphmm-traces", "--traces", tmp_path / name, "-o", out)
         assert done.code == 1
         assert name in done.err
         assert not out.exists()

@@ -1,4 +1,4 @@
-"""`fugu reproduce`: targets by name, a report as one HTML file that needs nothing else, and tables as CSV."""
+"""`python -m papers`: targets by name, a report as one HTML file that needs nothing else, and tables as CSV."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from fugu.demo.people import RECORDINGS
 from fugu.errors import CommandLineError
-from fugu.view.chart import line_chart
 from fugu.view.terminal import say, show_table, working
-from gateway.reproduce.rows import Chart, Drawing, Found, Row, Setting, Target, Value
-from gateway.reproduce.targets import TARGETS
+from papers.chart import line_chart
+from papers.rows import Chart, Drawing, Found, Row, Setting, Target, Value
+from papers.targets import TARGETS
 
 __all__ = ["chosen_targets", "csv_files", "html_report", "list_targets", "reproduce"]
 
@@ -74,12 +74,12 @@ def chosen_targets(words: Sequence[str]) -> list[Target]:
         CommandLineError: nothing is named, or what is not there.
     """
     if not words:
-        raise CommandLineError("name targets, or all; 'fugu reproduce --list' names them")
+        raise CommandLineError("name targets, or all; 'python -m papers --list' names them")
     found: set[str] = set()
     for word in words:
         some = {name for name in TARGETS if word in ("all", name) or name.startswith(f"{word}-")}
         if not some:
-            raise CommandLineError(f"no target {word!r}; 'fugu reproduce --list' names them")
+            raise CommandLineError(f"no target {word!r}; 'python -m papers --list' names them")
         found |= some
     return [one for name, one in TARGETS.items() if name in found]
 
@@ -172,7 +172,7 @@ def _row(row: Row) -> str:
         ours += f' <span class="small">{row.interval[0]:.4g} to {row.interval[1]:.4g}</span>'
     why = "" if row.status == "agrees" else escape(row.why)
     if row.status == "differs" and row.counterexample:
-        why += f" <code>fugu reproduce {escape(row.counterexample)}</code>"
+        why += f" <code>python -m papers {escape(row.counterexample)}</code>"
     status = "" if row.status == "no number" else row.status
     return (
         f'<tr class="{row.status.replace(" ", "-")}"><td>{escape(row.quantity)}</td>'

@@ -11,8 +11,8 @@ from gateway.chain.arrays import Floats
 from gateway.privacy.chain_class import MarkovChain
 from gateway.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
 from gateway.privacy.quilts import mqm_exact
-from gateway.reproduce.mqm import THETA1, THETA2
-from gateway.reproduce.rows import Row, Setting, at_most
+from papers.mqm import THETA1, THETA2
+from papers.rows import Row, Setting, at_most
 
 __all__ = ["ERRATA", "lost_by_a_clock"]
 

@@ -20,8 +20,8 @@ from gateway.dphmm.protection import Objective, degree_of_protection, exposed, f
 from gateway.planning.errors import PlanningError
 from gateway.planning.grid_model import GridModel, fit_grid
 from gateway.planning.traces import Traces, read_traces
-from gateway.reproduce.rows import Chart, Drawing, Found, Line, Row, Setting
-from gateway.reproduce.walks import Series, Walk, evaluate, grid, overall, paths, walk_over
+from papers.rows import Chart, Drawing, Found, Line, Row, Setting
+from papers.walks import Series, Walk, evaluate, grid, overall, paths, walk_over
 
 __all__ = [
     "GRAPH",
@@ -273,7 +273,7 @@ _TRACE_TICKS, _FEW_TRACES = 24, 4
 def traces(setting: Setting) -> Found:
     """Figures 10 to 13 on location traces that the user gives (--traces), such as GeoLife's or Gowalla's."""
     if setting.traces is None:
-        return Found((Row("location traces", "none given: fugu reproduce dphmm-traces --traces FILE"),))
+        return Found((Row("location traces", "none given: python -m papers dphmm-traces --traces FILE"),))
     given = read_traces(setting.traces)
     model = _cells(given)
     place = {tuple(cell): number for number, cell in enumerate(model.cells.tolist())}

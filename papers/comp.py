@@ -18,8 +18,8 @@ from gateway.privacy.quilt_composition import quilt_rate_loss
 from gateway.privacy.quilts import influence
 from gateway.privacy.window_mechanisms import WindowRequest
 from gateway.privacy.window_releases import WindowRelease
-from gateway.reproduce.mqm import THETA1, THETA2
-from gateway.reproduce.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.mqm import THETA1, THETA2
+from papers.rows import Chart, Found, Line, Row, Setting, at_most
 
 __all__ = ["ERRATA", "endless", "sums", "theorems"]
 

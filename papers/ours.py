@@ -23,9 +23,9 @@ from gateway.privacy.eigengap import mqm_approx
 from gateway.privacy.influence import influence_scale
 from gateway.privacy.quilts import mqm_exact
 from gateway.privacy.wasserstein import wasserstein_count
-from gateway.reproduce.bdp import point
-from gateway.reproduce.recordings import HEARTS, States, activity, heart, power, presence
-from gateway.reproduce.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.bdp import point
+from papers.recordings import HEARTS, States, activity, heart, power, presence
+from papers.rows import Chart, Found, Line, Row, Setting, at_most
 
 __all__ = ["attackers", "calibrations", "noise", "truth"]
 

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
-from fugu.view.chart import Axis, line_chart
-from gateway.reproduce.rows import Chart, Line
+from fugu.view.chart import Axis
+from papers.chart import line_chart
+from papers.rows import Chart, Line
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.reproduce.rows import Row
+from papers.rows import Row
 
 
 @pytest.mark.parametrize(

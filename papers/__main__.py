@@ -1,0 +1,38 @@
+"""`python -m papers`: reproduce the papers' figures and tables, from a checkout."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fugu.main import guarded
+from papers.report import chosen_targets, list_targets, reproduce
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write a report with the paper's number, ours, and why they differ, for every figure and table; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m papers", description=__doc__)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="figures, tables, errata, groups of them, or all")
+    parser.add_argument("--out", "-o", type=Path, default=Path("reproduction"), help="folder for report and CSV files")
+    parser.add_argument("--quick", action="store_true", help="fewer points and trials: all within a minute")
+    parser.add_argument("--traces", type=Path, help="location traces for dphmm-traces, such as GeoLife's: CSV")
+    parser.add_argument("--list", action="store_true", help="name the targets")
+    options = parser.parse_args(arguments)
+
+    def command() -> int:
+        if options.list:
+            list_targets()
+        else:
+            words = options.targets or (["all"] if options.quick else [])
+            reproduce(chosen_targets(words), options.out, options.quick, options.traces)
+        return 0
+
+    return guarded(command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
