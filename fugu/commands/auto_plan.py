@@ -34,7 +34,8 @@ _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 _BASELINE, _EPSILON = 50, 4.0
 """Settings that a plan which recommends nothing tries instead."""
 _HELD_BACK = (
-    f"{_AGENT} replays only what was held back: the policy was not fitted to it. In earnest a sensor takes its place."
+    f"{_AGENT} replays only what was held back: no answer was chosen by it, and the policy has two digits of it, those "
+    "of its class. In earnest a sensor takes its place."
 )
 _ALL = (
     f"{_AGENT} replays the whole recording, which the policy was fitted to: a trial that protects nothing. "

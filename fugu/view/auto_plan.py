@@ -16,6 +16,7 @@ from gateway.planning.answers import group_error
 from gateway.planning.auto import AutoPlan
 from gateway.planning.auto_files import UNKNOWN_PERIOD
 from gateway.planning.candidates import Candidate, useful
+from gateway.planning.chain_source import covered_words
 
 __all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
 
@@ -85,6 +86,11 @@ def verdict(plan: AutoPlan) -> list[str]:
         f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
         "adversary: proven if the readings are in the class of chains."
     )
+    if isinstance(chosen.chains, BoundedChains) and plan.covered is not None:
+        told.append(
+            f"That class has steps of odds ratios up to {chosen.chains.odds_ratio:g}: it covers "
+            f"{covered_words(plan.covered)} of this recording, of every length."
+        )
     return [*told, *_adversary(plan)]
 
 
@@ -248,6 +254,7 @@ def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
         "candidates": [candidate_document(candidate) for candidate in plan.candidates],
         "verdict": verdict(plan),
         "least_epsilon": plan.least_epsilon,
+        "covered": plan.covered,
         "protected": protected_sentence(plan.recommended.discretiser),
         "stretches": [] if policy is None else stretch_documents(_stretches(policy)),
         "readings": {

@@ -100,9 +100,12 @@ def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]
         rows = []
         for one in stretches:
             scatter, changes = f"{max(map(max, one.dispersion)):.1f}", "yes" if one.changes else "no"
-            rows.append((str(one.ticks), str(one.stretches), scatter, changes, f"{one.odds_ratio:.4g}"))
+            covers = f"{one.odds_ratio:.4g}", f"{one.covered:.1%}"
+            rows.append((str(one.ticks), str(one.stretches), scatter, changes, *covers))
         title = "Transitions over stretches of the recording (scatter: 1 for a chain that does not change)"
-        show_table(title, ("ticks", "stretches", "scatter", "chain changes", "odds ratio that covers them"), rows)
+        show_table(
+            title, ("ticks", "stretches", "scatter", "changes", "odds ratio that covers them", "in the class"), rows
+        )
     for each in regimes if len(regimes) > 1 else ():
         ticks = "for ever" if each.ticks is None else f"{each.ticks:.0f} ticks at a time"
         leaves = "  ".join(f"leaves {x}: {1.0 - row[x]:.4f}" for x, row in enumerate(each.transition[:_MOST_CELLS]))

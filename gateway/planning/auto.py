@@ -1,8 +1,8 @@
 """From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
 
-A class of chains is fitted, and widened until attackers stay below their ceiling, on a first set of the recording; the
-candidates are compared on a second one; and the one that is chosen meets a third one once, which can only take its
-recommendation away.
+The class of chains covers the whole recording, as `fugu model fit` finds it, and is widened until attackers stay below
+their ceiling on a first set of it; the candidates are compared on a second one; and the one that is chosen meets a
+third one once, which can only take its recommendation away. How useful an answer is plays no part in the class.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.planning.readings import Readings
 from gateway.planning.sampled import Cut, Sampled, ThreeSets, sampled, three_sets
 from gateway.planning.true_class import TrueClass, strongest, true_class
 from gateway.privacy.chain_model import ModelError
-from gateway.privacy.covering_class import covering_class
+from gateway.privacy.covering_class import Covered, covering_class
 from gateway.privacy.randomised_response import calibrate
 
 __all__ = ["AIM", "AutoPlan", "Curve", "Progress", "Told", "plan_auto"]
@@ -85,6 +85,7 @@ class AutoPlan(NamedTuple):
             Larger than the one that is asked for if nothing is recommended at that.
         told: an example of the recommended answers, or none.
         held_back: the rows of the third set, increasing, as indices of readings.
+        covered: share of the stretches of the recording, of the worst length, that the recommended class covers.
     """
 
     recommended: Candidate
@@ -98,6 +99,7 @@ class AutoPlan(NamedTuple):
     least_epsilon: float | None
     told: Told | None
     held_back: Ints
+    covered: float | None
 
 
 class _Problem(NamedTuple):
@@ -108,6 +110,7 @@ class _Problem(NamedTuple):
     bins: Bins
     rng: np.random.Generator
     by_period: dict[int, Sampled]
+    by_class: dict[int, Covered]
 
     @property
     def k(self) -> int:
@@ -118,6 +121,16 @@ class _Problem(NamedTuple):
         if every not in self.by_period:
             self.by_period[every] = sampled(self.readings, self.states, self.sets, every)
         return self.by_period[every]
+
+    def covered(self, every: int) -> Covered:
+        """The class that covers the whole recording at a period, found once.
+
+        Raises:
+            ModelError: too few readings are left to tell.
+        """
+        if every not in self.by_class:
+            self.by_class[every] = covering_class(*self.data(every).whole, self.k)
+        return self.by_class[every]
 
 
 class _Choice(NamedTuple):
@@ -146,21 +159,21 @@ def plan_auto(
     k = len(states.discretiser.states)
     bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
     sets = three_sets(readings.segments, states.baseline_ticks)
-    problem = _Problem(readings, question, states, sets, bins, rng, {})
+    problem = _Problem(readings, question, states, sets, bins, rng, {}, {})
     data = problem.data(1)
     if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
     progress("the class of chains", 0.1)
     chains: ChainClass | None = None
     try:
-        chains = covering_class(data.fit.states, data.fit.segments, k).chains
+        chains = problem.covered(1).chains
     except ModelError as error:
         choice = _Choice(None, (), (str(error),))
     else:
         progress("candidates", 0.15)
         lengths = window_lengths(readings.period_seconds, readings.steady, question)
         windows = _windows(problem, data, chains, lengths)
-        symbols = _symbols(problem, chains, [one.window_ticks for one in windows if one.window_ticks is not None])
+        symbols = _symbols(problem, [one.window_ticks for one in windows if one.window_ticks is not None])
         progress("attackers on the first set", 0.3)
         choice = _choice(problem, windows, symbols, lengths)
     progress("the third set", 0.7)
@@ -178,7 +191,10 @@ def plan_auto(
     least = question.epsilon if choice.chosen is not None else _least_epsilon(curves, question)
     least = None if reasons else least
     found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
-    return AutoPlan(*found, sets.test.rows)
+    covered = None
+    if isinstance(recommended.chains, BinaryChains | BoundedChains):
+        covered = problem.covered(recommended.every)._replace(chains=recommended.chains).share()
+    return AutoPlan(*found, sets.test.rows, covered)
 
 
 def _windows(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> tuple[Candidate, ...]:
@@ -189,14 +205,14 @@ def _windows(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list
         return ()  # no noise is enough for this class: nothing can be compared
 
 
-def _symbols(problem: _Problem, chains: ChainClass, lengths: list[int]) -> tuple[Candidate, ...]:
-    """Symbols at every period for which the first set tells a class; shares over the length at which they do best."""
+def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
+    """Symbols at every period for which the recording tells a class; shares over the length at which they do best."""
     found: list[Candidate] = []
     now = problem.question.want == "now"
     for every in _PERIODS:
         data = problem.data(every)
         try:
-            known = chains if every == 1 else covering_class(data.fit.states, data.fit.segments, problem.k).chains
+            known = problem.covered(every).chains
             found += _of_class(problem, data, known, [] if now else [one for one in lengths if one >= 10 * every])
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
@@ -250,7 +266,7 @@ def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClas
     """Attack a candidate on the first set, with its class and so many wider ones."""
     fit = problem.data(candidate.every).fit
     assert isinstance(candidate.chains, BinaryChains | BoundedChains)
-    covered = covering_class(fit.states, fit.segments, problem.k)._replace(chains=candidate.chains)
+    covered = problem.covered(candidate.every)._replace(chains=candidate.chains)
     return true_class(
         *(fit.states, fit.segments, problem.k, candidate.epsilon, _attacked(problem, candidate, fit), problem.rng),
         covered=covered,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "attack_words",
     "bare_chains",
     "class_words",
+    "covered_words",
     "file_source",
     "interval_source",
     "learned_words",
@@ -236,8 +238,13 @@ def class_words(model: ChainModel) -> str:
     assert model.chains is not None
     return (
         f"steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it covers "
-        f"stretches of {over} ticks"
+        f"{covered_words(min(stretch.covered for stretch in model.stretches))} of {over} ticks"
     )
+
+
+def covered_words(share: float) -> str:
+    """The share of stretches that a class covers, rounded down."""
+    return "all stretches" if share == 1.0 else f"{math.floor(1000.0 * share) / 10.0:g} % of the stretches"
 
 
 def attack_words(attacked: Attacked) -> str:

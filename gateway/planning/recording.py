@@ -20,6 +20,7 @@ from contract.classify import Classifier
 from contract.discretisers import Baseline, Discretiser, Thresholds
 from gateway.chain.arrays import Floats, Ints
 from gateway.planning.errors import PlanningError
+from gateway.planning.ticks import from_samples
 from host.csv_file import csv_rows
 
 __all__ = [
@@ -127,11 +128,21 @@ def read_recording(
     """Read the states of a recording; arguments and errors as for `read_states`."""
     rows = read_states(path, column, threshold, baseline)
     selected = rows.states >= 0
-    # A row that is left out separates: every row after it belongs to a new segment.
-    segments = (rows.segments + np.cumsum(~selected))[selected]
+    # A row that is left out, or absent, separates: every row after it belongs to a new segment.
+    segments = (rows.segments + np.cumsum(~selected | _after_gaps(rows.times, rows.segments)))[selected]
     period = median_period(None if rows.times is None else rows.times[selected], segments)
     found = rows.discretiser, rows.column, rows.missing, rows.missing_state, rows.missing_share
     return Recording(rows.states[selected], segments, period, *found)
+
+
+def _after_gaps(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """(n,) whether rows are absent before a row, where times are steady."""
+    found = np.zeros(len(segments), dtype=np.bool_)
+    if times is not None and not (np.diff(times, prepend=0.0)[1:][np.diff(segments) == 0] <= 0.0).any():
+        ticks = from_samples(times, segments)
+        found[1:] = np.diff(np.flatnonzero(ticks.rows >= 0)) > 1
+        found[1:] |= np.diff(ticks.segments[ticks.rows >= 0]) != np.diff(segments)
+    return found
 
 
 def read_states(

@@ -1,4 +1,4 @@
-"""Three sets of a recording, far apart: one to fit a class of chains, one to choose, one to hold back until the end.
+"""Three sets of a recording, far apart: one for attackers to learn from, one to choose, one to hold back until the end.
 
 Each is made of contiguous blocks. Where a recording allows it, the blocks of the three take turns, so that each set has
 seen the whole of it, and leaves out the first ten baselines as well, until a running mean is no longer new.
@@ -118,10 +118,12 @@ class Sampled(NamedTuple):
     Attributes:
         every: one reading every so many ticks.
         discretiser: what makes states of these.
+        whole: all of them, which the class of chains covers.
     """
 
     every: int
     discretiser: Discretiser
+    whole: Cut
     fit: Cut
     choose: Cut
     test: Cut
@@ -159,4 +161,5 @@ def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: in
         inside = selected[part.rows]
         return Cut(states[part.rows[inside]], part.segments[inside])
 
-    return Sampled(every, discretiser, cut(sets.fit), cut(sets.choose), cut(sets.test))
+    whole = Cut(states[selected], readings.segments[selected])
+    return Sampled(every, discretiser, whole, cut(sets.fit), cut(sets.choose), cut(sets.test))

@@ -107,6 +107,7 @@ def stretch_rows(covered: Covered) -> tuple[Stretches, ...]:
             ticks=length.transitions.length,
             stretches=len(length.transitions.counts),
             odds_ratio=length.odds_ratio,
+            covered=covered.share(length),
             dispersion=tuple(tuple(float(d) for d in row) for row in length.transitions.dispersion),
             changes=length.changes,
         )

@@ -19,8 +19,9 @@
     intervals         per confidence level: low and high, k x k, Clopper-Pearson, each cell for itself
     chains            the class that covers every stretch, and that attackers did not refute; null if there is none
     refused           why there is none, in one line; else null
-    stretches         per length: stretches, the odds ratio that covers them, dispersion of each row's transitions
-                      (1 for a chain that does not change), whether they change
+    stretches         per length: stretches, the odds ratio that covers them, the share of them inside the class that
+                      covers all lengths, dispersion of each row's transitions (1 for a chain that does not change),
+                      whether they change
     regimes           per slow regime: share of the time, mean ticks, transition; one if there are no others
     attacked          what attackers reached, and what widening cost; null if they were not run
     order             likelihood-ratio test of a first-order chain against a second-order one
@@ -112,6 +113,7 @@ class Stretches(Document):
     ticks: int = Field(ge=1)
     stretches: int = Field(ge=1)
     odds_ratio: float = Field(ge=1.0)
+    covered: Probability
     dispersion: tuple[tuple[float, ...], ...]
     changes: bool
 

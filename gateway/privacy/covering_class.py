@@ -7,12 +7,15 @@ every regime that lasts as long as they do. The odds ratio of a stretch takes it
 low end of its range; intervals of each alone would join the lowest of one hour with the lowest of another. Against
 chains that change every adversary gets the bound of the universal one, which needs nothing but the odds ratio.
 
+Constants are rounded outward to two digits: a class is published, and more digits would tell of its recording.
+
 Regimes of fewer ticks than the shortest stretch are not covered: what they are worth to an attacker is measured.
 """
 
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -94,6 +97,17 @@ class Covered(NamedTuple):
         """Whether probabilities change over time, so that no chain of constant probabilities is declared."""
         return any(length.changes for length in self.lengths) or self.order.p_value < _SIGNIFICANT
 
+    def share(self, *lengths: Length) -> float:
+        """Of the stretches of some length, the share that the class covers; all if there is one chain.
+
+        Args:
+            lengths: the worst of these counts; by default of all.
+        """
+        if isinstance(self.chains, BinaryChains):
+            return 1.0
+        limit = math.log(self.chains.odds_ratio)
+        return min(float(np.mean(length.transitions.log_odds <= limit)) for length in lengths or self.lengths)
+
 
 def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02) -> Covered:
     """Find the class of chains that covers a recording.
@@ -106,6 +120,7 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     Raises:
         ModelError: the recording is too short to tell, or a state never occurs.
     """
+    states, segments = _without_gaps(states, segments)
     counts = model_fit.count_transitions(states, segments, k)
     _refuse_short(counts)
     regimes = fit_regimes(states, segments, k)
@@ -125,6 +140,13 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
     visited = counts.sum(axis=1)
     odds = [class_odds(_floored(regime, visited)) for regime in slow]
     return found._replace(chains=_bounded(max(odds + [length.odds_ratio for length in lengths]), transition))
+
+
+def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
+    """Ticks that have a state; each that has none ends a stretch. Where stretches are cut depends on nothing else."""
+    seen = states >= 0
+    begins = (np.diff(segments, prepend=segments[:1]) != 0).astype(np.int64) + ~seen
+    return states[seen], np.cumsum(begins)[seen]
 
 
 def smoothed(counts: Ints) -> Floats:
@@ -213,7 +235,7 @@ def _constant(counts: Ints) -> BinaryChains:
     deviations = 1.0 / np.sqrt(of * share * (1.0 - share))
     tail = float(special.ndtr(special.ndtri(TAIL) * np.hypot(*deviations) / deviations.sum()))
     q, r = (constant_probability(int(n), int(m), tail) for n, m in zip(seen, of, strict=True))
-    return BinaryChains(q=q, r=r)
+    return BinaryChains(q=_outward(*q), r=_outward(*r))
 
 
 def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
@@ -227,5 +249,27 @@ def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
 
 
 def _bounded(odds: float, transition: Floats) -> BoundedChains:
-    rows = tuple(tuple(float(p) for p in row) for row in transition)
-    return BoundedChains(states=len(rows), odds_ratio=max(min(odds, _MOST_ODDS), odds_ratio(rows)), transition=rows)
+    rows = tuple(_short_row(row.tolist()) for row in transition)
+    odds = float(_two_digits(max(min(odds, _MOST_ODDS), odds_ratio(rows)), ROUND_CEILING))
+    return BoundedChains(states=len(rows), odds_ratio=odds, transition=rows)
+
+
+def _outward(low: float, high: float) -> tuple[float, float]:
+    """An interval of two digits around one inside (0, 1); near 1 the distance to it has two."""
+    if high <= 0.5:
+        return float(_two_digits(low, ROUND_FLOOR)), float(_two_digits(high, ROUND_CEILING))
+    return float(_two_digits(low, ROUND_FLOOR)), float(1 - _two_digits(1.0 - high, ROUND_FLOOR))
+
+
+def _short_row(row: list[float]) -> tuple[float, ...]:
+    """A row of two-digit probabilities; the largest is what the others leave."""
+    short = [_two_digits(p, ROUND_HALF_EVEN) for p in row]
+    at = row.index(max(row))
+    short[at] += 1 - sum(short)
+    return tuple(map(float, short))
+
+
+def _two_digits(value: float, rounding: str) -> Decimal:
+    with localcontext(prec=800):
+        exact = Decimal(value)
+        return exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=rounding) if value else exact

@@ -1,0 +1,38 @@
+"""`plan auto` and `model fit` find one class: the same function, on the same ticks, of every recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gateway.planning.question import Question, choose_states
+from gateway.planning.readings import read_readings
+from gateway.planning.sampled import sampled, three_sets
+from gateway.privacy.covering_class import covering_class
+from tests.support.command import runner
+
+ROOT = Path(__file__).parents[2]
+RECORDINGS = sorted(
+    [*(ROOT / "tests" / "data").glob("*.csv.gz"), *(ROOT / "fugu" / "demo" / "data").glob("hr_*.csv.gz")]
+)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
+def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readings = read_readings(path)
+    chosen = choose_states(readings, Question())
+    data = sampled(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
+    found = covering_class(*data.whole, len(chosen.discretiser.states))
+    words = ["--baseline", str(chosen.baseline_ticks)] if chosen.baseline_ticks else []
+    assert runner(capsys)("model", "fit", path, "--column", "value", *words, "-o", tmp_path / "chain.json").code == 0
+    model = json.loads((tmp_path / "chain.json").read_text())
+    assert model["chains"] == found.chains.model_dump(mode="json")
+    assert min(one["covered"] for one in model["stretches"]) == found.share() >= 0.98
+    limit = np.log(found.chains.odds_ratio)
+    assert [one["covered"] for one in model["stretches"]] == [
+        (one.transitions.log_odds <= limit).mean() for one in found.lengths
+    ]
