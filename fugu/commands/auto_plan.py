@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -24,9 +24,9 @@ from gateway.planning.auto import AutoPlan, plan_auto
 from gateway.planning.auto_files import agent_configuration, auto_policy, place_configuration
 from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
 from gateway.planning.question import Question, Want
-from gateway.planning.readings import read_readings
+from gateway.planning.readings import joined, read_readings
 
-__all__ = ["plan_recording"]
+__all__ = ["plan_recordings"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
@@ -37,14 +37,17 @@ _HELD_BACK = (
     f"{_AGENT} replays only what was held back: no answer was chosen by it, and the policy has two digits of it, those "
     "of its class. In earnest a sensor takes its place."
 )
+_STDIN = f"{_AGENT} reads standard input, a reading a line: no recording is replayed. Put a sensor in its place."
 _ALL = (
     f"{_AGENT} replays the whole recording, which the policy was fitted to: a trial that protects nothing. "
     "Give it a sensor, or another recording."
 )
 
 
-def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_json: bool, force: bool) -> None:
-    """Plan from a recording, print what was found, and write policy, configuration and page if a folder is named.
+def plan_recordings(
+    files: Sequence[Path], options: AutoOptions, *, output: Path | None, as_json: bool, force: bool
+) -> None:
+    """Plan from recordings, one of each donor; print what was found, and write it if a folder is named.
 
     Raises:
         FuguError: something cannot be read, or the recording cannot answer such a question.
@@ -53,14 +56,17 @@ def plan_recording(file: Path, options: AutoOptions, *, output: Path | None, as_
     if output is not None and not force and any((output / name).exists() for name in (_POLICY, _AGENT, _PAGE)):
         raise CommandError(f"{output} holds a plan already: name another folder, or add --force to overwrite it")
     question, period = _question(options), arguments.period(options.period)
-    places, rng = asks_places(file, question, options.column or options.time), np.random.default_rng(options.seed)
-    with working(f"planning from {file.name}", measured=True) as progress:
+    file, rng = files[0], np.random.default_rng(options.seed)
+    places = asks_places(file, question, options.column or options.time)
+    if places and len(files) > 1:
+        raise CommandLineError("a plan for places takes one recording")
+    with working("planning", measured=True) as progress:
         if places:
             found = _of_places(plan_places(*read_places(file, period), question, rng, progress), file)
         else:
-            readings = read_readings(file, options.column, options.time, period)
+            readings = joined([read_readings(one, options.column, options.time, period) for one in files])
             plan = plan_auto(readings, question, rng, progress)
-            offers = () if plan.recommended.kind != "none" else _offers(plan, options, file)
+            offers = () if plan.recommended.kind != "none" else _offers(plan, options, files)
             found = _of_readings(plan, file, offers)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
@@ -90,12 +96,13 @@ class _Found(NamedTuple):
     replayed: str
 
 
-def _offers(plan: AutoPlan, options: AutoOptions, file: Path) -> tuple[str, ...]:
+def _offers(plan: AutoPlan, options: AutoOptions, files: Sequence[Path]) -> tuple[str, ...]:
     """Other settings that are useful, as commands with what they give.
 
     Which ones are tried depends on nothing of their own third sets, and those are met once.
     """
     offers = []
+    named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
     for other in _others(plan, options):
         try:
             best = plan_auto(plan.readings, _question(other), np.random.default_rng(other.seed))
@@ -104,7 +111,7 @@ def _offers(plan: AutoPlan, options: AutoOptions, file: Path) -> tuple[str, ...]
         if best.recommended.kind != "none":
             words = [(f"--{field.name}", str(getattr(other, field.name))) for field in fields(other)]
             given = [pair for pair, field in zip(words, fields(other), strict=True) if pair[1] != str(field.default)]
-            line = shlex.join(["fugu", "plan", "auto", str(file), *(word for pair in given for word in pair)])
+            line = shlex.join(["fugu", "plan", "auto", *named, *(word for pair in given for word in pair)])
             offers.append(f"{percent(best.recommended.expected_error)} off instead: {line}")
     return tuple(offers)
 
@@ -130,7 +137,8 @@ def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
         for offer in offers:
             print(offer)
 
-    return _Found(texts, auto_document(plan, policy) | {"offers": list(offers)}, show, _HELD_BACK)
+    replayed = _STDIN if plan.readings.rows is None else _HELD_BACK
+    return _Found(texts, auto_document(plan, policy) | {"offers": list(offers)}, show, replayed)
 
 
 def _of_places(plan: PlacePlan, file: Path) -> _Found:

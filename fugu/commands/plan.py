@@ -29,7 +29,8 @@ app = command_group("Noise for a guarantee.")
 @grouped
 def auto(
     readings: Annotated[
-        Path, typer.Argument(metavar="READINGS", help="CSV (also gzipped) or NPZ, not to be released.")
+        list[Path],
+        typer.Argument(metavar="READINGS...", help="CSV (also gzipped) or NPZ, not to be released; one of each donor."),
     ],
     options: AutoOptions,
     output: Annotated[
@@ -44,18 +45,19 @@ def auto(
     What to release, how far off it is, and what attackers make of it.
 
     Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
-    attacks what it recommends, and judges it on a part of the recording that nothing was fitted to. Says so where
+    attacks what it recommends, and judges it on a part of the recording that it was not chosen by. Says so where
     nothing is worth it.
 
     \b
     examples:
       fugu plan auto sleep.csv.gz --baseline 300 -o plan
+      fugu plan auto ann.csv bob.csv cid.csv -o plan
       fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
       fugu plan auto rooms.csv --want histogram --devices 20 --json
     """
-    from fugu.commands.auto_plan import plan_recording
+    from fugu.commands.auto_plan import plan_recordings
 
-    plan_recording(readings, options, output=output, as_json=as_json, force=force)
+    plan_recordings(readings, options, output=output, as_json=as_json, force=force)
 
 
 @app.command("stream")

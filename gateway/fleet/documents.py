@@ -63,11 +63,14 @@ def reached(registry: Registry, to: Address) -> list[Device]:
     Raises:
         UnknownNameError: there are none.
     """
-    target = target_of(to)
-    found = [device for device in registry.devices() if target.covers(device.name, device.groups)]
-    if not found:
+    if not (found := _meant(registry, to)):
         raise UnknownNameError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
     return found
+
+
+def _meant(registry: Registry, to: Address) -> list[Device]:
+    target = target_of(to)
+    return [device for device in registry.devices() if target.covers(device.name, device.groups)]
 
 
 def former_version(device: Device) -> int | None:
@@ -128,7 +131,7 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
     Raises:
         DocumentError: names a version that devices have now, and the streams.
     """
-    for version in sorted({former_version(device) or 0 for device in reached(registry, document.to)}):
+    for version in sorted({former_version(device) or 0 for device in _meant(registry, document.to)}):
         found: dict[str, str] = {}
         with suppress(FuguError):  # one that the registry has not, or that cannot be read
             found = other_ticks(document_in(registry, version), document)

@@ -1,8 +1,8 @@
 """From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
 
-The class of chains covers the whole recording, as `fugu model fit` finds it, and is widened until attackers stay below
-their ceiling on a first set of it; the candidates are compared on a second one; and the one that is chosen meets a
-third one once, which can only take its recommendation away. How useful an answer is plays no part in the class.
+The class of chains covers all of each recording, as `fugu model fit` finds it, and is widened until attackers stay
+below their ceiling on a first set of it; the candidates are compared on a second one; and the one that is chosen meets
+a third one once, which can only take its recommendation away. How useful an answer is plays no part in the class.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from gateway.planning.readings import Readings
 from gateway.planning.sampled import Cut, Sampled, ThreeSets, sampled, three_sets
 from gateway.planning.true_class import TrueClass, strongest, true_class
 from gateway.privacy.chain_model import ModelError
-from gateway.privacy.covering_class import Covered, covering_class
+from gateway.privacy.covering_class import Covered, CoveringChains, covering_class, union
 from gateway.privacy.randomised_response import calibrate
 
 __all__ = ["AIM", "AutoPlan", "Curve", "Progress", "Told", "plan_auto"]
@@ -110,7 +110,7 @@ class _Problem(NamedTuple):
     bins: Bins
     rng: np.random.Generator
     by_period: dict[int, Sampled]
-    by_class: dict[int, Covered]
+    by_class: dict[int, tuple[Covered, ...]]
 
     @property
     def k(self) -> int:
@@ -122,15 +122,23 @@ class _Problem(NamedTuple):
             self.by_period[every] = sampled(self.readings, self.states, self.sets, every)
         return self.by_period[every]
 
-    def covered(self, every: int) -> Covered:
-        """The class that covers the whole recording at a period, found once.
+    def covered(self, every: int) -> tuple[Covered, ...]:
+        """The class that covers all of each donor's recording at a period, found once.
 
         Raises:
-            ModelError: too few readings are left to tell.
+            ModelError: too few readings of one of them are left to tell.
         """
         if every not in self.by_class:
-            self.by_class[every] = covering_class(*self.data(every).whole, self.k)
+            self.by_class[every] = tuple(covering_class(*cut, self.k) for cut in self.data(every).whole)
         return self.by_class[every]
+
+    def chains(self, every: int) -> CoveringChains:
+        """The class that covers all donors."""
+        return union([one.chains for one in self.covered(every)])
+
+    def share(self, every: int, chains: CoveringChains) -> float:
+        """Of the stretches of the worst length, and donor, the share that a class covers."""
+        return min(one._replace(chains=chains).share() for one in self.covered(every))
 
 
 class _Choice(NamedTuple):
@@ -166,7 +174,7 @@ def plan_auto(
     progress("the class of chains", 0.1)
     chains: ChainClass | None = None
     try:
-        chains = problem.covered(1).chains
+        chains = problem.chains(1)
     except ModelError as error:
         choice = _Choice(None, (), (str(error),))
     else:
@@ -193,7 +201,7 @@ def plan_auto(
     found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
     covered = None
     if isinstance(recommended.chains, BinaryChains | BoundedChains):
-        covered = problem.covered(recommended.every)._replace(chains=recommended.chains).share()
+        covered = problem.share(recommended.every, recommended.chains)
     return AutoPlan(*found, sets.test.rows, covered)
 
 
@@ -212,7 +220,7 @@ def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     for every in _PERIODS:
         data = problem.data(every)
         try:
-            known = problem.covered(every).chains
+            known = problem.chains(every)
             found += _of_class(problem, data, known, [] if now else [one for one in lengths if one >= 10 * every])
         except FuguError:
             continue  # too few readings are left at this period, or no noise is enough
@@ -266,7 +274,7 @@ def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClas
     """Attack a candidate on the first set, with its class and so many wider ones."""
     fit = problem.data(candidate.every).fit
     assert isinstance(candidate.chains, BinaryChains | BoundedChains)
-    covered = problem.covered(candidate.every)._replace(chains=candidate.chains)
+    covered = problem.covered(candidate.every)[0]._replace(chains=candidate.chains)
     return true_class(
         *(fit.states, fit.segments, problem.k, candidate.epsilon, _attacked(problem, candidate, fit), problem.rng),
         covered=covered,

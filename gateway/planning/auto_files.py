@@ -64,17 +64,20 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
 
 
 def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays what the plan held back, and nothing that it was fitted to.
+    """The configuration of an agent that replays what the plan held back; of several recordings none is replayed.
 
     Args:
         recording: the file that was read; a real device's sensor takes its place.
     """
+    if plan.readings.rows is None:
+        sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
+        return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
     sensor = _replayed(recording, plan.readings.column)
     if plan.readings.changes:
         sensor.append(f"time = {json.dumps(plan.readings.time)}  # its rows are changes, each holds until the next")
         sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
     spans = json.dumps(_held_back(plan))
-    sensor.append(f"rows = {spans}  # held back: the policy was neither fitted to them nor chosen by them")
+    sensor.append(f"rows = {spans}  # held back: nothing was chosen by them")
     return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
 
 

@@ -24,7 +24,7 @@ from gateway.planning.recording import BOUNDARIES, column_missing
 from gateway.planning.ticks import from_changes, from_samples, in_order, is_changes
 from host.csv_file import ENTITY_COLUMN, LATEST, TIME_COLUMNS, csv_rows, moment
 
-__all__ = ["Kind", "Readings", "read_readings"]
+__all__ = ["Kind", "Readings", "joined", "read_readings"]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
 """Numbers; whole numbers of which there are few; two names, or 0 and 1; names."""
@@ -34,6 +34,7 @@ _VALUES = ("value", "state")
 _SILENT = ("", "nan", "none", "null", "unknown")
 _BROKEN = ("unavailable",)
 _MOST_LEVELS = 8
+_SAME_PERIOD = 0.05
 
 
 class Readings(NamedTuple):
@@ -50,6 +51,7 @@ class Readings(NamedTuple):
         notes: what was done to get ticks, in sentences.
         rows: (n,) the row of the file, from 0, that each is from; of a log of changes the tick since the first row; -1
             for ticks without a row.
+        starts: where the ticks of each donor begin, increasing from 0.
     """
 
     values: Floats | list[str | None]
@@ -64,6 +66,7 @@ class Readings(NamedTuple):
     notes: tuple[str, ...]
     time: str | None = None
     rows: Ints | None = None
+    starts: tuple[int, ...] = (0,)
 
     @property
     def present(self) -> NDArray[np.bool_]:
@@ -105,6 +108,44 @@ def read_readings(
         return _readings(table, path.name, period)
     except PlanningError as error:
         raise error if str(error).startswith(path.name) else PlanningError(f"{path.name}: {error}") from None
+
+
+def joined(recordings: Sequence[Readings]) -> Readings:
+    """Readings of several donors, one after another; of where they are from only the number of donors is left.
+
+    Raises:
+        PlanningError: their ticks or their readings are not of one kind.
+    """
+    first = recordings[0]
+    if len(recordings) == 1:
+        return first
+    for number, one in enumerate(recordings, 1):
+        if isinstance(one.values, list) != isinstance(first.values, list) or one.steady != first.steady:
+            raise PlanningError(
+                f"recording {number} has other readings than the first: names, numbers and events differ"
+            )
+        if abs((one.period_seconds or 1.0) / (first.period_seconds or 1.0) - 1.0) > _SAME_PERIOD and first.steady:
+            raise PlanningError(
+                f"recording {number} has a reading every {one.period_seconds:g} s, the first every "
+                f"{first.period_seconds:g} s: one policy has one tick"
+            )
+    lengths = [len(one.segments) for one in recordings]
+    values: Floats | list[str | None]
+    if isinstance(first.values, list):
+        values = [value for one in recordings for value in one.values]
+    else:
+        values = np.concatenate([one.values for one in recordings])
+    begins = [np.diff(one.segments, prepend=one.segments[0] - 1) != 0 for one in recordings]
+    found = first._replace(
+        values=values,
+        segments=np.cumsum(np.concatenate(begins)).astype(np.int64),
+        source=f"{len(recordings)} recordings",
+        missing_share=max(one.missing_share for one in recordings),
+        notes=tuple(dict.fromkeys(note for one in recordings for note in one.notes)),
+        rows=None,
+        starts=(0, *np.cumsum(lengths[:-1]).tolist()),
+    )
+    return found._replace(kind=_kind(found, found.source))
 
 
 def _readings(table: _Table, file: str, period: float | None) -> Readings:

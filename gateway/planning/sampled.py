@@ -118,12 +118,12 @@ class Sampled(NamedTuple):
     Attributes:
         every: one reading every so many ticks.
         discretiser: what makes states of these.
-        whole: all of them, which the class of chains covers.
+        whole: all of them, for each donor, whom the class of chains covers.
     """
 
     every: int
     discretiser: Discretiser
-    whole: Cut
+    whole: tuple[Cut, ...]
     fit: Cut
     choose: Cut
     test: Cut
@@ -161,5 +161,7 @@ def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: in
         inside = selected[part.rows]
         return Cut(states[part.rows[inside]], part.segments[inside])
 
-    whole = Cut(states[selected], readings.segments[selected])
+    ends = (*readings.starts[1:], len(states))
+    parts = [np.flatnonzero(selected[first:end]) + first for first, end in zip(readings.starts, ends, strict=True)]
+    whole = tuple(Cut(states[part], readings.segments[part]) for part in parts)
     return Sampled(every, discretiser, whole, cut(sets.fit), cut(sets.choose), cut(sets.test))

@@ -15,6 +15,7 @@ Regimes of fewer ticks than the shortest stretch are not covered: what they are 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ __all__ = [
     "class_ratio",
     "covering_class",
     "stretch_lengths",
+    "union",
     "widened",
 ]
 
@@ -167,6 +169,15 @@ def widened(chains: CoveringChains, factor: float) -> BoundedChains:
         return _bounded(odds, np.array(chains.transition))
     q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
     return _bounded(odds, np.array([[1.0 - q, q], [r, 1.0 - r]]))
+
+
+def union(classes: Sequence[CoveringChains]) -> CoveringChains:
+    """The least class, intervals or odds ratio, that has all chains of several."""
+    if all(isinstance(one, BinaryChains) for one in classes):
+        ends = [(*one.q, *one.r) for one in classes if isinstance(one, BinaryChains)]
+        low, high = [min(end) for end in zip(*ends, strict=True)], [max(end) for end in zip(*ends, strict=True)]
+        return BinaryChains(q=(low[0], high[1]), r=(low[2], high[3]))
+    return max((widened(one, 1.0) for one in classes), key=class_ratio)
 
 
 def class_ratio(chains: CoveringChains) -> float:

@@ -6,6 +6,8 @@ import json
 import random
 import shlex
 import shutil
+import subprocess
+import sys
 import tomllib
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -21,6 +23,7 @@ from edge_agent.__main__ import main as agent
 from edge_agent.recording import read_changes
 from edge_agent.sensors.opening import open_sensor
 from gateway.planning.readings import read_readings
+from gateway.planning.recorded_class import recorded_class
 from gateway.planning.sampled import three_sets
 from tests.support.command import Done, Fugu
 
@@ -336,3 +339,38 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert "m on average and no less; always guessing is off by" in words
     assert "no column 'lat'" in one_line(fugu("plan", "auto", recording(tmp_path, 3), "--want", "place"))
     assert "a place has no" in one_line(fugu("plan", "auto", file, "--want", "place", "--threshold", 1))
+
+
+@pytest.mark.long
+def test_several_donors_are_covered_and_only_their_number_is_told(fugu: Fugu, tmp_path: Path) -> None:
+    """The class has that of each of them; nothing that is written or printed names a file."""
+    files = [recording(tmp_path, name="ann.csv"), slower(tmp_path, "bob.csv")]
+    done = fugu("plan", "auto", *files, "-o", tmp_path / "plan")
+    assert done.code == 0, done.err
+    written = [(tmp_path / "plan" / name).read_text() for name in ("policy.json", "agent.toml", "plan.html")]
+    assert not any(name in text for text in (done.out, done.err, *written) for name in ("ann.csv", "bob.csv"))
+    assert "2 recordings" in done.out
+    policy = read_policy(written[0])
+    assert isinstance(policy, Policy)
+    found = [recorded_class(policy, file) for file in files]
+    assert all(one.inside and one.epsilon <= 1.0 for one in found)
+    assert found[0].odds_ratio < found[1].odds_ratio <= found[0].declared == found[1].declared
+    command = [sys.executable, "-m", "edge_agent", "--check", str(tmp_path / "plan" / "agent.toml")]
+    assert subprocess.run(command, input=b"1\n0\n", stdout=subprocess.DEVNULL).returncode == 0
+
+
+def slower(folder: Path, name: str) -> Path:
+    """Somebody who stays longer, and a recording of another length."""
+    rng, state, rows = random.Random(8), 0, ["t,value"]
+    for tick in range(7_000):
+        state ^= rng.random() < (0.06, 0.1)[state ^ tick // 400 % 2]
+        rows.append(f"{tick * 30.0},{state}")
+    file = folder / name
+    file.write_text("\n".join(rows) + "\n")
+    return file
+
+
+def test_recordings_of_different_ticks_are_refused(fugu: Fugu, tmp_path: Path) -> None:
+    files = [recording(tmp_path, name="ann.csv"), recording(tmp_path, step=60.0, name="bob.csv")]
+    done = fugu("plan", "auto", *files)
+    assert (done.code, "recording 2 has a reading every 60 s, the first every 30 s" in done.err) == (1, True)

@@ -26,7 +26,8 @@ def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.
     readings = read_readings(path)
     chosen = choose_states(readings, Question())
     data = sampled(readings, chosen, three_sets(readings.segments, chosen.baseline_ticks))
-    found = covering_class(*data.whole, len(chosen.discretiser.states))
+    (whole,) = data.whole
+    found = covering_class(*whole, len(chosen.discretiser.states))
     words = ["--baseline", str(chosen.baseline_ticks)] if chosen.baseline_ticks else []
     assert runner(capsys)("model", "fit", path, "--column", "value", *words, "-o", tmp_path / "chain.json").code == 0
     model = json.loads((tmp_path / "chain.json").read_text())
