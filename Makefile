@@ -61,7 +61,7 @@ papers: setup-test
 # The reference of all public names, from their docstrings: build/reference/index.html.
 docs: setup-test
 	PYTHONWARNINGS=ignore .venv/bin/python -m pdoc --docformat google --output-directory build/reference \
-	    contract host mqtt_link edge_agent gateway
+	    fugu edge_agent gateway
 
 # Asks the package index for versions and hashes; its address is written nowhere.
 constraints: setup-test

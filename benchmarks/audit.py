@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from contract.policies import AnyPolicy
-from contract.windows import Window
 from firmware_sim.constant import parts, run_constant
-from gateway.audit.device import device_tests
+from fugu.audit.device import device_tests
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.windows import Window
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.policy import Policy
 from firmware_sim.boards import UNIT, BoardProcess, readings
 from firmware_sim.build import Burnt, build
 from firmware_sim.lines import Line
-from fugu.demo.broker import start_broker
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.policy import Policy
 
 __all__ = ["energy"]
 

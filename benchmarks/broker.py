@@ -23,9 +23,9 @@ from pathlib import Path
 
 from figures import show
 
+from fugu.mqtt import Broker, Link
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import BrokerFolder, Settings, create_broker
-from mqtt_link import Broker, Link
 
 FRAME = 74
 SHIPPED = "autosave_interval 0\n"

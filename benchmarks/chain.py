@@ -25,7 +25,7 @@ import numpy as np
 from hmmlearn import _hmmc
 from hmmlearn.hmm import CategoricalHMM
 
-from gateway.chain import filter_beliefs, fixed_lag_marginals, posterior_marginals, simulate
+from fugu.chains import filter_beliefs, fixed_lag_marginals, posterior_marginals, simulate
 
 Task = tuple[Callable[[], Any], int]
 Row = dict[str, Any]
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 FIRST_CALL = """
 import time
 import numpy as np
-from gateway.chain import posterior_marginals
+from fugu.chains import posterior_marginals
 even = np.full((2, 2), 0.5)
 started = time.perf_counter()
 posterior_marginals(np.array([0, 1]), even[0], even, even)

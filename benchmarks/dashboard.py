@@ -29,12 +29,12 @@ from typing import Any, NamedTuple
 import ingest
 from figures import show
 
-from contract.descriptions import describe, encode_description
-from contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from contract.reports import StateEstimate, encode_report
-from contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
-from fugu.demo.broker import start_broker
-from mqtt_link import Broker, Link
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.reports import StateEstimate, encode_report
+from fugu.contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
+from fugu.mqtt import Broker, Link
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
 

@@ -29,17 +29,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
-from contract.measure_check import check_noise
-from contract.measure_table import set_of
-from contract.measurement import Measurement
-from gateway.chain.arrays import Bools, Ints
-from gateway.chain.moves import Transition, reached
-from gateway.chain.tracking import Seen, advance, fixed_lag, follow, smoothed
-from gateway.dphmm.compiled import noise_table
-from gateway.dphmm.constraints import delta_set, schedule, successors
-from gateway.dphmm.graphs import complete, lattice, one_step, within_radius
-from gateway.dphmm.protection import protect
-from gateway.dphmm.tables import build_table
+from fugu.chains.arrays import Bools, Ints
+from fugu.chains.moves import Transition, reached
+from fugu.chains.tracking import Seen, advance, fixed_lag, follow, smoothed
+from fugu.contract.measure_check import check_noise
+from fugu.contract.measure_table import set_of
+from fugu.contract.measurement import Measurement
+from fugu.places.compiled import noise_table
+from fugu.places.constraints import delta_set, schedule, successors
+from fugu.places.graphs import complete, lattice, one_step, within_radius
+from fugu.places.protection import protect
+from fugu.places.tables import build_table
 from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, step_of, walk_over
 
 FloatArray = NDArray[np.float64]

@@ -18,15 +18,15 @@ from pathlib import Path
 
 from figures import show
 
-from contract.chains import BinaryChains
-from contract.frames import decode_symbols
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.devices import simulate_recording, write_device
-from fugu.demo.broker import start_broker
-from gateway.privacy.randomised_response import calibrate
-from mqtt_link import Broker, Link
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import decode_symbols
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.mqtt import Broker, Link
+from fugu.privacy.randomised_response import calibrate
 
 READINGS = 50_000
 ROUNDS = 7

@@ -20,16 +20,16 @@ from board_energy import energy
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import show
 
-from contract.chains import BinaryChains
-from contract.envelope import encode_envelope, key_name, sign
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.windows import Window
 from firmware_sim.board_code import BOARD
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.documents import with_compiled
+from fugu.contract.chains import BinaryChains
+from fugu.contract.envelope import encode_envelope, key_name, sign
+from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.windows import Window
 
 READINGS = 20_000
 ROUNDS = 5

@@ -34,12 +34,12 @@ import pyarrow.parquet as pq
 from figures import show
 from hmmlearn.hmm import CategoricalHMM
 
-from contract.chains import BinaryChains
-from contract.frames import SymbolFrame
-from contract.guarantee import Guarantee
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from gateway.chain import simulate, stationary_distribution
+from fugu.chains import simulate, stationary_distribution
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS

@@ -30,15 +30,15 @@ import paho.mqtt.client as mqtt
 from figures import show
 from paho.mqtt.enums import CallbackAPIVersion
 
-from contract.chains import BinaryChains
-from contract.frames import SymbolFrame, decode_committed, encode_symbols
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.topics import committed_topic, health_topic, parse_topic, symbols_topic
-from fugu.demo.broker import start_broker
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import SymbolFrame, decode_committed, encode_symbols
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.topics import committed_topic, health_topic, parse_topic, symbols_topic
+from fugu.mqtt import Broker, Link
 from gateway.service import GatewaySettings, run
-from mqtt_link import Broker, Link
 
 FLEET, STREAM = "bench", "hr"
 DEVICES, TICKS = 100, 100

@@ -23,17 +23,17 @@ from unittest.mock import patch
 
 from figures import show
 
-from contract.chains import BinaryChains
-from contract.frames import SymbolFrame, encode_symbols
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.reports import decode_estimate
-from contract.topics import estimate_topic, symbols_topic
-from fugu.demo.broker import start_broker
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.reports import decode_estimate
+from fugu.contract.topics import estimate_topic, symbols_topic
+from fugu.mqtt import Broker, Link
 from gateway.deployment.certificates import Authority
 from gateway.service import GatewaySettings, run
-from mqtt_link import Broker, Link
 
 FRAMES, ROUNDS = 150, 3
 TICKS = 10

@@ -32,10 +32,10 @@ from figures import show
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from fugu.host.database import STORE
 from gateway.database import Database, Kind, open_engine
 from gateway.service.store import Location, StoreError
 from gateway.service.store.symbols import CHUNK_TICKS, SymbolStore
-from host.database import STORE
 from tests.support.postgres import Postgres
 
 TICKS = 100

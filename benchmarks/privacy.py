@@ -23,13 +23,13 @@ from real import activity_states, fitted, heart_rate_states, power_states
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
-from gateway.chain.arrays import Floats
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_leakage import EndlessLeakage
-from gateway.privacy.accountant.inner_maximum import closed, step
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.eigengap import mqm_approx
-from gateway.privacy.quilts import mqm_exact
+from fugu.chains.arrays import Floats
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.endless_leakage import EndlessLeakage
+from fugu.privacy.accountant.inner_maximum import closed, step
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.eigengap import mqm_approx
+from fugu.privacy.quilts import mqm_exact
 from papers.mqm import band_chain
 
 EPSILON = 1.0

@@ -24,12 +24,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 from figures import show
 
-from contract.chains import BinaryChains
-from gateway.chain import filter_beliefs, posterior_marginals, simulate
-from gateway.chain.arrays import Floats
-from gateway.chain.kernel import kernel
-from gateway.privacy.accountant.inner_maximum import box_step, closed, ratio_order
-from gateway.privacy.randomised_response import calibrate
+from fugu.chains import filter_beliefs, posterior_marginals, simulate
+from fugu.chains.arrays import Floats
+from fugu.chains.kernel import kernel
+from fugu.contract.chains import BinaryChains
+from fugu.privacy.accountant.inner_maximum import box_step, closed, ratio_order
+from fugu.privacy.randomised_response import calibrate
 
 STEPS = 10**6
 MATRIX = 768

@@ -25,12 +25,12 @@ from typing import NamedTuple
 import numpy as np
 from figures import show
 
-from contract.chains import BinaryChains
-from contract.frames import SymbolFrame, decode_symbols, encode_symbols
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.topics import symbols_topic
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import SymbolFrame, decode_symbols, encode_symbols
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.topics import symbols_topic
 from gateway.service.ingest import Ingest, Message
 from gateway.service.ownership import owner
 from gateway.service.policies import Catalogue

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from host.wake import Wake
+from fugu.host.wake import Wake
 
 TICKS = 100
 HOUR = 3600
@@ -82,16 +82,16 @@ def measured(case: str, where: str | None) -> tuple[float | None, float, float]:
 
 def run_agent(case: str, folder: Path) -> dict[str, int]:
     """Bytes that the agent's process writes in the hour after its first frame."""
-    from contract.chains import BinaryChains
-    from contract.policy import Clock, Policy, Thresholds
     from edge_agent.agent import Agent
     from edge_agent.config import load
     from edge_agent.outbox import Outbox
     from edge_agent.randomiser import system_entropy
     from edge_agent.stream import open_sensors
     from firmware_sim.devices import simulate_recording, write_device
-    from gateway.privacy.randomised_response import calibrate
-    from mqtt_link import Broker
+    from fugu.contract.chains import BinaryChains
+    from fugu.contract.policy import Clock, Policy, Thresholds
+    from fugu.mqtt import Broker
+    from fugu.privacy.randomised_response import calibrate
 
     durability, grace, there, seconds = CASES[case]
     chains = BinaryChains(q=(0.08938, 0.08938), r=(0.10924, 0.10924))

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from edge_agent import __main__ as agent
-from fugu import app, edge
-from fugu.commands import subscribe
+from fugu.cli import app, edge
+from fugu.cli.commands import subscribe
 
-PACKAGES = ("contract", "host", "mqtt_link", "edge_agent", "gateway", "firmware_sim", "fugu")
+PACKAGES = ("edge_agent", "gateway", "firmware_sim", "fugu")
 CHAIN_CLASSES = ("Chains", "Chain", "MarkovChain")
 _QUIET = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.errors import FuguError, UsageError
-from host.command_line import Parser, Word, add_completion, add_version, answers, completing, words_of
-from host.logs import LOG_FORMATS, log_to_stderr, print_any_text
+from fugu.contract.errors import FuguError, UsageError
+from fugu.host.command_line import Parser, Word, add_completion, add_version, answers, completing, words_of
+from fugu.host.logs import LOG_FORMATS, log_to_stderr, print_any_text
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan
@@ -94,7 +94,7 @@ def _run(words: Sequence[str]) -> int:
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
     from edge_agent.stream import open_sensors
-    from host.systemd import Notifier
+    from fugu.host.systemd import Notifier
 
     plan = checked()
     if options.check:
@@ -146,7 +146,7 @@ def _status(config: Path) -> int:
 
 def _doctor(config: Path) -> int:
     from edge_agent.doctor import examine
-    from host.checks import failed, lines
+    from fugu.host.checks import failed, lines
 
     found = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
     print("\n".join(lines(found)))

@@ -15,9 +15,6 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from contract.errors import FrameError, StatusCode, ordered
-from contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
-from contract.topics import committed_topic, description_topic, status_topic, table_topic
 from edge_agent.binding import identifiers
 from edge_agent.device_clock import Anchor, Clock, DeviceClock, SystemClock
 from edge_agent.local_status import LocalStatus, told
@@ -27,9 +24,12 @@ from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
 from edge_agent.ticker import Ticker
-from host.systemd import Notifier
-from host.wake import Wake
-from mqtt_link import Link, Will
+from fugu.contract.errors import FrameError, StatusCode, ordered
+from fugu.contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
+from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
+from fugu.host.systemd import Notifier
+from fugu.host.wake import Wake
+from fugu.mqtt import Link, Will
 
 if TYPE_CHECKING:
     from edge_agent.fleet_policy import FleetPolicy

@@ -14,8 +14,8 @@ import hashlib
 import sqlite3
 from pathlib import Path
 
-from contract.errors import FuguError, Reason
-from host.database import transaction
+from fugu.contract.errors import FuguError, Reason
+from fugu.host.database import transaction
 
 __all__ = ["BINDING_SCHEMA", "BindingError", "bind", "identifiers"]
 

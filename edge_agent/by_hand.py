@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from contract.errors import StatusCode
 from edge_agent.binding import identifiers
 from edge_agent.config_file import read_config
 from edge_agent.local_status import LocalStatusError, ask_status
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.pause import Pause, seconds_of
-from host.command_line import Parser
+from fugu.contract.errors import StatusCode
+from fugu.host.command_line import Parser
 
 __all__ = ["HELPS", "done", "parser"]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from contract.errors import FuguError, cause
 from edge_agent.config_file import ConfigError, check_declared, read_config, sensor_values
 from edge_agent.plan import AgentPlan, ClockSettings, Managed, StreamPlan
+from fugu.contract.errors import FuguError, cause
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig
@@ -81,7 +81,7 @@ def _answer(path: Path, writer: int) -> NoReturn:
 
 
 def _plan(checked: dict[str, Any]) -> AgentPlan:
-    from mqtt_link import Broker  # here, so that the child is forked before this is loaded
+    from fugu.mqtt import Broker  # here, so that the child is forked before this is loaded
 
     streams = tuple(StreamPlan.of(policy, sensor) for policy, sensor in checked.pop("streams"))
     managed, clock = checked.pop("managed"), checked.pop("clock")
@@ -118,11 +118,11 @@ def _local_streams(
     config: AgentConfig, folder: Path
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
-    from contract.descriptions import describe, encode_description
-    from contract.joint import check_named, joint_epsilon
-    from contract.pins import violations
-    from contract.policies import read_policy
-    from contract.policy import Policy
+    from fugu.contract.descriptions import describe, encode_description
+    from fugu.contract.joint import check_named, joint_epsilon
+    from fugu.contract.pins import violations
+    from fugu.contract.policies import read_policy
+    from fugu.contract.policy import Policy
 
     assert config.ceiling is not None
     streams, policies, sensors = [], [], {}

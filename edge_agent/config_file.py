@@ -7,12 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.errors import FuguError, Reason
+from fugu.contract.errors import FuguError, Reason
 
 if TYPE_CHECKING:
-    from contract.discretisers import Discretiser
     from edge_agent.config_schema import AgentConfig, BrokerConfig, StreamConfig
     from edge_agent.sensor_schema import SensorConfig
+    from fugu.contract.discretisers import Discretiser
 
 __all__ = ["ConfigError", "check_declared", "read_config", "sensor_values"]
 
@@ -29,8 +29,8 @@ def read_config(path: Path) -> AgentConfig:
     """
     from pydantic import ValidationError
 
-    from contract._document import first_problem
     from edge_agent.config_schema import AgentConfig
+    from fugu.contract._document import first_problem
 
     try:
         return AgentConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))

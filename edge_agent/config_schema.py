@@ -6,16 +6,16 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from contract._document import Document
-from contract.pins import Pins
 from edge_agent.local_broker import is_loopback
 from edge_agent.sensor_schema import FileName, Mqtt, SensorConfig
+from fugu.contract._document import Document
+from fugu.contract.pins import Pins
 
 __all__ = ["AgentConfig"]
 
 
 class BrokerConfig(Document):
-    """Where the broker is; fields as in `mqtt_link.Broker`."""
+    """Where the broker is; fields as in `fugu.mqtt.Broker`."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=1883, ge=1, le=65535)

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from edge_agent.plan import ClockSettings
-from host import clock as machine
-from host.wake import Wake
+from fugu.host import clock as machine
+from fugu.host.wake import Wake
 
 __all__ = ["SMALL_US", "Anchor", "Clock", "DeviceClock", "SystemClock"]
 

@@ -11,21 +11,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.errors import FuguError, ReplayError, StatusCode
-from contract.fleet_documents import TimeDocument
-from contract.topics import status_topic, symbols_topic, time_topic
 from edge_agent.binding import identifiers
 from edge_agent.config import check_in_child
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust
 from edge_agent.local_status import LocalStatusError, ask_status
 from edge_agent.plan import AgentPlan
-from host import checks
-from host.checks import Finding
-from host.clock import synchronised
-from host.listening import loopback_only, private_socket
-from mqtt_link import Broker
-from mqtt_link.probe import probe
+from fugu.contract.errors import FuguError, ReplayError, StatusCode
+from fugu.contract.fleet_documents import TimeDocument
+from fugu.contract.topics import status_topic, symbols_topic, time_topic
+from fugu.host import checks
+from fugu.host.checks import Finding
+from fugu.host.clock import synchronised
+from fugu.host.listening import loopback_only, private_socket
+from fugu.mqtt import Broker
+from fugu.mqtt.probe import probe
 
 if TYPE_CHECKING:
     from edge_agent.config_schema import AgentConfig

@@ -7,11 +7,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from contract.errors import EnvelopeError, FalseGuaranteeError
-from contract.fleet_documents import PolicyDocument, read_enrolment
-from contract.trust import Trust, TrustState, Verdict
 from edge_agent.config_file import ConfigError, check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
+from fugu.contract.errors import EnvelopeError, FalseGuaranteeError
+from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
+from fugu.contract.trust import Trust, TrustState, Verdict
 
 __all__ = ["accepted", "open_trust", "to_run"]
 

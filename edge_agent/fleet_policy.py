@@ -24,11 +24,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError, Reason, StatusCode, cause
-from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
-from contract.frames import MAX_TEXT
-from contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
 from edge_agent.plan import Managed, StreamPlan
+from fugu.contract.errors import FuguError, Reason, StatusCode, cause
+from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
+from fugu.contract.frames import MAX_TEXT
+from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
 
 __all__ = ["FleetPolicy"]
 

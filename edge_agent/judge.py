@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from contract.envelope import MAX_ENVELOPE_BYTES, Kind
-from contract.errors import EnvelopeError, FuguError, Reason, cause
-from contract.fleet_documents import PolicyDocument, TableDocument
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust, to_run
+from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
+from fugu.contract.errors import EnvelopeError, FuguError, Reason, cause
+from fugu.contract.fleet_documents import PolicyDocument, TableDocument
 
 MEMORY_BYTES = 1 << 29
 PROCESSOR_SECONDS = 60

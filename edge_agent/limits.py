@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
-from contract.discretisers import remembers
-from contract.fleet_documents import read_enrolment
-from contract.measure_table import members
-from contract.pins import MeasuredPins, SymbolPins
-from contract.policies import read_policy
 from edge_agent.config_file import read_config
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
+from fugu.contract.discretisers import remembers
+from fugu.contract.fleet_documents import read_enrolment
+from fugu.contract.measure_table import members
+from fugu.contract.pins import MeasuredPins, SymbolPins
+from fugu.contract.policies import read_policy
 
 __all__ = ["limits"]
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError
 from edge_agent.stream import Stream
-from host.asking import Answering, ask
+from fugu.contract.errors import FuguError
+from fugu.host.asking import Answering, ask
 
 __all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "ask_status", "described", "told"]
 

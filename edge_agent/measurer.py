@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from contract.discrete_laplace import SCALE, uniform_below
-from contract.errors import FuguError
-from contract.measure_check import check_noise
-from contract.measure_frames import Point, Released, pack_released
-from contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
-from contract.measurement import ConstraintSets, Measurement
-from contract.noise_table import NoiseTable, public_row
 from edge_agent.randomiser import Mechanism
+from fugu.contract.discrete_laplace import SCALE, uniform_below
+from fugu.contract.errors import FuguError
+from fugu.contract.measure_check import check_noise
+from fugu.contract.measure_frames import Point, Released, pack_released
+from fugu.contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
+from fugu.contract.measurement import ConstraintSets, Measurement
+from fugu.contract.noise_table import NoiseTable, public_row
 
 __all__ = ["Measurer", "PointSource", "TableRefusedError"]
 
@@ -85,7 +85,7 @@ class Measurer:
         self._sent: dict[int, _Held] = {}
 
     def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """The point to release for the state of a tick, or for a tick without one: see contract/noise_table.py.
+        """The point to release for the state of a tick, or for a tick without one: see fugu/contract/noise_table.py.
 
         Args:
             shift: by how many ticks the number is ahead of the wall clock.

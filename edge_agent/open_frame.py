@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from contract.frames import SymbolFrame, encode_symbols
-from contract.measure_frames import MeasureFrame, encode_measure, unpack_released
 from edge_agent.plan import StreamPlan
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.measure_frames import MeasureFrame, encode_measure, unpack_released
 
 __all__ = ["OpenFrame"]
 

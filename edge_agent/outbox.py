@@ -21,9 +21,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from contract.errors import FuguError, Reason
-from contract.frames import Gap
-from contract.window_frames import WindowFrame, encode_window, sequence_name
 from edge_agent.binding import BindingError, bind
 from edge_agent.device_clock import Anchor
 from edge_agent.open_frame import OpenFrame
@@ -31,7 +28,10 @@ from edge_agent.outbox_file import OutboxError, forgetting_what_is_new, known_st
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.stored_frames import Keeping, StoredFrame, StoredFrames
 from edge_agent.window import ClosedWindow
-from host.database import transaction
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import Gap
+from fugu.contract.window_frames import WindowFrame, encode_window, sequence_name
+from fugu.host.database import transaction
 
 __all__ = ["Outbox", "OutboxFullError"]
 

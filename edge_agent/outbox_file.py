@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from contract.errors import FuguError, Reason
 from edge_agent.binding import BINDING_SCHEMA
 from edge_agent.open_frame import OpenFrame
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.stored_frames import FRAMES_SCHEMA
-from host.database import OUTBOX, open_database, transaction
+from fugu.contract.errors import FuguError, Reason
+from fugu.host.database import OUTBOX, open_database, transaction
 
 __all__ = ["OutboxError", "forgetting_what_is_new", "known_stream", "known_window", "open_outbox"]
 

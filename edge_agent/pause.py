@@ -11,7 +11,7 @@ import os
 import re
 from pathlib import Path
 
-from contract.errors import FuguError
+from fugu.contract.errors import FuguError
 
 __all__ = ["Pause", "PauseError", "seconds_of"]
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from math import lcm
 from typing import TYPE_CHECKING, Any, Literal
 
-from contract.noise_table import NoiseTable
 from edge_agent.randomiser import Noise, SymbolNoise
 from edge_agent.stored_frames import Keeping
 from edge_agent.watch import watched_class
+from fugu.contract.noise_table import NoiseTable
 
 if TYPE_CHECKING:
-    from mqtt_link import Broker
+    from fugu.mqtt import Broker
 
 __all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
 

@@ -1,6 +1,6 @@
 """A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers.
 
-Without a state, a word before it takes the row: contract/noise_table.py says by which distribution.
+Without a state, a word before it takes the row: fugu/contract/noise_table.py says by which distribution.
 
 What a stream draws from, its noise, begins as a mechanism, whatever its outputs are: here one table of symbols, in
 edge_agent/measurer.py tables of points.
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from contract.frames import symbol_bits
-from contract.noise_table import NoiseTable, public_row
+from fugu.contract.frames import symbol_bits
+from fugu.contract.noise_table import NoiseTable, public_row
 
 __all__ = ["Mechanism", "Noise", "SymbolNoise", "randomiser", "system_entropy"]
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 
-from contract.errors import cause
 from edge_agent.config_file import ConfigError
-from host.csv_file import ENTITY_COLUMN, csv_rows, moment
+from fugu.contract.errors import cause
+from fugu.host.csv_file import ENTITY_COLUMN, csv_rows, moment
 
 __all__ = ["read_changes", "read_recording"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
-from contract.frames import Committed
-from contract.topics import symbols_topic, window_topic
-from contract.watermark import is_authentic
 from edge_agent.outbox import Outbox
-from mqtt_link import Link
+from fugu.contract.frames import Committed
+from fugu.contract.topics import symbols_topic, window_topic
+from fugu.contract.watermark import is_authentic
+from fugu.mqtt import Link
 
 __all__ = ["Sender"]
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from contract._document import Document
 from edge_agent.local_broker import is_loopback
+from fugu.contract._document import Document
 
 __all__ = ["FileName", "Mqtt", "SensorConfig"]
 

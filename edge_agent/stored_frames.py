@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from contract.frames import SYMBOLS, Gap, decode_symbols, encode_symbols
-from contract.measure_frames import MEASURE, decode_measure, encode_measure
-from contract.window_frames import decode_window, encode_window
-from host.database import transaction
+from fugu.contract.frames import SYMBOLS, Gap, decode_symbols, encode_symbols
+from fugu.contract.measure_frames import MEASURE, decode_measure, encode_measure
+from fugu.contract.window_frames import decode_window, encode_window
+from fugu.host.database import transaction
 
 __all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrame", "StoredFrames"]
 
@@ -131,7 +131,7 @@ class StoredFrames:
         """Forget the frames that are durable elsewhere; those that an earlier watermark covered may be live again.
 
         Args:
-            through, gaps: what is durable, as in `contract.frames.StreamCommit`.
+            through, gaps: what is durable, as in `fugu.contract.frames.StreamCommit`.
             sent_through: the newest frame that has been sent; none above it is forgotten, whatever is said.
             grace: seconds for which they are kept all the same.
 

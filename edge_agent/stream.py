@@ -1,8 +1,8 @@
 """One stream of a running agent, and one sensor for several.
 
 They get one reading a tick, and one state where they have the same discretiser. What streams tell together is
-bounded only where they have one sequence of states (`contract.joint`), and a line of standard input must not go to one
-stream at one tick and to another at the next.
+bounded only where they have one sequence of states (`fugu.contract.joint`), and a line of standard input must not go to
+one stream at one tick and to another at the next.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import json
 import logging
 from collections.abc import Callable, Sequence
 
-from contract.classify import Classifier
-from contract.errors import FuguError, StatusCode, cause
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
@@ -21,6 +19,8 @@ from edge_agent.sensors import Sensor, only_one, open_sensor
 from edge_agent.tick_clock import TickClock
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
+from fugu.contract.classify import Classifier
+from fugu.contract.errors import FuguError, StatusCode, cause
 
 __all__ = ["Sensors", "SharedSensor", "Stream", "check_shared", "open_sensors"]
 

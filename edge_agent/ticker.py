@@ -19,8 +19,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from math import lcm
 
-from contract.errors import StatusCode
-from contract.frames import LATE_US, MAX_TICK
 from edge_agent.device_clock import SMALL_US, DeviceClock
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.outbox_file import OutboxError
@@ -29,8 +27,10 @@ from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_shared
 from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
-from host.database import is_full
-from host.held_files import FileLostError
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import LATE_US, MAX_TICK
+from fugu.host.database import is_full
+from fugu.host.held_files import FileLostError
 
 __all__ = ["Ticker"]
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from contract.classify import Classifier
 from edge_agent.local_status import NO_USE
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import open_sensors
+from fugu.contract.classify import Classifier
 
 __all__ = ["PATIENCE_SECONDS", "Outcome", "tried"]
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from contract.discrete_laplace import discrete_laplace, uniform_below
-from contract.window_frames import COUNT_HIGH, COUNT_LOW
 from edge_agent.plan import WindowPlan
+from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
+from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW
 
 __all__ = ["ClosedWindow", "StreamWindows", "WindowCount"]
 

@@ -9,12 +9,12 @@ import sys
 import threading
 from pathlib import Path
 
-from contract.errors import FuguError, UsageError
-from contract.policies import read_policy
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, typical_chain, write_device
-from host.command_line import Parser, add_version
-from host.wake import Wake
-from mqtt_link import Broker
+from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.policies import read_policy
+from fugu.host.command_line import Parser, add_version
+from fugu.host.wake import Wake
+from fugu.mqtt import Broker
 
 LENGTH = 10_000
 

@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-from contract.discretisers import Categories, Thresholds
-from contract.policies import AnyPolicy
 from firmware_sim.board_code import BOARD
 from firmware_sim.compiled_policy import FirmwareError
+from fugu.contract.discretisers import Categories, Thresholds
+from fugu.contract.policies import AnyPolicy
 
 __all__ = ["UNIT", "BoardProcess", "Life", "Sealed", "readings"]
 

@@ -19,14 +19,14 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from contract.envelope import decode_envelope
-from contract.errors import GuaranteeError
-from contract.fleet_documents import Enrolment
-from contract.pins import violations
-from contract.policies import AnyPolicy
-from contract.policy import Policy
 from firmware_sim.board_code import board_module, check_on_board, modules
 from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.pins import violations
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 
 __all__ = ["BOARDS", "Board", "Burnt", "Image", "build", "compile_module", "enrolled"]
 

@@ -15,16 +15,16 @@ from collections.abc import Callable
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from contract.baseline import STEPS, UNIT
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
-from contract.discretisers import Baseline, Categories, Thresholds
-from contract.errors import FuguError
-from contract.guarantee import Guarantee
-from contract.pins import contains
-from contract.policies import AnyPolicy
-from contract.policy import Policy
-from contract.topics import NAME_PATTERN
-from contract.windows import Window
+from fugu.contract.baseline import STEPS, UNIT
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
+from fugu.contract.discretisers import Baseline, Categories, Thresholds
+from fugu.contract.errors import FuguError
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.pins import contains
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.windows import Window
 
 __all__ = ["FRACTION_BITS", "FirmwareError", "compile_policy", "ratio_below"]
 

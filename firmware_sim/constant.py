@@ -15,18 +15,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contract.chains import BoundedChains, JointChains
-from contract.discretisers import Baseline, Categories
-from contract.errors import FuguError
-from contract.frames import MAX_FRAME_TICKS, SYMBOLS, SymbolFrame, decode_symbols
-from contract.measure_frames import MAX_MEASURE_TICKS, Point, decode_measure
-from contract.policies import AnyPolicy
-from contract.policy import Clock, Policy
-from contract.topics import parse_topic, symbols_topic, window_topic
-from contract.window_frames import decode_window
-from contract.windows import MAX_WINDOWS
 from firmware_sim.devices import simulate_recording
-from mqtt_link import Broker, Link
+from fugu.contract.chains import BoundedChains, JointChains
+from fugu.contract.discretisers import Baseline, Categories
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import MAX_FRAME_TICKS, SYMBOLS, SymbolFrame, decode_symbols
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, Point, decode_measure
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.topics import parse_topic, symbols_topic, window_topic
+from fugu.contract.window_frames import decode_window
+from fugu.contract.windows import MAX_WINDOWS
+from fugu.mqtt import Broker, Link
 
 __all__ = ["ConstantError", "Outputs", "parts", "run_constant"]
 

@@ -14,17 +14,17 @@ from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
-from contract.discretisers import Baseline
-from contract.errors import PolicyError
-from contract.policies import AnyPolicy
-from contract.policy import Categories, Cells, Policy
 from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.stream import open_sensors
-from host.wake import Wake
-from mqtt_link import Broker
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
+from fugu.contract.discretisers import Baseline
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Categories, Cells, Policy
+from fugu.host.wake import Wake
+from fugu.mqtt import Broker
 
 __all__ = [
     *("AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),

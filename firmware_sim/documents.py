@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from contract.fleet_documents import PolicyDocument
 from firmware_sim.board_code import board_module
 from firmware_sim.compiled_policy import FirmwareError, compile_policy
+from fugu.contract.fleet_documents import PolicyDocument
 
 __all__ = ["check_compiled", "units", "with_compiled"]
 

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contract.discretisers import Categories
-from contract.errors import FuguError
-from contract.policies import read_policy
-from contract.policy import Policy
 from firmware_sim.boards import UNIT, BoardProcess
 from firmware_sim.build import Burnt, build, compile_module
 from firmware_sim.compiled_policy import FirmwareError
-from host.wake import Wake
+from fugu.contract.discretisers import Categories
+from fugu.contract.errors import FuguError
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
+from fugu.host.wake import Wake
 
 __all__ = ["image_of", "main"]
 

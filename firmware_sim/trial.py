@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.errors import FuguError
-from contract.frames import SymbolFrame, decode_status, decode_symbols
-from contract.policies import AnyPolicy
-from contract.topics import parse_topic
-from contract.window_frames import WindowFrame, decode_window
 from edge_agent.outbox import Outbox
 from firmware_sim.boards import BoardProcess, Sealed
 from firmware_sim.devices import AgentProcess
 from firmware_sim.lines import Line, Mode
-from mqtt_link import Broker, Link
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.topics import parse_topic
+from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.mqtt import Broker, Link
 
 __all__ = [
     *("BOARD_FAULTS", "LINE_FAULTS", "AgentDevice", "BoardDevice", "Fault", "Heard", "Outcome", "Stored"),

@@ -1,1 +1,1 @@
-"""The command line `fugu`: it may import every other package, and nothing imports it."""
+"""Private sensor streams: what devices and gateways agree on, numbers, planning, audits, and the command."""

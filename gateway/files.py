@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from contract.errors import FuguError
+from fugu.contract.errors import FuguError
 
 __all__ = ["FileError", "new_folder", "read_text", "write_public", "write_secret"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from contract.errors import UsageError
+from fugu.contract.errors import UsageError
 
 __all__ = ["Location", "Server", "StoreLocationError", "part_of", "store_location"]
 

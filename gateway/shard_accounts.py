@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from contract.errors import FuguError
-from mqtt_link import Broker
+from fugu.contract.errors import FuguError
+from fugu.mqtt import Broker
 
 __all__ = ["ShardAccountError", "numbered", "own_account", "shard_account"]
 

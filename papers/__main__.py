@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fugu.main import guarded
+from fugu.cli.main import guarded
 from papers.report import chosen_targets, list_targets, reproduce
 
 __all__ = ["main"]

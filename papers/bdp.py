@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from contract.chains import BinaryChains
-from contract.guarantee import Adversary, ratio_loss
-from contract.noise_table import SCALE, NoiseTable
-from gateway.attack import ATTACKERS, Attacker, attack, mean_transitions, release_symbols, success_bound
-from gateway.chain import posterior_marginals
-from gateway.chain.arrays import Floats
-from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
-from gateway.privacy.model_fit import clopper_pearson
-from gateway.privacy.randomised_response import calibrate
+from fugu.attack import ATTACKERS, Attacker, attack, mean_transitions, release_symbols, success_bound
+from fugu.chains import posterior_marginals
+from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3, zhao_eps6
+from fugu.privacy.model_fit import clopper_pearson
+from fugu.privacy.randomised_response import calibrate
 from papers.lstm import lstm_attacker, lstm_missing
 from papers.recordings import States, heart
 from papers.rows import Chart, Found, Line, Row, Setting, at_most

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from html import escape
 
-from fugu.view.chart import Axis, frame
-from gateway.svg import points, svg
+from fugu.cli.view.chart import Axis, frame
+from fugu.svg import points, svg
 from papers.rows import Chart, Line
 
 __all__ = ["line_chart"]

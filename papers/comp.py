@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gateway.chain.arrays import Floats
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.composition_theorems import Verdict, verdicts
-from gateway.privacy.quilt_composition import quilt_rate_loss
-from gateway.privacy.quilts import influence
-from gateway.privacy.window_mechanisms import WindowRequest
-from gateway.privacy.window_releases import WindowRelease
+from fugu.chains.arrays import Floats
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.composition_theorems import Verdict, verdicts
+from fugu.privacy.quilt_composition import quilt_rate_loss
+from fugu.privacy.quilts import influence
+from fugu.privacy.window_mechanisms import WindowRequest
+from fugu.privacy.window_releases import WindowRelease
 from papers.mqm import THETA1, THETA2
 from papers.rows import Chart, Found, Line, Row, Setting, at_most
 

@@ -11,15 +11,15 @@ from contextlib import suppress
 
 import numpy as np
 
-from gateway.chain.arrays import Bools, Ints
-from gateway.dphmm.drawing import graph_svg
-from gateway.dphmm.graphs import complete, explicit, lattice, one_step, within_radius
-from gateway.dphmm.hull import complete_hull, difference_hull, gauge, graph_hull
-from gateway.dphmm.moments import area, l1_sensitivity, laplace_error, noise_error
-from gateway.dphmm.protection import Objective, degree_of_protection, exposed, factor, protect, unbounded_factors
-from gateway.planning.errors import PlanningError
-from gateway.planning.grid_model import GridModel, fit_grid
-from gateway.planning.traces import Traces, read_traces
+from fugu.chains.arrays import Bools, Ints
+from fugu.places.drawing import graph_svg
+from fugu.places.graphs import complete, explicit, lattice, one_step, within_radius
+from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
+from fugu.places.moments import area, l1_sensitivity, laplace_error, noise_error
+from fugu.places.protection import Objective, degree_of_protection, exposed, factor, protect, unbounded_factors
+from fugu.planning.errors import PlanningError
+from fugu.planning.grid_model import GridModel, fit_grid
+from fugu.planning.traces import Traces, read_traces
 from papers.rows import Chart, Drawing, Found, Line, Row, Setting
 from papers.walks import Series, Walk, evaluate, grid, overall, paths, walk_over
 

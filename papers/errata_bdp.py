@@ -10,10 +10,10 @@ from itertools import combinations, pairwise, product
 
 import numpy as np
 
-from contract.guarantee import ratio_loss
-from gateway.attack import ATTACKERS, attack, mean_transitions, release_symbols, success_bound
-from gateway.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3
-from gateway.privacy.randomised_response import calibrate
+from fugu.attack import ATTACKERS, attack, mean_transitions, release_symbols, success_bound
+from fugu.contract.guarantee import ratio_loss
+from fugu.privacy.baselines import corollary_2, ordinary_dp, real_loss, zhao_eps3
+from fugu.privacy.randomised_response import calibrate
 from papers.bdp import half_interval, point, printed_bound
 from papers.recordings import heart
 from papers.rows import Row, Setting, at_most

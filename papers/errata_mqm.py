@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gateway.chain.arrays import Floats
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
-from gateway.privacy.quilts import mqm_exact
+from fugu.chains.arrays import Floats
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.eigengap import Mixing, mixing, mqm_approx, width_influences
+from fugu.privacy.quilts import mqm_exact
 from papers.mqm import THETA1, THETA2
 from papers.rows import Row, Setting, at_most
 

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from gateway.attack import Attacker, Outputs, SymbolOutputs
-from gateway.attack.chains import smoothing
-from gateway.attack.learning import folded
-from gateway.attack.outputs import Knowledge
-from gateway.chain.arrays import Floats
+from fugu.attack import Attacker, Outputs, SymbolOutputs
+from fugu.attack.chains import smoothing
+from fugu.attack.learning import folded
+from fugu.attack.outputs import Knowledge
+from fugu.chains.arrays import Floats
 
 __all__ = ["lstm_attacker", "lstm_missing"]
 

@@ -16,16 +16,16 @@ from itertools import product
 
 import numpy as np
 
-from contract.chains import BinaryChains
-from gateway.chain.arrays import Ints
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.eigengap import eigengap, fast_path_length, mixing, mqm_approx
-from gateway.privacy.influence import influence_scale
-from gateway.privacy.quilt_composition import model_distance
-from gateway.privacy.quilts import corner_chains, influence, mqm_exact
-from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_count
-from gateway.privacy.window_mechanisms import WindowRequest, window_noise
+from fugu.chains.arrays import Ints
+from fugu.contract.chains import BinaryChains
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.eigengap import eigengap, fast_path_length, mixing, mqm_approx
+from fugu.privacy.influence import influence_scale
+from fugu.privacy.quilt_composition import model_distance
+from fugu.privacy.quilts import corner_chains, influence, mqm_exact
+from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_count
+from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.bdp import half_interval
 from papers.recordings import PEOPLE, States, activity, heart, power
 from papers.rows import NOT_AT_HAND, Chart, Found, Line, Row, Setting, at_most

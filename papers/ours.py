@@ -8,21 +8,21 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from contract.errors import FuguError
-from contract.guarantee import Adversary
-from gateway.attack import furthest_learner, success_bound
-from gateway.chain.arrays import Ints
-from gateway.planning.attacked import attack_classes, two_states
-from gateway.planning.readings import read_readings
-from gateway.planning.true_class import count_scale
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.baselines import baselines
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.covering_class import covering_class
-from gateway.privacy.eigengap import mqm_approx
-from gateway.privacy.influence import influence_scale
-from gateway.privacy.quilts import mqm_exact
-from gateway.privacy.wasserstein import wasserstein_count
+from fugu.attack import furthest_learner, success_bound
+from fugu.chains.arrays import Ints
+from fugu.contract.errors import FuguError
+from fugu.contract.guarantee import Adversary
+from fugu.planning.attacked import attack_classes, two_states
+from fugu.planning.readings import read_readings
+from fugu.planning.true_class import count_scale
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.baselines import baselines
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.covering_class import covering_class
+from fugu.privacy.eigengap import mqm_approx
+from fugu.privacy.influence import influence_scale
+from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.wasserstein import wasserstein_count
 from papers.bdp import point
 from papers.recordings import HEARTS, States, activity, heart, power, presence
 from papers.rows import Chart, Found, Line, Row, Setting, at_most

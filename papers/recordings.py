@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.chain.arrays import Ints
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.model_fit import count_transitions, transition_matrix
+from fugu.chains.arrays import Ints
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.model_fit import count_transitions, transition_matrix
 
 __all__ = ["HEARTS", "PEOPLE", "States", "activity", "heart", "power", "presence"]
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.chain.arrays import Bools, Floats, Ints
-from gateway.dphmm.constraints import delta_set, schedule, surrogates
-from gateway.dphmm.graphs import lattice, within_radius
-from gateway.dphmm.protection import Protection, degree_of_protection, protect_likely
-from gateway.dphmm.tables import TableWeights, build_table, fallback_table
+from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.places.constraints import delta_set, schedule, surrogates
+from fugu.places.graphs import lattice, within_radius
+from fugu.places.protection import Protection, degree_of_protection, protect_likely
+from fugu.places.tables import TableWeights, build_table, fallback_table
 
 __all__ = ["Series", "Step", "Walk", "evaluate", "grid", "overall", "paths", "step_of", "table_of", "walk_over"]
 

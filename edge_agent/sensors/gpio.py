@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from contract.errors import cause
 from edge_agent.config_file import ConfigError
 from edge_agent.reading import Reading
 from edge_agent.sensors.extra import library
 from edge_agent.sensors.source import SensorUpdate
+from fugu.contract.errors import cause
 
 __all__ = ["GpioSensor"]
 

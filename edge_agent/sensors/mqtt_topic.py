@@ -15,7 +15,7 @@ from edge_agent.local_broker import LocalBrokerError, dial
 from edge_agent.reading import Reading
 from edge_agent.sensors.payload import MalformedError, value_at
 from edge_agent.sensors.source import LiveSensor, SensorUpdate
-from mqtt_link import Broker, Link
+from fugu.mqtt import Broker, Link
 
 __all__ = ["MqttSensor"]
 

@@ -70,7 +70,7 @@ def _command(config: dict[str, Any]) -> Sensor:
 
 def _mqtt(config: dict[str, Any]) -> Sensor:
     from edge_agent.sensors.mqtt_topic import MqttSensor
-    from mqtt_link import LinkError
+    from fugu.mqtt import LinkError
 
     try:
         return MqttSensor(config)

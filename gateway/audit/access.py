@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.guarantee import Adversary
-from contract.policy_header import PolicyHeader
-from contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from fugu.contract.guarantee import Adversary
+from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
 from gateway.deployment.broker_files import open_broker
 from gateway.files import read_text
 from gateway.service.release_config import ReleaseConfig

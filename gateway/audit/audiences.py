@@ -3,7 +3,7 @@
 Three attackers, each of whom says how much he supposes. One counts how often an event happens under two states, on a
 chain of the class that makes it worst, with draws that are simulated by the policy's own numbers, or with those that a
 device and a gateway have really made: `gateway.audit.events`. One takes draws for independent given the states:
-`gateway.audit.extended`. One takes the policy's numbers for what is drawn: `gateway.audit.witness`.
+`gateway.audit.extended`. One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.guarantee import Adversary
-from contract.policy import Policy
+from fugu.audit.outputs import Counted, Mechanism, Simulated
+from fugu.audit.witness import told_by_tick, witness
+from fugu.contract.guarantee import Adversary
+from fugu.contract.policy import Policy
+from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience
 from gateway.audit.events import attacked, reach
 from gateway.audit.extended import extended_epsilon
-from gateway.audit.outputs import Counted, Mechanism, Simulated
 from gateway.audit.recorded import Recorded
 from gateway.audit.scene import Scene, certified, mechanism_of, worst_chains
 from gateway.audit.told import Definition
-from gateway.audit.witness import told_by_tick, witness
-from gateway.privacy.chain_class import MarkovChain
 
 __all__ = ["LEVEL", "Attacked", "attack_audiences", "simulated"]
 

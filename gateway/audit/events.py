@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.audit.lower_bound import best_threshold, least_epsilon
-from gateway.audit.outputs import Heard, Mechanism, Simulated, log_likelihoods, paths, release
+from fugu.audit.lower_bound import best_threshold, least_epsilon
+from fugu.audit.outputs import Heard, Mechanism, Simulated, log_likelihoods, paths, release
+from fugu.audit.witness import secret_pairs
+from fugu.chains.arrays import Floats
+from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.recorded import Recorded
-from gateway.audit.witness import secret_pairs
-from gateway.chain.arrays import Floats
-from gateway.privacy.chain_class import MarkovChain
 
 __all__ = ["Event", "attacked", "reach"]
 

@@ -15,12 +15,12 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import betaincinv
 
-from contract.chains import BinaryChains
-from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, ratio_loss
-from contract.policy import Policy
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.policy import Policy
 from gateway.audit.told import Definition
-from gateway.chain.arrays import Floats, Ints
 from gateway.release.noise_distribution import log_chance
 
 __all__ = ["extended_epsilon", "largest_scale", "symbol_bounds"]

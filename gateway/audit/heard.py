@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from contract.errors import FrameError, FuguError, TopicError
-from contract.frames import SymbolFrame, decode_symbols
-from contract.policy import Policy
-from contract.policy_header import PolicyHeader
-from contract.release_frames import ReleaseFrame, decode_release
-from contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
-from contract.window_frames import WindowFrame, decode_window
+from fugu.chains.arrays import Ints
+from fugu.contract.errors import FrameError, FuguError, TopicError
+from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
+from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.planning.readings import Readings
+from fugu.planning.recording import states_of
 from gateway.audit.recorded import Recorded, release_noise, window_noise
 from gateway.audit.told import Definition, windows
-from gateway.chain.arrays import Ints
-from gateway.planning.readings import Readings
-from gateway.planning.recording import states_of
 
 __all__ = ["Message", "StreamError", "draws_of", "frames_of", "heard_topics", "placed", "read_messages"]
 

@@ -18,17 +18,17 @@ from typing import NamedTuple, cast
 import numpy as np
 from pydantic import ValidationError
 
-from contract.chains import BinaryChains, ChainClass
-from contract.guarantee import Adversary
-from contract.mechanisms import ALONE, Mechanism, covers
-from contract.policies import AnyPolicy
+from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.policies import AnyPolicy
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
+from fugu.privacy.quilts import corner_chains
+from fugu.privacy.window_mechanisms import known_chains
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import open_broker
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
-from gateway.privacy.quilts import corner_chains
-from gateway.privacy.window_mechanisms import known_chains
 from gateway.release.allowance import joint_loss
 from gateway.release.amplification import float_above
 from gateway.release.audit import Told, verify

@@ -8,18 +8,18 @@ from itertools import permutations
 
 import numpy as np
 
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import Noise, members
-from contract.measurement import ConstraintSets
-from contract.noise_table import SCALE, NoiseTable
+from fugu.audit.distributions import inside_distribution
+from fugu.audit.outputs import Mechanism, Source
+from fugu.audit.witness import told_by_tick, witness
+from fugu.chains.arrays import Floats
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import Noise, members
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from gateway.audit.access import Audience
 from gateway.audit.audiences import LEVEL, Attacked
-from gateway.audit.distributions import inside_distribution
 from gateway.audit.events import attacked, reach
-from gateway.audit.outputs import Mechanism, Source
-from gateway.audit.witness import told_by_tick, witness
-from gateway.chain.arrays import Floats
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
 
 __all__ = ["attack_points"]
 

@@ -14,13 +14,13 @@ from itertools import product
 
 import numpy as np
 
-from contract.policy import Policy
-from contract.release_frames import ReleaseFrame
-from contract.window_frames import WindowFrame
-from gateway.audit.outputs import Counted, Mechanism, Source
+from fugu.audit.outputs import Counted, Mechanism, Source
+from fugu.chains.arrays import Ints
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.window_frames import WindowFrame
+from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.told import Definition
-from gateway.chain.arrays import Ints
-from gateway.privacy.chain_class import MarkovChain
 from gateway.release.inversion import two_valued
 from gateway.release.noise_distribution import noise_problems
 

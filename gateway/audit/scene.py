@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
-from contract.errors import FuguError, GuaranteeError
-from contract.exponential import exp_up, log_up
-from contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
-from contract.noise_table import SCALE
-from contract.policy import Policy
-from gateway.audit.outputs import Counted, Mechanism, Source
+from fugu.audit.outputs import Counted, Mechanism, Source
+from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.exponential import exp_up, log_up
+from fugu.contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
+from fugu.contract.noise_table import SCALE
+from fugu.contract.policy import Policy
+from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.told import Definition
-from gateway.chain.arrays import Floats
-from gateway.privacy.chain_class import MarkovChain
 from gateway.release.amplification import charge
 
 __all__ = ["Scene", "SceneError", "certified", "mechanism_of", "worst_chains"]

@@ -1,6 +1,6 @@
 """A statement about a policy: what is released, to whom, what that loses, and what of it was recomputed.
 
-Losses come from the second certificate (`gateway.exact`); the first, which devices run, is asked whether it agrees.
+Losses come from the second certificate (`fugu.audit.exact`); the first, which devices run, is asked whether it agrees.
 """
 
 from __future__ import annotations
@@ -12,21 +12,28 @@ from typing import Any, NamedTuple, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.envelope import encode_envelope, sign
-from contract.errors import PolicyError
-from contract.fleet_documents import Enrolment
-from contract.guarantee import Adversary
-from contract.pins import pins_of
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
-from contract.sentences import class_sentence, protected_sentence
-from contract.topics import count_topic, description_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from fugu.audit.alternatives import Bound, above, alternatives, bound
+from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
+from fugu.audit.exact.chains.claims import recompute
+from fugu.audit.exact.numbers import exp_up
+from fugu.audit.findings import Finding, against_owner, judged, other_certificate, slack
+from fugu.contract.envelope import encode_envelope, sign
+from fugu.contract.errors import PolicyError
+from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.guarantee import Adversary
+from fugu.contract.pins import pins_of
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.sentences import class_sentence, protected_sentence
+from fugu.contract.topics import (
+    count_topic,
+    description_topic,
+    estimate_topic,
+    release_topic,
+    symbols_topic,
+    window_topic,
+)
 from gateway.audit.access import Listed, listed
-from gateway.audit.alternatives import Bound, above, alternatives, bound
-from gateway.audit.findings import Finding, against_owner, judged, other_certificate, slack
-from gateway.exact import Claim, NotRecomputed, tick_ratios, window_rate
-from gateway.exact.numbers import exp_up
-from gateway.exact_chains.claims import recompute
 
 __all__ = ["ASSUMPTIONS", "Finding", "Output", "Stated", "Statement", "policy_statement", "signed_statement"]
 

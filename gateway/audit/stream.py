@@ -11,23 +11,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BinaryChains, FiniteChains
-from contract.measure_policy import MeasurePolicy
-from contract.policies import AnyPolicy
-from contract.policy import Policy
+from fugu.audit.findings import Finding
+from fugu.chains.arrays import Ints
+from fugu.contract.chains import BinaryChains, FiniteChains
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.planning.attacked import Trial
+from fugu.planning.readings import Readings
+from fugu.privacy.class_watch import Bets, why_off
 from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.audiences import Attacked, attack_audiences
-from gateway.audit.findings import Finding
 from gateway.audit.heard import Message, draws_of
 from gateway.audit.points import attack_points
 from gateway.audit.recorded import distribution_problems
 from gateway.audit.scene import Scene, SceneError
 from gateway.audit.told import Definition, released, windows
 from gateway.audit.trials import attack_stream, refuted
-from gateway.chain.arrays import Ints
-from gateway.planning.attacked import Trial
-from gateway.planning.readings import Readings
-from gateway.privacy.class_watch import Bets, why_off
 from gateway.service.release_config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import NamedTuple
 
-from contract.errors import FuguError
-from contract.mechanisms import ALONE
-from contract.policy import Policy
+from fugu.contract.errors import FuguError
+from fugu.contract.mechanisms import ALONE
+from fugu.contract.policy import Policy
 from gateway.release.allowance import allowance
 from gateway.release.amplification import smallest_scale
 from gateway.release.charges import units_above

@@ -8,16 +8,16 @@ from fractions import Fraction
 
 import numpy as np
 
-from contract.frames import SymbolFrame
-from contract.policy import Policy
-from contract.window_frames import WindowFrame
-from contract.windows import Window
-from gateway.attack import CountOutputs, Outputs, SymbolOutputs
+from fugu.attack import CountOutputs, Outputs, SymbolOutputs
+from fugu.chains.arrays import Ints
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.policy import Policy
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
+from fugu.planning.attacked import Trial, tried
+from fugu.planning.readings import Readings
+from fugu.planning.recording import states_of
 from gateway.audit.heard import Message, StreamError, frames_of, placed
-from gateway.chain.arrays import Ints
-from gateway.planning.attacked import Trial, tried
-from gateway.planning.readings import Readings
-from gateway.planning.recording import states_of
 
 __all__ = ["attack_stream", "refuted"]
 

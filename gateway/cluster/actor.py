@@ -18,10 +18,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
-from contract.errors import cause
+from fugu.contract.errors import cause
+from fugu.host.logs import log_to_stderr
 from gateway.cluster.claims import Vacancies
 from gateway.cluster.part import FLEET, Given, all_parts, serve_part
-from host.logs import log_to_stderr
 
 __all__ = ["HostActor", "State", "served"]
 

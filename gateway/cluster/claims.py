@@ -14,12 +14,12 @@ import logging
 import threading
 from collections.abc import Sequence
 
+from fugu.host.database import DatabaseError
+from fugu.host.held_files import FileLostError
 from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
 from gateway.service.shard_channel import KIND
-from host.database import DatabaseError
-from host.held_files import FileLostError
 
 __all__ = ["Claim", "Vacancies"]
 

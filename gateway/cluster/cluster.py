@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from contract.errors import FuguError
+from fugu.contract.errors import FuguError
 from gateway.cluster.actor import HostActor, State
 from gateway.cluster.part import Given
 

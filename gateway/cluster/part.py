@@ -14,7 +14,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.errors import cause
+from fugu.contract.errors import cause
+from fugu.host.logs import LogSettings, log_to_stderr
+from fugu.host.wake import Wake
 from gateway.cluster.claims import Claim
 from gateway.location import Server
 from gateway.service import Gateway, GatewaySettings, Role
@@ -22,8 +24,6 @@ from gateway.service.process import serve
 from gateway.service.service import STUCK_SECONDS
 from gateway.service.shard_channel import ShardChannelError
 from gateway.service.shard_stores import channel_of
-from host.logs import LogSettings, log_to_stderr
-from host.wake import Wake
 
 __all__ = ["FLEET", "Given", "all_parts", "serve_part"]
 

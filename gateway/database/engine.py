@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TextIO, TypeVar
 
-from contract.errors import FuguError
-from host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
-from host.held_files import damage
+from fugu.contract.errors import FuguError
+from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
+from fugu.host.held_files import damage
 
 __all__ = [
     "MOST_VALUES",
@@ -109,8 +109,8 @@ class Rows(Protocol):
 class Database(Protocol):
     """An open database in autocommit mode; one thread at a time uses it.
 
-    Whatever fails raises a `host.database.DatabaseError`. An engine may read all rows of a query before it hands out
-    the first: what may find many of them says LIMIT.
+    Whatever fails raises a `fugu.host.database.DatabaseError`. An engine may read all rows of a query before it hands
+    out the first: what may find many of them says LIMIT.
     """
 
     def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:

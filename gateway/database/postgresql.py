@@ -27,11 +27,11 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import SQL, Identifier
 from psycopg.types.numeric import Int8BinaryDumper
 
-from contract.errors import cause
+from fugu.contract.errors import cause
+from fugu.host.database import FORMAT, AwayError, DatabaseError
+from fugu.host.held_files import FileLostError
 from gateway.database.engine import Kind, Lease, Rows
 from gateway.location import Server
-from host.database import FORMAT, AwayError, DatabaseError
-from host.held_files import FileLostError
 
 __all__ = ["PostgresDatabase"]
 
@@ -65,7 +65,7 @@ _KEY = "(classid::bigint << 32 | objid::bigint)"
 _SILENCE = "(CASE WHEN state LIKE 'idle%' THEN extract(epoch FROM clock_timestamp()-state_change) ELSE 0 END)::float8"
 """Of a session, in seconds, by the server's clock; one that the server works for is not silent."""
 _CODES = {"53100": sqlite3.SQLITE_FULL, "XX001": sqlite3.SQLITE_CORRUPT, "XX002": sqlite3.SQLITE_CORRUPT}
-"""Of conditions of PostgreSQL that `host.database` asks for: what SQLite calls the same."""
+"""Of conditions of PostgreSQL that `fugu.host.database` asks for: what SQLite calls the same."""
 
 
 class ServerError(DatabaseError):

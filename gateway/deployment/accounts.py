@@ -10,9 +10,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from contract._document import Document
-from contract.guarantee import Adversary
-from contract.topics import NAME_PATTERN, discovery_topic
+from fugu.contract._document import Document
+from fugu.contract.guarantee import Adversary
+from fugu.contract.topics import NAME_PATTERN, discovery_topic
 
 __all__ = ["Account", "Role", "access_list", "new_password", "password_line"]
 

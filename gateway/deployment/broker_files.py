@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
+from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
 from gateway.deployment.accounts import Account, Role, access_list, new_password, password_line
 from gateway.deployment.settings import AUTHORITY_DAYS, Settings, public_files
 from gateway.deployment.units import DeploymentError, InvalidNameError
@@ -57,7 +57,7 @@ class Credentials:
             called: gives a file's name, from what it is called of the folder's own account.
 
         Returns:
-            The fields of `mqtt_link.Broker` that name them, without the folder.
+            The fields of `fugu.mqtt.Broker` that name them, without the folder.
         """
         if self.issued is not None:
             files = {"cert_file": called("client.pem"), "key_file": called("client.key")}

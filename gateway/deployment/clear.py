@@ -7,8 +7,8 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
+from fugu.mqtt import Broker, Link
 from gateway.deployment.units import DeploymentError
-from mqtt_link import Broker, Link
 
 __all__ = ["clear_retained"]
 

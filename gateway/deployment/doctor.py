@@ -17,8 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError
-from contract.topics import committed_topic, status_topic, time_topic
+from fugu.contract.errors import FuguError
+from fugu.contract.topics import committed_topic, status_topic, time_topic
+from fugu.host import checks
+from fugu.host.checks import Finding, Verdict
+from fugu.host.clock import synchronised
+from fugu.host.database import STORE, is_lost
+from fugu.host.held_files import damage
+from fugu.mqtt import Broker
+from fugu.mqtt.probe import probe
 from gateway.deployment.broker_files import check_name
 from gateway.deployment.units import GATEWAY, DeploymentError
 from gateway.files import read_text
@@ -27,13 +34,6 @@ from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Server, Store, StoreError
 from gateway.shard_accounts import own_account
-from host import checks
-from host.checks import Finding, Verdict
-from host.clock import synchronised
-from host.database import STORE, is_lost
-from host.held_files import damage
-from mqtt_link import Broker
-from mqtt_link.probe import probe
 
 __all__ = ["Installation", "examine", "installed"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from contract.errors import PolicyError
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, InvalidNameError, unit
 from gateway.files import write_public

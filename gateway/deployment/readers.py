@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.guarantee import Adversary
+from fugu.contract.guarantee import Adversary
 from gateway.deployment.accounts import Account
 from gateway.deployment.units import DeploymentError
 from gateway.service.policies import Catalogue

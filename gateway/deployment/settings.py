@@ -8,8 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from contract._document import Document
-from contract.topics import NAME_PATTERN
+from fugu.contract._document import Document
+from fugu.contract.topics import NAME_PATTERN
 from gateway.deployment.accounts import Account
 from gateway.deployment.limits import QUEUED_BYTES, QUEUED_MESSAGES, firewall, limits
 from gateway.deployment.units import BROKER, unit

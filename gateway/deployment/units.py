@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.errors import FuguError, UsageError
+from fugu.contract.errors import FuguError, UsageError
 
 __all__ = ["AGENT", "BROKER", "GATEWAY", "DeploymentError", "InvalidNameError", "Place", "unit"]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from contract.envelope import decode_envelope
-from contract.errors import FuguError
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
-from contract.policies import AnyPolicy
-from contract.policy import Policy
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from gateway.fleet import Device, Document, DocumentError, Registry, Rollouts, Target, UnknownNameError
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed

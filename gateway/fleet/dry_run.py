@@ -10,22 +10,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
-from contract.errors import FuguError
-from contract.fleet_documents import PolicyDocument
-from contract.measure_policy import MeasurePolicy
-from contract.noise_table import NoiseTable
-from contract.policies import AnyPolicy
-from contract.policy import Policy
-from contract.stretches import Stretch
-from contract.windows import Window
-from gateway.dphmm.compiled import emission
-from gateway.dphmm.graphs import GraphError
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import PolicyDocument
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.stretches import Stretch
+from fugu.contract.windows import Window
+from fugu.places.compiled import emission
+from fugu.places.graphs import GraphError
+from fugu.planning.answers import window_error
+from fugu.privacy.utility import assess
 from gateway.fleet import Registry
 from gateway.fleet.documents import document_in, former_version, other_ticks, reached
 from gateway.fleet.signing import policies_of
-from gateway.planning.answers import window_error
-from gateway.privacy.utility import assess
 
 __all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
 

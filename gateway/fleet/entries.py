@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from contract.errors import FuguError
-from contract.topics import NAME_PATTERN, RESERVED_DEVICES
+from fugu.contract.errors import FuguError
+from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES
 
 __all__ = [
     "Desired",

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.envelope import key_name
+from fugu.contract.envelope import key_name
 from gateway.files import write_secret
 from gateway.fleet.entries import KeyStoreError
 from gateway.fleet.key_file import Passphrases, WrongPassphraseError, decrypted, encrypted, read_private

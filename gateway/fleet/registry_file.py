@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from fugu.host.database import REGISTRY, open_database, snapshot, transaction
 from gateway.fleet.entries import Desired, Device, Document, PolicyReport, RegistryError, Reported, Target, checked_name
-from host.database import REGISTRY, open_database, snapshot, transaction
 
 __all__ = [
     "BUSY_SECONDS",

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
-from contract.errors import FuguError
-from contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
-from contract.trust import Trust
+from fugu.contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
+from fugu.contract.trust import Trust
 from gateway.files import write_public
 from gateway.fleet.entries import RootError
 from gateway.fleet.key_file import Passphrases

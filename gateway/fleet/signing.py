@@ -11,16 +11,16 @@ from typing import Any, Literal, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.envelope import Envelope, decode_envelope, encode_envelope, sign
-from contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
-from contract.joint import check_named
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import decoded_table, encoded_table
-from contract.pins import MeasuredPins, SymbolPins, pins_of
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
-from contract.trust import Trust
+from fugu.contract.envelope import Envelope, decode_envelope, encode_envelope, sign
+from fugu.contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
+from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
+from fugu.contract.joint import check_named
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import decoded_table, encoded_table
+from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.trust import Trust
 from gateway.fleet.entries import DocumentError
 from gateway.fleet.roots import Root, device_trust
 

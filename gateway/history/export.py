@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from contract.instants import instant, unix_us
-from contract.release_frames import decode_release
+from fugu.contract.instants import instant, unix_us
+from fugu.contract.release_frames import decode_release
 from gateway.history.folder import ParquetFolder, parquet_folder
 from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
 from gateway.history.rows import (

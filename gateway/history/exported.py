@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contract.errors import PolicyError
-from contract.policies import read_policy
-from contract.policy import Policy
-from gateway.chain.arrays import Ints
+from fugu.chains.arrays import Ints
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
 from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
 
 __all__ = ["ExportedHistory"]

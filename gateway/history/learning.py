@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize
 
-from contract.discretisers import Discretiser
-from contract.instants import instant, instant_text
-from contract.policy_header import Clock
-from gateway.chain import stationary_distribution
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains import stationary_distribution
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.instants import instant, instant_text
+from fugu.contract.policy_header import Clock
+from fugu.privacy.chain_fit import matrix_rows
+from fugu.privacy.learned_class import FEWEST, Deviations, LearnedClass, learned_class, log_ratios, transition_of
+from fugu.privacy.learned_model import LearnedModel, LearnedScale
 from gateway.history.pieces import HistoryError, Span, SymbolStream
 from gateway.history.sequences import SEQUENCE_TICKS, Sequences, expected, joined, read_sequences
 from gateway.history.tasks import Group, Source, Tasks, open_tasks
-from gateway.privacy.chain_fit import matrix_rows
-from gateway.privacy.learned_class import FEWEST, Deviations, LearnedClass, learned_class, log_ratios, transition_of
-from gateway.privacy.learned_model import LearnedModel, LearnedScale
 
 __all__ = ["Source", "Span", "learn_class", "open_tasks"]
 

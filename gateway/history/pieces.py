@@ -8,11 +8,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import FuguError
-from contract.instants import LAST_US
-from contract.policy import Policy
-from contract.policy_header import Clock
-from gateway.chain.arrays import Ints
+from fugu.chains.arrays import Ints
+from fugu.contract.errors import FuguError
+from fugu.contract.instants import LAST_US
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import Clock
 from gateway.service.kinds.symbol_model import Model, model_of
 
 __all__ = ["ALWAYS", "DAY_US", "Bytes", "History", "HistoryError", "Piece", "Span", "SymbolStream", "tick_times"]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from contract.descriptions import place_grid
-from contract.instants import unix_us
-from contract.measure_frames import MeasureFrame
-from contract.measure_policy import MeasurePolicy
-from contract.policies import AnyPolicy
-from contract.policy import Policy
-from contract.release_frames import ReleaseFrame, release_unit
-from contract.window_frames import WindowFrame
+from fugu.contract.descriptions import place_grid
+from fugu.contract.instants import unix_us
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import ReleaseFrame, release_unit
+from fugu.contract.window_frames import WindowFrame
 from gateway.history.pieces import Piece, SymbolStream, tick_times
 from gateway.history.stored import WindowSequence
 from gateway.history.tables import batch, lists, marginals, rows

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.noise_table import SCALE
-from gateway.chain.arrays import Floats, Ints
-from gateway.chain.learning import Expected, expectations
-from gateway.chain.model import Problem, likelihood_rows
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.learning import Expected, expectations
+from fugu.chains.model import Problem, likelihood_rows
+from fugu.contract.noise_table import SCALE
 from gateway.history.pieces import HistoryError, Piece, tick_times
 from gateway.history.smoothing import blocks
 from gateway.history.tasks import Group

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.policy_header import Clock
-from gateway.chain import backward_messages, posterior_marginals
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains import backward_messages, posterior_marginals
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.policy_header import Clock
 from gateway.history.pieces import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
 from gateway.service.kinds.symbol_model import Model, filtered, prior, told
 from gateway.service.symbols.past import TickProbabilities

@@ -10,14 +10,14 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from contract.frames import MAX_TICK, SymbolFrame
-from contract.instants import LAST_US
-from contract.measure_frames import MeasureFrame
-from contract.measure_policy import MeasurePolicy
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
-from contract.policy_header import Clock
-from contract.window_frames import WindowFrame
+from fugu.contract.frames import MAX_TICK, SymbolFrame
+from fugu.contract.instants import LAST_US
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import Clock
+from fugu.contract.window_frames import WindowFrame
 from gateway.history.pieces import DAY_US, Piece, Span, SymbolStream
 from gateway.location import Location
 from gateway.service.kinds.kind import Place

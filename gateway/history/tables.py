@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
 
 __all__ = ["TABLES", "UNDATED", "batch", "constant", "lists", "marginals", "rows"]
 

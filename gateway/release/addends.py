@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
 from gateway.release.inversion import inversion, two_valued
 from gateway.release.statistics import Estimates, Part, Query, noise_variance, quantile, rows_of
 

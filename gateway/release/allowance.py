@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 
-from contract.chains import ChainClass, JointChains
-from contract.guarantee import Adversary
-from contract.mechanisms import ALONE, Mechanism, covers
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import ChainClassError
-from gateway.privacy.eigengap import mqm_approx
-from gateway.privacy.quilts import mqm_exact
-from gateway.privacy.window_mechanisms import known_chains
+from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.eigengap import mqm_approx
+from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.window_mechanisms import known_chains
 from gateway.release.amplification import float_above
 from gateway.release.charges import PER_NAT, units_below
 
@@ -54,7 +54,7 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
 
     Source: docs/proofs/chain-accountant.md, "The chain accountant", and docs/proofs/published-mechanisms.md, "The
     published mechanisms"; for quilts, whose least loss at a constant rate c is min over quilts of influence + c * near
-    ticks, `gateway.privacy.quilt_composition`.
+    ticks, `fugu.privacy.quilt_composition`.
     """
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")

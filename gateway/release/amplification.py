@@ -36,9 +36,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.noise_table import SCALE, NoiseTable
-from contract.rounding import OUTWARD
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.rounding import OUTWARD
 from gateway.release.charges import PER_NAT, units_above
 
 __all__ = ["LEAST_SCALE", "amplified_loss", "charge", "largest_spread", "scale_above", "smallest_scale"]

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from contract.errors import FrameError, FuguError, cause
-from contract.mechanisms import ALONE
-from contract.noise_table import NoiseTable
-from contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.errors import FrameError, FuguError, cause
+from fugu.contract.mechanisms import ALONE
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.release_frames import ReleaseFrame, decode_release
 from gateway.release.amplification import charge, float_above
 from gateway.release.canonical import digest, inputs_digest
 from gateway.release.charges import nats, units_above

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from contract.chains import ChainClass
-from contract.errors import FuguError, TopicError
-from contract.guarantee import Adversary
-from contract.mechanisms import ALONE, Mechanism
-from contract.release_frames import Noise
-from contract.topics import parse_topic
+from fugu.contract.chains import ChainClass
+from fugu.contract.errors import FuguError, TopicError
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism
+from fugu.contract.release_frames import Noise
+from fugu.contract.topics import parse_topic
 from gateway.release.charges import nats
 
 __all__ = [

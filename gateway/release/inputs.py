@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract.noise_table import NoiseTable
-from contract.release_frames import Noise
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.release_frames import Noise
 from gateway.release.addends import Addend, added, answer, combined, symbols_addend
 from gateway.release.canonical import canonical, digest
 from gateway.release.inversion import ReleaseError

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import FuguError
-from contract.noise_table import SCALE, NoiseTable
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.errors import FuguError
+from fugu.contract.noise_table import SCALE, NoiseTable
 
 __all__ = ["Inversion", "ReleaseError", "TwoValued", "inversion", "two_valued"]
 

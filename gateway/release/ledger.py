@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from contract.guarantee import Adversary
+from fugu.contract.guarantee import Adversary
+from fugu.host.database import LEDGER
 from gateway.database import Lease, is_there, open_engine
 from gateway.location import Location, part_of
 from gateway.release.canonical import digest, inputs_digest
@@ -28,7 +29,6 @@ from gateway.release.charges import ChargedTicks, beside, clipped, overlay, peak
 from gateway.release.entries import SITE, Account, Allowance, Drawn, Entry, Key, LedgerError, Release, State, refusal
 from gateway.release.ledger_rows import KIND, LedgerRows
 from gateway.release.together import Stream, together_name
-from host.database import LEDGER
 
 __all__ = ["Ledger", "known_ledger", "ledger_beside"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fugu.host.database import LEDGER
 from gateway.database import Database, Kind, Rows
 from gateway.release.entries import LedgerError
-from host.database import LEDGER
 
 __all__ = ["KIND", "LedgerRows"]
 

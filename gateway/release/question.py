@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from contract.mechanisms import Mechanism
-from contract.windows import Window
+from fugu.contract.mechanisms import Mechanism
+from fugu.contract.windows import Window
 from gateway.release.statistics import Query
 
 __all__ = ["Question"]

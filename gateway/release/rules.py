@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from contract.chains import ChainClass
-from contract.guarantee import Adversary
-from contract.mechanisms import ALONE, Mechanism
-from contract.release_frames import ReleaseFrame
-from gateway.privacy.chain_class import ChainClassError
+from fugu.contract.chains import ChainClass
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance
 from gateway.release.charges import nats, units_below
 from gateway.release.together import Stream, named_streams

@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.discrete_laplace import discrete_laplace
-from contract.noise_table import NoiseTable
-from contract.release_frames import QueryKind
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.discrete_laplace import discrete_laplace
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.release_frames import QueryKind
 from gateway.release.inversion import ReleaseError, inversion, two_valued
 
 __all__ = [

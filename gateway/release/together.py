@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass, JointChains
 
 __all__ = ["Stream", "named_streams", "together_name"]
 

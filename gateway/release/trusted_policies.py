@@ -12,10 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from contract.chains import ChainClass
-from contract.noise_table import NoiseTable
-from contract.policies import AnyPolicy
-from contract.policy import Policy
+from fugu.contract.chains import ChainClass
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from gateway.release.canonical import digest
 from gateway.release.charges import nats, units_above
 from gateway.release.inputs import canonical_table

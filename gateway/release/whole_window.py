@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 
-from contract._document import Document
-from contract.chains import BinaryChains, ChainClass
-from contract.noise_table import SCALE, NoiseTable
-from contract.release_frames import QueryKind
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilts import corner_chains
-from gateway.privacy.wasserstein import check_symbols, wasserstein_symbols
-from gateway.privacy.window_mechanisms import known_chains
+from fugu.contract._document import Document
+from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.release_frames import QueryKind
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilts import corner_chains
+from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
+from fugu.privacy.window_mechanisms import known_chains
 from gateway.release.amplification import scale_above
 from gateway.release.inversion import two_valued
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from contract.health import MAX_NAMES, AlarmCode, HealthAlarm
+from fugu.contract.health import MAX_NAMES, AlarmCode, HealthAlarm
 
 __all__ = ["Alarm", "Alarms"]
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from contract.health import AlarmCode
-from contract.topics import stop_topic
+from fugu.contract.health import AlarmCode
+from fugu.contract.topics import stop_topic
+from fugu.mqtt import Link
 from gateway.service.kinds.kind import AnyFrame
 from gateway.service.monitor import Monitor
 from gateway.service.store import Store
-from mqtt_link import Link
 
 __all__ = ["Contradictions", "Stopping"]
 

@@ -1,7 +1,7 @@
 """Which ticks of a stream are accounted for: the interval logic behind the watermark.
 
-Intervals are half open: (after, through] holds the ticks after < t <= through, as in `contract.frames.Gap`. A frame
-accounts for (previous, last], because the device says that the ticks in (previous, first) never had a symbol.
+Intervals are half open: (after, through] holds the ticks after < t <= through, as in `fugu.contract.frames.Gap`. A
+frame accounts for (previous, last], because the device says that the ticks in (previous, first) never had a symbol.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from contract.frames import MAX_GAPS, Gap, StreamCommit
+from fugu.contract.frames import MAX_GAPS, Gap, StreamCommit
 
 __all__ = ["Coverage", "Merge"]
 

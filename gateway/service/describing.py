@@ -13,12 +13,12 @@ from collections.abc import Callable
 from itertools import filterfalse
 from typing import NamedTuple
 
-from contract.descriptions import Description, describe, encode_description
-from contract.errors import FuguError
-from contract.topics import description_topic, parse_topic
+from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.errors import FuguError
+from fugu.contract.topics import description_topic, parse_topic
+from fugu.mqtt import Link
 from gateway.service.in_force import InForce, Running
 from gateway.service.policies import Catalogue
-from mqtt_link import Link
 
 __all__ = ["Describing", "digest"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
-from contract.descriptions import Description
-from contract.topics import count_topic, description_topic, estimate_topic, health_topic
+from fugu.contract.descriptions import Description
+from fugu.contract.topics import count_topic, description_topic, estimate_topic, health_topic
 
 __all__ = [
     "GATEWAY",

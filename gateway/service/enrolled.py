@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from contract.envelope import Envelope, Kind, decode_envelope, encode_envelope, sign
-from contract.errors import FuguError, PolicyError, TrustError
-from contract.fleet_documents import (
+from fugu.contract.envelope import Envelope, Kind, decode_envelope, encode_envelope, sign
+from fugu.contract.errors import FuguError, PolicyError, TrustError
+from fugu.contract.fleet_documents import (
     PolicyDocument,
     RootDocument,
     StopDocument,
@@ -24,12 +24,12 @@ from contract.fleet_documents import (
     verified,
     write_document,
 )
-from contract.measure_table import TimedTable, encode_table, encoded_table
+from fugu.contract.measure_table import TimedTable, encode_table, encoded_table
+from fugu.mqtt import Broker
 from gateway.fleet import Document, KeyStoreError, Registry, RegistryError
 from gateway.fleet.key_file import decrypted, read_passphrase, read_private
 from gateway.service.contradictions import Stopping
 from gateway.service.policies import Catalogue
-from mqtt_link import Broker
 
 __all__ = ["Enrolled", "FleetFiles", "FleetPolicies", "Signer", "SignerError", "read_roots"]
 

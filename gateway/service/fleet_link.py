@@ -17,12 +17,12 @@ from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 
-from contract.errors import FuguError
-from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, decode_policy_status
-from contract.frames import Status
-from contract.topics import parse_topic, policy_set_topic
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus, decode_policy_status
+from fugu.contract.frames import Status
+from fugu.contract.topics import parse_topic, policy_set_topic
+from fugu.mqtt import Link
 from gateway.fleet import PolicyReport, Registry, RegistryError, Rollouts, Sighting
-from mqtt_link import Link
 
 __all__ = ["FleetLink"]
 

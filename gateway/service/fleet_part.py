@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from contract.errors import FuguError
-from contract.fleet_frames import decode_policy_status
-from contract.frames import decode_status
-from contract.health import AlarmCode
-from contract.topics import parse_topic
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_frames import decode_policy_status
+from fugu.contract.frames import decode_status
+from fugu.contract.health import AlarmCode
+from fugu.contract.topics import parse_topic
+from fugu.host.database import AwayError, DatabaseError, is_lost
+from fugu.mqtt import Link
 from gateway.database import Lease
 from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.describing import Describing
@@ -31,8 +33,6 @@ from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Heard
-from host.database import AwayError, DatabaseError, is_lost
-from mqtt_link import Link
 
 __all__ = ["FleetPart", "OfShards"]
 

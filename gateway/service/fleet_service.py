@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from contract.envelope import encode_roots
-from contract.errors import FuguError
-from contract.frames import decode_status
-from contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
+from fugu.contract.envelope import encode_roots
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import decode_status
+from fugu.contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
+from fugu.mqtt import Link
 from gateway.service.enrolled import Enrolled, FleetFiles
 from gateway.service.fleet_link import FleetLink
-from mqtt_link import Link
 
 __all__ = ["FleetService"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
+from fugu.host.database import DatabaseError
 from gateway.database import is_there
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger, ledger_beside
@@ -17,7 +18,6 @@ from gateway.release.ledger_rows import KIND
 from gateway.service.shard_stores import store_of
 from gateway.service.store import Lease, Location, Store, StoreError
 from gateway.service.store.aged import Forgotten
-from host.database import DatabaseError
 
 __all__ = ["forget_device"]
 

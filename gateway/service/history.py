@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
 
-from contract.frames import MAX_TICK
-from contract.measure_frames import MAX_MEASURE_TICKS
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from gateway.service.kinds.counted_estimates import MOST_TICKS, CountedEstimates
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.points import Points

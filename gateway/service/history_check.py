@@ -11,9 +11,9 @@ import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
+from fugu.host.database import STORE
+from fugu.host.held_files import damage
 from gateway.service.store import Location, Store
-from host.database import STORE
-from host.held_files import damage
 
 __all__ = ["HistoryCheck"]
 

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from contract.descriptions import Description
-from contract.topics import discovery_topic
+from fugu.contract.descriptions import Description
+from fugu.contract.topics import discovery_topic
+from fugu.mqtt import Link
 from gateway.service.discovery import GATEWAY, STATUS_TOPIC, device_document, gateway_document
 from gateway.service.store import Store
-from mqtt_link import Link
 
 __all__ = ["HomeAssistant"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from contract.fleet_frames import PolicyStatus
-from contract.frames import Status
-from contract.policies import AnyPolicy
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status
+from fugu.contract.policies import AnyPolicy
 from gateway.service.policies import Catalogue
 
 __all__ = ["InForce", "Running"]

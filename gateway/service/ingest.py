@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract.errors import FuguError, Reason
-from contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, encode_symbols
-from contract.measure_frames import MAX_MEASURE_TICKS, MEASURE, MeasureFrame, Released, encode_measure
-from contract.topics import parse_topic
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, encode_symbols
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MEASURE, MeasureFrame, Released, encode_measure
+from fugu.contract.topics import parse_topic
 from gateway.service.kinds.kind import AnyFrame, Kind
 from gateway.service.kinds.points import Points
 from gateway.service.kinds.symbol_model import SymbolModel

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from contract.topics import status_topic, symbols_topic, window_topic
+from fugu.contract.topics import status_topic, symbols_topic, window_topic
+from fugu.mqtt import Link
 from gateway.service.contradictions import Contradictions
 from gateway.service.enrolled import Enrolled
 from gateway.service.monitor import Monitor
@@ -17,7 +18,6 @@ from gateway.service.settings import GatewaySettings, SettingsError
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Heard
 from gateway.service.table_sender import TableSender
-from mqtt_link import Link
 
 __all__ = ["Intake"]
 

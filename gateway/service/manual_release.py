@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from contract.errors import FuguError, PolicyError
-from contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.errors import FuguError, PolicyError
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.host.database import DatabaseError
+from fugu.mqtt import Broker, Link, LinkError
 from gateway.release.entries import Entry, LedgerError, State
 from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.policies import Catalogue
@@ -22,8 +24,6 @@ from gateway.service.release_record import ReleaseRecord
 from gateway.service.release_setup import open_releases
 from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Store
-from host.database import DatabaseError
-from mqtt_link import Broker, Link, LinkError
 
 __all__ = ["release_now"]
 

@@ -18,8 +18,8 @@ from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from contract.errors import FuguError, Reason, UsageError, cause
-from contract.health import AlarmCode, Health
+from fugu.contract.errors import FuguError, Reason, UsageError, cause
+from fugu.contract.health import AlarmCode, Health
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

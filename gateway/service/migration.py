@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any, NamedTuple
 
+from fugu.host.database import DatabaseError
 from gateway.database import Database, Kind, Lease, open_engine
 from gateway.location import Location
 from gateway.release.ledger import known_ledger, ledger_beside
@@ -15,7 +16,6 @@ from gateway.release.ledger_rows import KIND as LEDGER
 from gateway.service.shard_stores import forget_layout, shard_store, stores
 from gateway.service.store import StoreError
 from gateway.service.store.store import KIND as STORE
-from host.database import DatabaseError
 
 __all__ = ["migrate_store"]
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.chains import BinaryChains, ChainClass, FiniteChains
-from contract.frames import SymbolFrame
-from contract.noise_table import SCALE, NoiseTable
-from contract.policies import read_policy
-from contract.policy import Policy
-from gateway.chain.arrays import Floats
-from gateway.privacy.class_watch import WEEKS, Bets, noticeable, why_off
+from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
+from fugu.privacy.class_watch import WEEKS, Bets, noticeable, why_off
 from gateway.service.shard_stores import snapshots
 from gateway.service.store import Location, Store, StoreError
 

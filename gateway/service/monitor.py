@@ -17,18 +17,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from contract.errors import FuguError, Reason, cause
-from contract.health import AlarmCode, Health, encode_health
-from contract.measure_policy import MeasurePolicy
-from contract.policies import AnyPolicy
-from contract.topics import health_topic, parse_topic
+from fugu.contract.errors import FuguError, Reason, cause
+from fugu.contract.health import AlarmCode, Health, encode_health
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.topics import health_topic, parse_topic
+from fugu.host.asking import Answering, ask
+from fugu.host.checks import CERTIFICATE_DAYS
+from fugu.mqtt import Link
 from gateway.location import Location, part_of
 from gateway.service.alarms import Alarm, Alarms
 from gateway.service.policies import Catalogue
 from gateway.service.symbols import arrivals
-from host.asking import Answering, ask
-from host.checks import CERTIFICATE_DAYS
-from mqtt_link import Link
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
 

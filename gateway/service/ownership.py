@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from contract.errors import UsageError
+from fugu.contract.errors import UsageError
 
 __all__ = ["MOST_SHARDS", "Role", "Shard", "ShardError", "owner"]
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from contract.errors import FuguError, GuaranteeError, PolicyError, Reason
-from contract.measure_policy import MeasurePolicy
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
-from contract.window_frames import sequence_name
+from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, Reason
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.window_frames import sequence_name
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.kinds.symbol_model import SymbolModel
 

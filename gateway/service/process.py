@@ -11,8 +11,11 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from contract.errors import FuguError
-from gateway.dphmm.tracking import warm as warm_points
+from fugu.contract.errors import FuguError
+from fugu.host.logs import LogSettings, log_to_stderr
+from fugu.host.systemd import Notifier
+from fugu.host.wake import Wake
+from fugu.places.tracking import warm as warm_points
 from gateway.location import Server
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError
 from gateway.service.settings import GatewaySettings, SettingsError
@@ -20,9 +23,6 @@ from gateway.service.shard_stores import stores
 from gateway.service.shards import Shards
 from gateway.service.store import Location
 from gateway.service.symbols.warming import warm
-from host.logs import LogSettings, log_to_stderr
-from host.systemd import Notifier
-from host.wake import Wake
 
 __all__ = ["prepare", "run", "serve", "start_shards"]
 

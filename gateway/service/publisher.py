@@ -16,16 +16,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from contract.errors import FuguError, Reason
-from contract.frames import encode_committed
-from contract.reports import Estimate, WindowCount, encode_report
-from contract.topics import committed_topic, count_topic, estimate_topic
-from contract.watermark import sign_committed
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import encode_committed
+from fugu.contract.reports import Estimate, WindowCount, encode_report
+from fugu.contract.topics import committed_topic, count_topic, estimate_topic
+from fugu.contract.watermark import sign_committed
+from fugu.mqtt import Link
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store
 from gateway.service.waiting import Waiting
 from gateway.service.watermark_counter import WatermarkCounter
-from mqtt_link import Link
 
 __all__ = ["Publisher"]
 

@@ -14,11 +14,11 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document
-from contract.guarantee import Adversary
-from contract.mechanisms import ALONE, covers
-from contract.topics import NAME_PATTERN
-from gateway.privacy.chain_class import ChainClassError
+from fugu.contract._document import Document
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, covers
+from fugu.contract.topics import NAME_PATTERN
+from fugu.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE, Key

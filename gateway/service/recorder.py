@@ -17,10 +17,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from contract.frames import MAX_STREAMS, Committed, SymbolFrame
-from contract.measure_frames import MeasureFrame
-from contract.reports import Estimate, WindowCount
-from contract.window_frames import WindowFrame
+from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.reports import Estimate, WindowCount
+from fugu.contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
 from gateway.service.kinds.kind import AnyFrame, Kind, Place, Span
 from gateway.service.kinds.points import Points

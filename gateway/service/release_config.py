@@ -10,13 +10,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from contract._document import Document
-from contract.errors import FuguError
-from contract.frames import MAX_TICK
-from contract.guarantee import Adversary
-from contract.mechanisms import ALONE, Mechanism, covers
-from contract.release_frames import QueryKind
-from contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
+from fugu.contract._document import Document
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.release_frames import QueryKind
+from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from gateway.release.entries import SITE
 
 __all__ = ["Audience", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_releases"]
@@ -53,7 +53,8 @@ class Scheduled(Document):
         audience: one of those configured, or "site".
         source: what is counted: for each device the "best" of its own noisy windows and its symbols, "both" of them,
             weighed by the inverse of their variances, or "symbols" only.
-        mechanism: by whose rule the audience's promise is kept: one of `contract.mechanisms`, or "auto", that of the
+        mechanism: by whose rule the audience's promise is kept: one of `fugu.contract.mechanisms`, or "auto", that of
+            the
             least noise among those that compose.
         once: first tick of the only window that is ever released, for a mechanism that does not compose.
         scale: of the noise on counts of symbols, an integer or a fraction.

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contract.noise_table import NoiseTable
-from gateway.chain.arrays import Ints
+from fugu.chains.arrays import Ints
+from fugu.contract.noise_table import NoiseTable
 from gateway.release.addends import Addend, added
 from gateway.release.inputs import Inputs
 from gateway.release.inversion import ReleaseError

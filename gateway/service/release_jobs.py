@@ -9,14 +9,14 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from contract.guarantee import Adversary
-from contract.instants import instant
-from contract.mechanisms import ALONE, Composing, Mechanism, covers
-from contract.policy import Clock, Policy
-from contract.topics import release_topic
-from contract.windows import Window
-from gateway.chain.arrays import Ints
-from gateway.privacy.chain_class import ChainClassError
+from fugu.chains.arrays import Ints
+from fugu.contract.guarantee import Adversary
+from fugu.contract.instants import instant
+from fugu.contract.mechanisms import ALONE, Composing, Mechanism, covers
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.topics import release_topic
+from fugu.contract.windows import Window
+from fugu.privacy.chain_class import ChainClassError
 from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
 from gateway.release.entries import SITE, Allowance, Key

@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from contract.mechanisms import ALONE
-from contract.release_frames import ReleaseFrame, encode_release
+from fugu.contract.mechanisms import ALONE
+from fugu.contract.release_frames import ReleaseFrame, encode_release
 from gateway.release.amplification import charge, float_above, smallest_scale
 from gateway.release.canonical import canonical
 from gateway.release.charges import nats, units_above, units_below

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
-from contract.window_frames import sequence_name
-from contract.windows import Window
+from fugu.contract.window_frames import sequence_name
+from fugu.contract.windows import Window
 from gateway.release.question import Question
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store

@@ -14,6 +14,7 @@ import secrets
 from contextlib import closing
 from typing import NamedTuple
 
+from fugu.host.database import DatabaseError
 from gateway.database import is_there
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger
@@ -21,7 +22,6 @@ from gateway.release.ledger_rows import KIND
 from gateway.service.store import Lease, Location, Store
 from gateway.service.store.releases import Released
 from gateway.service.store.store import KIND as STORE_KIND
-from host.database import DatabaseError
 
 __all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
 

@@ -21,15 +21,15 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
-from contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError, cause
+from fugu.host.database import DatabaseError, is_lost
+from fugu.mqtt import Link
 from gateway.release.entries import LedgerError
 from gateway.service.release_jobs import Job
 from gateway.service.release_maker import EmptyWindowError, Maker
 from gateway.service.release_progress import NotKnownError, Progress, Reached
 from gateway.service.release_record import ReleaseRecord
 from gateway.service.tick_time import tick_at
-from host.database import DatabaseError, is_lost
-from mqtt_link import Link
 
 __all__ = ["ReleaseSchedule"]
 

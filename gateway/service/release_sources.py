@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.noise_table import NoiseTable
-from contract.window_frames import WindowFrame, sequence_name
-from gateway.chain.arrays import Ints
+from fugu.chains.arrays import Ints
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.window_frames import WindowFrame, sequence_name
 from gateway.release.addends import Addend, symbols_variances, windows_addend
 from gateway.release.question import Question
 from gateway.release.statistics import Part

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import takewhile
 from typing import NamedTuple, Self
 
-from contract.errors import FuguError
+from fugu.contract.errors import FuguError
 from gateway.service.kinds.kind import Place
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder

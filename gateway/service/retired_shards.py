@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fugu.mqtt import Broker, Link
 from gateway.location import Location
 from gateway.service.shard_stores import delete_shard
 from gateway.shard_accounts import own_account
-from mqtt_link import Broker, Link
 
 __all__ = ["RetiredShards", "client_id"]
 

@@ -20,10 +20,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contract.errors import FuguError, Reason, cause
-from contract.health import Health, encode_health
-from contract.topics import description_topic, health_topic, parse_topic
-from gateway.dphmm.tracking import warm as warm_points
+from fugu.contract.errors import FuguError, Reason, cause
+from fugu.contract.health import Health, encode_health
+from fugu.contract.topics import description_topic, health_topic, parse_topic
+from fugu.host.checks import certificate_end
+from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
+from fugu.host.held_files import FileLostError
+from fugu.mqtt import Link, Will
+from fugu.places.tracking import warm as warm_points
 from gateway.release.entries import LedgerError
 from gateway.service.describing import digest
 from gateway.service.enrolled import Enrolled
@@ -58,10 +62,6 @@ from gateway.service.symbols.arrivals import Arrivals
 from gateway.service.symbols.streams import Streams
 from gateway.service.symbols.warming import warm
 from gateway.shard_accounts import shard_account
-from host.checks import certificate_end
-from host.database import AwayError, DatabaseError, is_full, is_lost
-from host.held_files import FileLostError
-from mqtt_link import Link, Will
 
 __all__ = ["IDLE_SECONDS", "STUCK_SECONDS", "Gateway", "NotArrangedError"]
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from contract.errors import FuguError
-from contract.frames import MAX_FRAME_TICKS
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import MAX_FRAME_TICKS
+from fugu.mqtt import Broker
 from gateway.service.enrolled import FleetFiles
 from gateway.service.metrics import Listen
 from gateway.service.ownership import MOST_SHARDS, Shard
 from gateway.service.retention import Keep
 from gateway.service.store import Location
-from mqtt_link import Broker
 
 __all__ = ["ON_CONFLICT", "GatewaySettings", "SettingsError"]
 

@@ -18,12 +18,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from contract.errors import FuguError
+from fugu.contract.errors import FuguError
+from fugu.host.database import SHARDS, DatabaseError
+from fugu.host.held_files import FileLostError
 from gateway.database import Kind, Lease, open_engine
 from gateway.location import Location
 from gateway.release.canonical import canonical
-from host.database import SHARDS, DatabaseError
-from host.held_files import FileLostError
 
 __all__ = ["KIND", "Asked", "Beat", "ShardChannel", "ShardChannelError"]
 

@@ -9,8 +9,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from contract.errors import FuguError
-from contract.topics import parse_topic
+from fugu.contract.errors import FuguError
+from fugu.contract.topics import parse_topic
+from fugu.host.database import DatabaseError, is_lost
+from fugu.mqtt import Link
 from gateway.release.question import Question
 from gateway.service.intake import Intake
 from gateway.service.ownership import Shard
@@ -20,8 +22,6 @@ from gateway.service.release_counts import Counts, StoreCounting
 from gateway.service.release_progress import StoreProgress
 from gateway.service.shard_channel import Asked, ShardChannel
 from gateway.service.store import Store
-from host.database import DatabaseError, is_lost
-from mqtt_link import Link
 
 __all__ = ["ShardPart"]
 

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+from fugu.host.database import DatabaseError
 from gateway.database import Lease, delete_part, parts_of
 from gateway.location import Location, part_of
 from gateway.service.ownership import owner
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store, StoreError
 from gateway.service.store.store import KIND
-from host.database import DatabaseError
 
 __all__ = [
     "arrange",

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from contract.errors import cause
+from fugu.contract.errors import cause
+from fugu.host.database import DatabaseError
 from gateway.service.shard_channel import ShardChannel
-from host.database import DatabaseError
 
 __all__ = ["ShardWatch"]
 

@@ -17,11 +17,11 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError, cause
+from fugu.host.logs import LogSettings, log_settings
 from gateway.service.ownership import Shard
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_watch import ShardWatch
-from host.logs import LogSettings, log_settings
 
 __all__ = ["ShardFailedError", "Shards"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from contract.errors import FuguError, Reason
-from contract.frames import MAX_TICK
-from contract.windows import Window
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.windows import Window
 
 __all__ = ["MOST_SHIFTS", "ShiftError", "Shifts", "Span"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contract.policy import Clock
+from fugu.contract.policy import Clock
 from gateway.release.together import Stream, named_streams, together_name
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import ReleaseConfigError

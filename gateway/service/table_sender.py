@@ -18,26 +18,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import FuguError, cause
-from contract.frames import MAX_TICK
-from contract.measure_check import check_noise
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MOST_HELD, Noise, TimedTable, encode_table, set_of
-from contract.topics import table_topic
-from gateway.chain.arrays import Bools
-from gateway.dphmm.compiled import compile_noise
-from gateway.dphmm.constraints import delta_set, surrogates
-from gateway.dphmm.graphs import GraphError
-from gateway.dphmm.hull import capped, complete_hull
-from gateway.dphmm.protection import protect_likely
-from gateway.dphmm.tables import TableError
+from fugu.chains.arrays import Bools
+from fugu.contract.errors import FuguError, cause
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_check import check_noise
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, encode_table, set_of
+from fugu.contract.topics import table_topic
+from fugu.host.database import DatabaseError, is_lost
+from fugu.mqtt import Link
+from fugu.places.compiled import compile_noise
+from fugu.places.constraints import delta_set, surrogates
+from fugu.places.graphs import GraphError
+from fugu.places.hull import capped, complete_hull
+from fugu.places.protection import protect_likely
+from fugu.places.tables import TableError
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 from gateway.service.tick_time import tick_at
-from host.database import DatabaseError, is_lost
-from mqtt_link import Link
 
 __all__ = ["Made", "TableSender", "make_noise", "policy_graph"]
 

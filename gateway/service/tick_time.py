@@ -5,7 +5,7 @@ A frame whose last tick lies further ahead than clocks may differ is refused. It
 
 from __future__ import annotations
 
-from contract.policy_header import Clock
+from fugu.contract.policy_header import Clock
 
 __all__ = ["TOLERANCE_US", "newest_tick", "tick_at"]
 

@@ -9,9 +9,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.noise_table import NoiseTable
-from gateway.attack import (
+from fugu.attack import (
     ATTACKERS,
     COUNT_ATTACKERS,
     Knowledge,
@@ -22,10 +20,12 @@ from gateway.attack import (
     release_counts,
     release_symbols,
 )
-from gateway.attack.chains import smoothing, tilted_marginals
-from gateway.attack.outputs import without
-from gateway.chain import simulate, stationary_distribution
-from gateway.privacy.randomised_response import calibrate
+from fugu.attack.chains import smoothing, tilted_marginals
+from fugu.attack.outputs import without
+from fugu.chains import simulate, stationary_distribution
+from fugu.contract.chains import BinaryChains
+from fugu.contract.noise_table import NoiseTable
+from fugu.privacy.randomised_response import calibrate
 
 STICKY = np.array([[0.9, 0.1], [0.2, 0.8]])
 THREE = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.2, 0.2, 0.6]])

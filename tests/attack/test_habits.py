@@ -9,9 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from fugu.demo.people import EPSILON, load_person, policy_for
-from gateway.attack import (
+from fugu.attack import (
     COUNT_ATTACKERS,
     Attack,
     Knowledge,
@@ -21,7 +19,9 @@ from gateway.attack import (
     odds_change,
     release_counts,
 )
-from gateway.privacy.randomised_response import allowed_ratios
+from fugu.cli.demo.people import EPSILON, load_person, policy_for
+from fugu.contract.chains import BinaryChains
+from fugu.privacy.randomised_response import allowed_ratios
 from tests.support.proofs import check_printed
 
 SHARES = (Fraction(1, 5), Fraction(4, 5))

@@ -9,9 +9,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contract.noise_table import NoiseTable
-from gateway.attack import ATTACKERS, COUNT_ATTACKERS, SymbolOutputs, attack, known_every, release_counts
-from gateway.attack.outputs import release_symbols
+from fugu.attack import ATTACKERS, COUNT_ATTACKERS, SymbolOutputs, attack, known_every, release_counts
+from fugu.attack.outputs import release_symbols
+from fugu.contract.noise_table import NoiseTable
 
 TICKS = 6000
 ONE = np.zeros(TICKS, dtype=np.int64)

@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gateway.attack.points import attack_points
-from gateway.dphmm.graphs import explicit, lattice
-from gateway.dphmm.hull import gauge
-from gateway.dphmm.local_noise import local_hulls, local_points, planes, point_densities
-from gateway.dphmm.moments import knorm_log_density
+from fugu.attack.points import attack_points
+from fugu.places.graphs import explicit, lattice
+from fugu.places.hull import gauge
+from fugu.places.local_noise import local_hulls, local_points, planes, point_densities
+from fugu.places.moments import knorm_log_density
 from tests.support.dphmm_cases import GOLDEN, VALUES
 
 THREE = VALUES[3:]  # s4, s5, s6

@@ -12,27 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.exponential import exp_up
-from contract.frames import SymbolFrame, encode_symbols
-from contract.guarantee import Guarantee, ratio_loss
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Policy
-from contract.release_frames import encode_release
-from contract.topics import release_topic, symbols_topic
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.audit.lower_bound import least_epsilon
+from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
+from fugu.contract.chains import BinaryChains
+from fugu.contract.exponential import exp_up
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.guarantee import Guarantee, ratio_loss
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import encode_release
+from fugu.contract.topics import release_topic, symbols_topic
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
+from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
 from gateway.audit.audiences import Attacked, attack_audiences, simulated
 from gateway.audit.extended import largest_scale, symbol_bounds
 from gateway.audit.heard import heard_topics
-from gateway.audit.lower_bound import least_epsilon
-from gateway.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
 from gateway.audit.recorded import Recorded, distribution_problems, window_noise
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.audit.told import released, windows
 from gateway.deployment.accounts import Account, access_list
-from gateway.privacy.chain_class import MarkovChain
 from gateway.release.inversion import two_valued
 from gateway.service.release_config import ReleaseConfig
 from tests.support.audited import planned

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame, encode_symbols
-from contract.topics import symbols_topic
-from mqtt_link import Link
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.topics import symbols_topic
+from fugu.mqtt import Link
 from tests.support.audited import planned
 from tests.support.command import Fugu
 from tests.support.shipped import Shipped, promises

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.discretisers import Baseline
-from contract.measure_table import StaircaseNoise
-from contract.noise_table import NoiseTable
-from contract.windows import Window
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.constant import ConstantError, run_constant
-from gateway.audit import draws
-from gateway.audit.device import device_tests
-from gateway.audit.distributions import count_cells, point_cells, symbol_distribution
-from gateway.audit.draws import checked, related
+from fugu.audit import draws
+from fugu.audit.device import device_tests
+from fugu.audit.distributions import count_cells, point_cells, symbol_distribution
+from fugu.audit.draws import checked, related
+from fugu.contract.discretisers import Baseline
+from fugu.contract.measure_table import StaircaseNoise
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.windows import Window
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto
 from tests.support.command import Fugu

@@ -13,15 +13,15 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains, Shown
-from contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
-from contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
-from contract.noise_table import NoiseTable
-from contract.windows import Window
-from gateway.exact import NotRecomputed, binary, points
-from gateway.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
-from gateway.exact_chains.claims import recompute, stream_loss
-from gateway.privacy.randomised_response import calibrate
+from fugu.audit.exact import NotRecomputed, binary, points
+from fugu.audit.exact.chains.claims import recompute, stream_loss
+from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains, Shown
+from fugu.contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
+from fugu.contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.windows import Window
+from fugu.privacy.randomised_response import calibrate
 from tests.support.audited import CHAINS, WINDOWS, planned
 from tests.support.measured import measure_policy
 from tests.support.oracle import worst_loss

@@ -12,17 +12,17 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from contract.chains import JointChains, Shown
-from contract.guarantee import Adversary, shown_loss
-from gateway.dphmm.stream_check import measured_loss, rounded_up
-from gateway.exact import NotRecomputed
-from gateway.exact.numbers import ONE, ceil_of, exp_up, log_up
-from gateway.exact_chains import leakage
-from gateway.exact_chains.claims import recompute, stream_loss
-from gateway.exact_chains.known import known_loss
-from gateway.planning.measure_planner import make_measure_plan
-from gateway.planning.measure_spec import read_spec
-from gateway.planning.policy_builder import MeasureHeader, build_measure_policy
+from fugu.audit.exact import NotRecomputed
+from fugu.audit.exact.chains import leakage
+from fugu.audit.exact.chains.claims import recompute, stream_loss
+from fugu.audit.exact.chains.known import known_loss
+from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
+from fugu.contract.chains import JointChains, Shown
+from fugu.contract.guarantee import Adversary, shown_loss
+from fugu.places.stream_check import measured_loss, rounded_up
+from fugu.planning.measure_planner import make_measure_plan
+from fugu.planning.measure_spec import read_spec
+from fugu.planning.policy_builder import MeasureHeader, build_measure_policy
 from tests.support.oracle import enumerated_losses, extreme_chain, symbol_density
 
 ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)

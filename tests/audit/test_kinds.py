@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from contract.guarantee import Adversary, Guarantee, ratio_loss, shown_loss, tick_ratios
-from contract.measure_policy import StreamLoss
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Policy
-from contract.windows import Window
+from fugu.audit.outputs import Counted, Mechanism, Source
+from fugu.audit.witness import witness
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss, shown_loss, tick_ratios
+from fugu.contract.measure_policy import StreamLoss
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
+from fugu.places.stream_check import measured_loss
+from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
 from gateway.audit.audiences import Attacked, attack_audiences
 from gateway.audit.events import attacked
-from gateway.audit.outputs import Counted, Mechanism, Source
 from gateway.audit.points import attack_points
 from gateway.audit.told import released, windows
-from gateway.audit.witness import witness
-from gateway.dphmm.stream_check import measured_loss
-from gateway.privacy.chain_class import MarkovChain
 from gateway.service.release_config import ReleaseConfig
 from tests.support.audited import planned
 from tests.support.command import Fugu

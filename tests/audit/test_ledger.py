@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, ChainClass
-from contract.guarantee import Adversary
-from contract.mechanisms import Mechanism
-from contract.noise_table import SCALE, NoiseTable
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import Mechanism
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.windows import Window
+from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.privacy.accountant import ChainAccountant
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.amplification import smallest_scale
 from gateway.release.charges import PER_NAT

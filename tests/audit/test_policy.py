@@ -12,10 +12,10 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.envelope import decode_envelope
-from contract.pins import SymbolPins, pins_of
-from contract.policy import Policy
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.pins import SymbolPins, pins_of
+from fugu.contract.policy import Policy
 from gateway.audit import policy_statement
 from gateway.audit.access import may_read, read_access
 from gateway.deployment.accounts import Account
@@ -176,7 +176,7 @@ def test_what_is_not_recomputed_is_never_taken_for_fine(fugu: Fugu, tmp_path: Pa
 def test_certificates_that_disagree_are_found(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the second one takes a looser view than devices, somebody has to look."""
     given = changed(planned(), guarantee={"epsilon": 0.9, "adversary": "informed"})
-    monkeypatch.setattr("gateway.exact.claims.binary_loss", lambda *_: Fraction(1))
+    monkeypatch.setattr("fugu.audit.exact.claims.binary_loss", lambda *_: Fraction(1))
     code, told = audited(fugu, tmp_path, given)
     assert code == 1
     assert names(told) == ["devices-refuse"]

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from gateway.audit import draws
-from gateway.audit.draws import checked, frequencies, related, smallest_error
+from fugu.audit import draws
+from fugu.audit.draws import checked, frequencies, related, smallest_error
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 DRAWS = {"10^5": 10**5, "10^6": 10**6, "10^7": 10**7, "10^8": 10**8, "10^10": 10**10}

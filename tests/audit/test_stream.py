@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.frames import SymbolFrame, encode_symbols
-from contract.policy import Policy
-from contract.topics import symbols_topic, window_topic
-from contract.window_frames import WindowFrame, encode_window
-from contract.windows import Window
-from mqtt_link import Link
+from fugu.contract.chains import BinaryChains
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.policy import Policy
+from fugu.contract.topics import symbols_topic, window_topic
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.windows import Window
+from fugu.mqtt import Link
 from tests.support.audited import planned
 from tests.support.brokers import Mosquitto
 from tests.support.command import Fugu

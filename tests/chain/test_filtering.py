@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gateway.chain import condition, filter_beliefs, predict
+from fugu.chains import condition, filter_beliefs, predict
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 

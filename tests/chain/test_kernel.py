@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.chain import kernel as kernels
-from gateway.chain import steps
-from gateway.chain.kernel import kernel
-from gateway.chain.vectors import total
+from fugu.chains import kernel as kernels
+from fugu.chains import steps
+from fugu.chains.kernel import kernel
+from fugu.chains.vectors import total
 from tests.support.brokers import PATIENCE
 
 _HELPER = """
-from gateway.chain.kernel import kernel
+from fugu.chains.kernel import kernel
 
 STEP = {step}
 
@@ -28,7 +28,7 @@ def plus(value: float) -> float:
 _MAIN = """
 import sys
 
-from gateway.chain.kernel import kernel
+from fugu.chains.kernel import kernel
 from helper import STEP, plus
 
 
@@ -60,7 +60,7 @@ def test_a_kernel_is_compiled_anew_when_a_helper_or_a_constant_in_another_file_c
 
 
 _TWICE = """
-from gateway.chain.kernel import kernel
+from fugu.chains.kernel import kernel
 
 
 def twice(values):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from gateway.chain import simulate, stationary_distribution
+from fugu.chains import simulate, stationary_distribution
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases
 

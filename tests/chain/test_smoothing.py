@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.chain import (
+from fugu.chains import (
     backward_messages,
     filter_beliefs,
     fixed_lag_marginals,

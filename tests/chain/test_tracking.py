@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from gateway.chain.arrays import Floats
-from gateway.chain.moves import Transition, reached
-from gateway.chain.tracking import Seen, advance, backward, fixed_lag, follow, smoothed
+from fugu.chains.arrays import Floats
+from fugu.chains.moves import Transition, reached
+from fugu.chains.tracking import Seen, advance, backward, fixed_lag, follow, smoothed
 
 
 class Case(NamedTuple):

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.windows import Window
-from fugu.demo.people import RECORDINGS
-from gateway.attack import ATTACKERS, COUNT_ATTACKERS
+from fugu.attack import ATTACKERS, COUNT_ATTACKERS
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.windows import Window
 from tests.support.command import Fugu
 from tests.support.processes import policy
 from tests.support.proofs import check_printed

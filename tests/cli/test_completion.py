@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from edge_agent.__main__ import main as agent
-from fugu import edge
-from fugu.app import COMMANDS
-from host.command_line import script
+from fugu.cli import edge
+from fugu.cli.app import COMMANDS
+from fugu.host.command_line import script
 from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +68,7 @@ def test_every_option_of_every_command_is_offered(fugu: Fugu, monkeypatch: pytes
 
 def test_without_the_framework_the_edge_s_own_words(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "fugu.app", raising=False)
+    monkeypatch.delitem(sys.modules, "fugu.cli.app", raising=False)
     assert words(fugu, monkeypatch, "") == ["agent", "subscribe"]
     assert words(fugu, monkeypatch, "agent", "p") == ["pause"]
     assert words(fugu, monkeypatch, "plan", "") == []

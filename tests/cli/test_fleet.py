@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from contract.chains import BoundedChains, FiniteChains
-from contract.envelope import decode_envelope
-from contract.fleet_documents import Address, read_enrolment
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock
-from contract.trust import Trust
-from contract.windows import Window
+from fugu.contract.chains import BoundedChains, FiniteChains
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.fleet_documents import Address, read_enrolment
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock
+from fugu.contract.trust import Trust
+from fugu.contract.windows import Window
 from gateway.fleet import Registry
 from gateway.fleet.dry_run import worth
 from tests.support.command import Fugu

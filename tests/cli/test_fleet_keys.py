@@ -17,19 +17,26 @@ from typing import Any
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
-from contract.errors import ThresholdError
-from contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, read_enrolment, write_document
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import decoded_table
-from contract.noise_table import NoiseTable
-from contract.pins import pins_of
-from contract.trust import Trust, Verdict
 from firmware_sim.board_code import board_module
 from firmware_sim.compiled_policy import compile_policy
 from firmware_sim.documents import units
-from fugu.main import main
+from fugu.cli.main import main
+from fugu.contract.chains import BinaryChains
+from fugu.contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
+from fugu.contract.errors import ThresholdError
+from fugu.contract.fleet_documents import (
+    Address,
+    Enrolment,
+    PolicyDocument,
+    read_document,
+    read_enrolment,
+    write_document,
+)
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import decoded_table
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.pins import pins_of
+from fugu.contract.trust import Trust, Verdict
 from gateway.fleet import Document, Registry, Target
 from gateway.fleet.key_file import decrypted, encrypted
 from tests.support.board_trust import burnt_image

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from contract.fleet_documents import Address
-from fugu.view import rollout as rollout_view
+from fugu.cli.view import rollout as rollout_view
+from fugu.contract.fleet_documents import Address
 from gateway.fleet import PolicyReport, Registry, Rollouts, Sighting
 from gateway.fleet.entries import Outcome
 from tests.support.command import Done, Fugu

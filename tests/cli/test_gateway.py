@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.view.gateway import show_status
+from fugu.cli.view.gateway import show_status
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.release_scenes import scheduled, write_config

@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from fugu.commands.options import grouped
+from fugu.cli.commands.options import grouped
 
 
 @dataclass(frozen=True, slots=True)

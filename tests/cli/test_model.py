@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.classify import Classifier
-from fugu.demo.people import RECORDINGS
-from gateway.privacy.chain_model import ChainModel
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.classify import Classifier
+from fugu.privacy.chain_model import ChainModel
 from tests.support.command import Fugu
 
 HEADER = "t,value,state,seg,subject"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.privacy.chain_model import ModelError
-from gateway.privacy.joint_fit import independence_test
-from gateway.privacy.joint_model import JointModel
+from fugu.privacy.chain_model import ModelError
+from fugu.privacy.joint_fit import independence_test
+from fugu.privacy.joint_model import JointModel
 from tests.support.command import Fugu
 
 DATA = Path(__file__).parent.parent / "data"

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.discretisers import Baseline
-from contract.frames import SymbolFrame
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy
-from gateway.chain import simulate
+from fugu.chains import simulate
+from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Baseline
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy
 from gateway.service.model_watch import watch_store
 from gateway.service.store.aged import SYMBOLS
 from tests.support.command import Fugu

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from contract.policy import Policy
-from fugu.demo.people import RECORDINGS
-from gateway.privacy import utility
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.policy import Policy
+from fugu.privacy import utility
 from tests.support.command import Fugu
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())

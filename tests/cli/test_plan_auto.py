@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.policies import read_policy
-from contract.policy import Policy
 from edge_agent.__main__ import main as agent
 from edge_agent.recording import read_changes
 from edge_agent.sensors.opening import open_sensor
-from gateway.planning.readings import read_readings
-from gateway.planning.recorded_class import recorded_class
-from gateway.planning.sampled import three_sets
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
+from fugu.planning.readings import read_readings
+from fugu.planning.recorded_class import recorded_class
+from fugu.planning.sampled import three_sets
 from tests.support.command import Done, Fugu
 
 FIELDS = {
@@ -63,7 +63,7 @@ class Pictures(HTMLParser):
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A recording, and the folder of its plan."""
-    from fugu.main import main
+    from fugu.cli.main import main
 
     folder = tmp_path_factory.mktemp("auto")
     file = recording(folder)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.chains import JointChains
-from contract.joint import joint_epsilon
-from contract.policies import read_policy
-from contract.policy import Policy
+from fugu.contract.chains import JointChains
+from fugu.contract.joint import joint_epsilon
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
 from tests.support.command import Fugu
 from tests.support.recordings import write_joint_recordings
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.classify import Classifier
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import StaircaseNoise
-from contract.measurement import ConstraintSets
-from contract.noise_table import NoiseTable
-from gateway.dphmm.graphs import lattice
-from gateway.dphmm.hull import complete_hull
-from gateway.dphmm.moments import noise_error
-from gateway.planning import measure_errors
+from fugu.contract.classify import Classifier
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import StaircaseNoise
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import NoiseTable
+from fugu.places.graphs import lattice
+from fugu.places.hull import complete_hull
+from fugu.places.moments import noise_error
+from fugu.planning import measure_errors
 from tests.support.command import Done, Fugu
 from tests.support.measured import measure_policy
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import fugu.demo
+import fugu.cli.demo
 from tests.support.command import Fugu
 
-FLU = Path(fugu.demo.__file__).parent / "data" / "flu.toml"
+FLU = Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml"
 
 
 def test_the_shipped_example(fugu: Fugu) -> None:

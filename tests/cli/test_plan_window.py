@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
-from contract.errors import GuaranteeError
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.windows import Window
-from fugu.demo.people import RECORDINGS
-from gateway.privacy.chain_class import ChainClassError
-from gateway.privacy.window_scale import lawful_scale
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.windows import Window
+from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.window_scale import lawful_scale
 from tests.support.command import Fugu
 
 TWO = {

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
-from contract.policy import Policy
-from gateway.planning.errors import PlanningError
-from gateway.planning.planner import Request, make_plan
-from gateway.planning.policy_builder import PolicyHeader, build_policy
+from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
+from fugu.contract.policy import Policy
+from fugu.planning.errors import PlanningError
+from fugu.planning.planner import Request, make_plan
+from fugu.planning.policy_builder import PolicyHeader, build_policy
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy

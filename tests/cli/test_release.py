@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.fleet_documents import Address
-from contract.release_frames import decode_release
+from fugu.contract.chains import BinaryChains
+from fugu.contract.fleet_documents import Address
+from fugu.contract.release_frames import decode_release
 from gateway.release.ledger import Ledger
 from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until

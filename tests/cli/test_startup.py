@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu import edge
-from fugu.app import COMMANDS, load
+from fugu.cli import edge
+from fugu.cli.app import COMMANDS, load
 from tests.support.command import Fugu
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ FRAMEWORK = {"typer", "rich", "click"}
 NUMBERS = {"numpy", "numba", "scipy"}
 MODULES = """
 import sys
-from fugu.main import main
+from fugu.cli.main import main
 try:
     code = main(sys.argv[1:])
 except SystemExit as stop:
@@ -113,10 +113,10 @@ def test_the_list_of_commands_says_what_each_command_says_of_itself(name: str) -
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("no-such-group",)])
 def test_a_group_is_loaded_only_when_it_is_used(words: tuple[str, ...]) -> None:
-    code = "import sys, fugu.main; fugu.main.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+    code = "import sys, fugu.cli.main; fugu.cli.main.main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "fugu.app" in done.stderr
-    assert "fugu.commands" not in done.stderr
+    assert "fugu.cli.app" in done.stderr
+    assert "fugu.cli.commands" not in done.stderr
 
 
 def test_without_words_it_explains_itself(fugu: Fugu) -> None:
@@ -139,7 +139,7 @@ def test_the_installed_command_is_this_one() -> None:
 
 def test_a_missing_framework_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
-    monkeypatch.delitem(sys.modules, "fugu.app", raising=False)
+    monkeypatch.delitem(sys.modules, "fugu.cli.app", raising=False)
     done = fugu("plan", "stream")
     assert done.code == 1
     assert done.err == "fugu: this command needs typer: pip install 'fugu-edge[gateway]'\n"

@@ -16,14 +16,21 @@ from typing import IO
 
 import pytest
 
-from contract.descriptions import Description, describe, encode_description
-from contract.frames import SymbolFrame, encode_symbols
-from contract.measure_frames import MeasureFrame, Released, encode_measure
-from contract.release_frames import encode_release
-from contract.reports import encode_report
-from contract.topics import count_topic, description_topic, estimate_topic, release_topic, symbols_topic, window_topic
-from contract.window_frames import WindowFrame, encode_window
-from mqtt_link import Link
+from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.release_frames import encode_release
+from fugu.contract.reports import encode_report
+from fugu.contract.topics import (
+    count_topic,
+    description_topic,
+    estimate_topic,
+    release_topic,
+    symbols_topic,
+    window_topic,
+)
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.example_frames import (
     COUNT,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.guarantee import Guarantee
-from contract.policy import Policy
-from contract.topics import window_topic
-from contract.window_frames import WindowFrame, encode_window
-from contract.windows import Window
-from mqtt_link import Decoder, Link, WindowReading
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.policy import Policy
+from fugu.contract.topics import window_topic
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.windows import Window
+from fugu.mqtt import Decoder, Link, WindowReading
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Fugu
 from tests.support.processes import policy

@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection
 import psycopg
 import pytest
 
+from fugu.host.database import AwayError
+from fugu.host.held_files import FileLostError
 from gateway.cluster.claims import Claim, Vacancies
 from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
@@ -22,8 +24,6 @@ from gateway.location import Server
 from gateway.service.shard_channel import KIND, ShardChannelError
 from gateway.service.shard_stores import channel_of, shard_store
 from gateway.service.store import Store
-from host.database import AwayError
-from host.held_files import FileLostError
 from tests.support.brokers import wait_until
 from tests.support.postgres import refused
 

@@ -13,19 +13,19 @@ import msgpack
 import pytest
 from jsonschema import Draft7Validator
 
-from contract.asyncapi import asyncapi_document, asyncapi_json
-from contract.descriptions import describe, encode_description
-from contract.envelope import Envelope, Signature, decode_envelope, decode_roots, encode_envelope, encode_roots
-from contract.errors import FrameError
-from contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
-from contract.frames import decode_committed, decode_status, decode_symbols
-from contract.health import AlarmCode, Health, HealthAlarm, encode_health
-from contract.measure_frames import decode_measure
-from contract.measure_table import decode_table
-from contract.noise_table import NoiseTable
-from contract.topics import Kind, parse_topic
-from contract.window_frames import decode_window
-from contract.windows import Window
+from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.envelope import Envelope, Signature, decode_envelope, decode_roots, encode_envelope, encode_roots
+from fugu.contract.errors import FrameError
+from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
+from fugu.contract.frames import decode_committed, decode_status, decode_symbols
+from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.measure_frames import decode_measure
+from fugu.contract.measure_table import decode_table
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.topics import Kind, parse_topic
+from fugu.contract.window_frames import decode_window
+from fugu.contract.windows import Window
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values
 from tests.support.measured import measure_policy
 from tests.support.register import NAMES, rows
@@ -82,9 +82,9 @@ def text(message: bytes | Path) -> bytes:
     return message.read_bytes() if isinstance(message, Path) else message
 
 
-@pytest.mark.parametrize("shipped", ["contract/asyncapi.json", "docs/asyncapi.json"])
+@pytest.mark.parametrize("shipped", ["fugu/contract/asyncapi.json", "docs/asyncapi.json"])
 def test_what_is_shipped_is_what_the_code_says(shipped: str) -> None:
-    """To make it anew: fugu asyncapi > contract/asyncapi.json"""
+    """To make it anew: fugu asyncapi > fugu/contract/asyncapi.json"""
     assert (ROOT / shipped).read_text() == asyncapi_json()
 
 
@@ -199,7 +199,7 @@ def test_symbols_and_points_come_apart_by_what_the_document_says_of_them() -> No
 
 
 def test_the_command_prints_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    from fugu.main import main
+    from fugu.cli.main import main
 
     with contextlib.suppress(SystemExit):
         assert main(["asyncapi"]) == 0

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
-from contract.chains import BinaryChains
-from contract.classify import Classifier
-from contract.discretisers import Baseline
-from contract.guarantee import ratio_loss
+from fugu.contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
+from fugu.contract.chains import BinaryChains
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline
+from fugu.contract.guarantee import ratio_loss
 from tests.support.proofs import check_printed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "baseline.json"

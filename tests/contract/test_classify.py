@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.classify import Classifier
-from contract.discretisers import Categories, Thresholds
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Categories, Thresholds
 
 SECRET = 71.5319
 BANDS = {

@@ -14,21 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from contract.chains import BinaryChains
-from contract.classify import Classifier
-from contract.descriptions import (
+from fugu.contract.chains import BinaryChains
+from fugu.contract.classify import Classifier
+from fugu.contract.descriptions import (
     MAX_DESCRIPTION_BYTES,
     Description,
     decode_description,
     describe,
     encode_description,
 )
-from contract.discretisers import Cells
-from contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from contract.instants import LAST_US, instant_text
-from contract.policy import Clock, Policy
-from contract.sentences import class_sentence
-from contract.windows import Window
+from fugu.contract.discretisers import Cells
+from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.instants import LAST_US, instant_text
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.sentences import class_sentence
+from fugu.contract.windows import Window
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 

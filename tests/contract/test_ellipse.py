@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.ellipse import Ellipse, ellipse
-from contract.staircase import Staircase
-from gateway.dphmm.staircase import probability
+from fugu.contract.ellipse import Ellipse, ellipse
+from fugu.contract.staircase import Staircase
+from fugu.places.staircase import probability
 
 Places = list[tuple[float, float]]
 

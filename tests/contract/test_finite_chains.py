@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from contract.chains import BinaryChains, FiniteChains
-from contract.errors import GuaranteeError
-from contract.exponential import exp_up
-from contract.finite_leakage import finite_loss, stationary_distribution
-from contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
-from contract.noise_table import NoiseTable
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.randomised_response import calibrate
+from fugu.contract.chains import BinaryChains, FiniteChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.exponential import exp_up
+from fugu.contract.finite_leakage import finite_loss, stationary_distribution
+from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
+from fugu.contract.noise_table import NoiseTable
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.randomised_response import calibrate
 from tests.support.oracle import histogram_density, symbol_density, worst_release_loss
 from tests.support.proofs import check_printed
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from contract import finite_leakage
-from contract.chains import FiniteChains
-from contract.errors import GuaranteeError
-from contract.finite_leakage import finite_loss, stationary_distribution
-from contract.guarantee import ratio_loss
-from contract.inner_maximum import Work, largest, step
+from fugu.contract import finite_leakage
+from fugu.contract.chains import FiniteChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.finite_leakage import finite_loss, stationary_distribution
+from fugu.contract.guarantee import ratio_loss
+from fugu.contract.inner_maximum import Work, largest, step
 from tests.support.oracle import Array, worst_loss
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import (
+from fugu.contract.errors import (
     FrameError,
     FrameLengthError,
     FrameRangeError,
@@ -23,7 +23,7 @@ from contract.errors import (
     TrailingBytesError,
     UnknownSchemaError,
 )
-from contract.frames import (
+from fugu.contract.frames import (
     MAX_FRAME_TICKS,
     Committed,
     Gap,
@@ -39,7 +39,7 @@ from contract.frames import (
     encode_symbols,
     symbol_bits,
 )
-from contract.window_frames import WindowFrame, decode_window, encode_window
+from fugu.contract.window_frames import WindowFrame, decode_window, encode_window
 from tests.support.example_frames import SYMBOL_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
-from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, Guarantee, check_guarantee, lasting_ratios, loss, ratio_loss, tick_ratios
-from contract.leakage import informed_leakage
-from contract.noise_table import SCALE, NoiseTable
+from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, lasting_ratios, loss, ratio_loss, tick_ratios
+from fugu.contract.leakage import informed_leakage
+from fugu.contract.noise_table import SCALE, NoiseTable
 from tests.support.oracle import best_attack
 from tests.support.work import lines_run
 

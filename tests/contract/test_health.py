@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from contract.errors import FrameError
-from contract.health import (
+from fugu.contract.errors import FrameError
+from fugu.contract.health import (
     MAX_HEALTH_BYTES,
     MAX_NAMES,
     AlarmCode,

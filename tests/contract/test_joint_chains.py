@@ -11,16 +11,16 @@ import numpy.typing as npt
 import pytest
 from pydantic import ValidationError
 
-from contract.chains import JointChains, Shown
-from contract.errors import GuaranteeError
-from contract.finite_leakage import stationary_distribution
-from contract.guarantee import Adversary, shown_loss
-from contract.inner_maximum import Work, closed
-from contract.soft_leakage import odds_table as soft_odds
-from contract.soft_leakage import worst_weights as soft_step
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.shown import stream_losses
-from gateway.privacy.chain_class import MarkovChain
+from fugu.contract.chains import JointChains, Shown
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.finite_leakage import stationary_distribution
+from fugu.contract.guarantee import Adversary, shown_loss
+from fugu.contract.inner_maximum import Work, closed
+from fugu.contract.soft_leakage import odds_table as soft_odds
+from fugu.contract.soft_leakage import worst_weights as soft_step
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.shown import stream_losses
+from fugu.privacy.chain_class import MarkovChain
 from tests.support.proofs import check_printed
 
 Floats = npt.NDArray[np.float64]

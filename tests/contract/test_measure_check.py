@@ -15,20 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.discrete_laplace import SCALE
-from contract.errors import GuaranteeError
-from contract.measure_check import RATIO_BITS, check_noise, floor_exp
-from contract.measure_frames import Point
-from contract.measure_table import Noise, StaircaseNoise, members, set_of
-from contract.measurement import Measurement, neighbours_of
-from contract.noise_table import NoiseTable
-from contract.staircase import Staircase
-from gateway.dphmm.compiled import compile_noise, emission, fallback_noise, noise_pairs
-from gateway.dphmm.graphs import lattice
-from gateway.dphmm.hull import complete_hull, difference_hull
-from gateway.dphmm.protection import protect
-from gateway.dphmm.staircase import probability, staircase
-from gateway.dphmm.tables import TableError, check_table
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.measure_check import RATIO_BITS, check_noise, floor_exp
+from fugu.contract.measure_frames import Point
+from fugu.contract.measure_table import Noise, StaircaseNoise, members, set_of
+from fugu.contract.measurement import Measurement, neighbours_of
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.staircase import Staircase
+from fugu.places.compiled import compile_noise, emission, fallback_noise, noise_pairs
+from fugu.places.graphs import lattice
+from fugu.places.hull import complete_hull, difference_hull
+from fugu.places.protection import protect
+from fugu.places.staircase import probability, staircase
+from fugu.places.tables import TableError, check_table
 
 ONE = 1 << RATIO_BITS
 

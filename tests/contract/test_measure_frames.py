@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import (
+from fugu.contract.errors import (
     FrameError,
     FrameLengthError,
     FrameRangeError,
@@ -22,8 +22,8 @@ from contract.errors import (
     TrailingBytesError,
     UnknownSchemaError,
 )
-from contract.frames import MAX_TICK
-from contract.measure_frames import (
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_frames import (
     MAX_MEASURE_TICKS,
     MEASURE,
     MeasureFrame,

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from contract.discrete_laplace import SCALE
-from contract.errors import GuaranteeError, PolicyError
-from contract.frames import MAX_TICK
-from contract.measure_frames import MAX_MEASURE_TICKS
-from contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from contract.measure_table import StaircaseNoise, TimedTable, encoded_table, members
-from contract.noise_table import NoiseTable
-from contract.policies import AnyPolicy, read_policy
-from contract.policy import Policy
-from contract.staircase import Staircase
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.errors import GuaranteeError, PolicyError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS
+from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
+from fugu.contract.measure_table import StaircaseNoise, TimedTable, encoded_table, members
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.staircase import Staircase
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy as symbol_policy
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.discrete_laplace import SCALE
-from contract.errors import (
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.errors import (
     FrameError,
     FrameLengthError,
     FrameRangeError,
@@ -27,8 +27,8 @@ from contract.errors import (
     TrailingBytesError,
     UnknownSchemaError,
 )
-from contract.frames import MAX_TICK
-from contract.measure_table import (
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_table import (
     MOST_VERTICES,
     TABLE,
     StaircaseNoise,
@@ -40,8 +40,8 @@ from contract.measure_table import (
     members,
     set_of,
 )
-from contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable
-from contract.staircase import Staircase
+from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable
+from fugu.contract.staircase import Staircase
 from tests.support.work import lines_run, most_memory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import PolicyError
-from contract.measure_table import members, set_of
-from contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
-from gateway.chain.arrays import Bools
-from gateway.dphmm import graphs
-from gateway.dphmm.constraints import schedule, surrogates
+from fugu.chains.arrays import Bools
+from fugu.contract.errors import PolicyError
+from fugu.contract.measure_table import members, set_of
+from fugu.contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
+from fugu.places import graphs
+from fugu.places.constraints import schedule, surrogates
 
 
 def matrix(neighbours: tuple[int, ...]) -> Bools:

@@ -7,11 +7,11 @@ import json
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from contract.errors import FrameLengthError
-from contract.measure_table import TimedTable
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import SymbolTable
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
+from fugu.contract.errors import FrameLengthError
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import SymbolTable
 
 ONE_HALF = SCALE // 2
 JSON: TypeAdapter[NoiseTable] = TypeAdapter(SymbolTable)

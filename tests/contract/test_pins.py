@@ -12,22 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.discrete_laplace import SCALE
-from contract.discretisers import Thresholds
-from contract.errors import GuaranteeError, PinnedError
-from contract.frames import MAX_TICK
-from contract.guarantee import Guarantee, ratio_loss, tick_ratios
-from contract.measure_policy import MeasurePolicy, sparse_rows
-from contract.measure_table import TimedTable, encoded_table, set_of
-from contract.noise_table import NoiseTable
-from contract.pins import MeasuredPins, SymbolPins, contains, pins_of, violations
-from contract.policies import AnyPolicy
-from contract.policy import Policy
-from contract.policy_header import Clock
-from contract.trust import Trust
-from contract.windows import Window
-from gateway.privacy.randomised_response import calibrate
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.errors import GuaranteeError, PinnedError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Guarantee, ratio_loss, tick_ratios
+from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
+from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.pins import MeasuredPins, SymbolPins, contains, pins_of, violations
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import Clock
+from fugu.contract.trust import Trust
+from fugu.contract.windows import Window
+from fugu.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import worst_loss
 from tests.support.signing import NOW, Keys, policy_document

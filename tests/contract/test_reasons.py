@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contract.errors import FrameError, FuguError, Reason, TrustError
-from contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
+from fugu.contract.errors import FrameError, FuguError, Reason, TrustError
+from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from contract.release_frames import MAX_RELEASE_BYTES, decode_release, encode_release
+from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.release_frames import MAX_RELEASE_BYTES, decode_release, encode_release
 from tests.support.example_frames import RELEASE_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reports" / "release.json"

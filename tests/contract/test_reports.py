@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from contract.instants import LAST_US, instant, instant_text, read_instant, unix_us
-from contract.reports import (
+from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.instants import LAST_US, instant, instant_text, read_instant, unix_us
+from fugu.contract.reports import (
     MAX_REPORT_BYTES,
     Estimate,
     StateEstimate,

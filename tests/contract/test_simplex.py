@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contract.finite_leakage import stationary_distribution
-from contract.rounding import UNIT, reversal_error
-from contract.simplex import Tree, largest_ratio, widening
-from gateway.privacy.accountant.inner_maximum import closed, exact_ratio
+from fugu.contract.finite_leakage import stationary_distribution
+from fugu.contract.rounding import UNIT, reversal_error
+from fugu.contract.simplex import Tree, largest_ratio, widening
+from fugu.privacy.accountant.inner_maximum import closed, exact_ratio
 from tests.support.oracle import Array
 
 

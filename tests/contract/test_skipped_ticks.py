@@ -12,9 +12,9 @@ from math import exp, log
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.guarantee import loss
-from contract.noise_table import NoiseTable
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import loss
+from fugu.contract.noise_table import NoiseTable
 from tests.support.proofs import check_printed
 
 Q, R = Fraction(1, 8), Fraction(1, 5)

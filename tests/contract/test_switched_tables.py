@@ -12,11 +12,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.errors import GuaranteeError
-from contract.exponential import exp_up
-from contract.guarantee import Adversary, Guarantee, check_guarantee, check_ratios, loss, tick_ratios
-from contract.noise_table import SCALE, NoiseTable
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, check_ratios, loss, tick_ratios
+from fugu.contract.noise_table import SCALE, NoiseTable
 from tests.support.oracle import Array, count_density, together, worst_release_loss, worst_switched
 from tests.support.proofs import check_printed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from contract.errors import TopicError
-from contract.topics import (
+from fugu.contract.errors import TopicError
+from fugu.contract.topics import (
     RESERVED_DEVICES,
     Topic,
     check_device_name,

@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.chains import BinaryChains
-from contract.envelope import MAX_ENVELOPE_BYTES, Envelope, Kind, decode_envelope, encode_envelope, encode_roots, sign
-from contract.errors import (
+from fugu.contract.chains import BinaryChains
+from fugu.contract.envelope import (
+    MAX_ENVELOPE_BYTES,
+    Envelope,
+    Kind,
+    decode_envelope,
+    encode_envelope,
+    encode_roots,
+    sign,
+)
+from fugu.contract.errors import (
     AddressError,
     CeilingError,
     ConflictError,
@@ -28,11 +36,11 @@ from contract.errors import (
     ThresholdError,
     TrustError,
 )
-from contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Policy
-from contract.trust import Trust, TrustState
+from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.trust import Trust, TrustState
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, new_keys, policy_document
@@ -242,7 +250,7 @@ def test_an_attackers_bytes_are_not_parsed_before_the_signature(monkeypatch: pyt
         raise AssertionError("parsed before the signature was checked")
 
     device = trust()
-    monkeypatch.setattr("contract.trust.read_document", parse)
+    monkeypatch.setattr("fugu.contract.trust.read_document", parse)
     assert isinstance(refused(device, KEYS.signed(DOCUMENT, new_keys(2))), RoleError)
     assert isinstance(refused(device, KEYS.signed(DOCUMENT, KEYS.policy[:1])), ThresholdError)
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.errors import GuaranteeError, PolicyError
-from contract.exponential import exp_up
-from contract.guarantee import Adversary, Guarantee, ratio_loss, tick_ratios
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.errors import GuaranteeError, PolicyError
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss, tick_ratios
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.windows import Window
 
 TABLE = NoiseTable.binary(2_050_000_000, 2_000_000_000)
 CHAINS = BinaryChains(q=(0.2, 0.25), r=(0.35, 0.4))

@@ -1,4 +1,4 @@
-"""The attackers of the page against those of `gateway.attack`, number by number, and against what is promised."""
+"""The attackers of the page against those of `fugu.attack`, number by number, and against what is promised."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from contract.descriptions import Described, Description, describe
-from contract.frames import SymbolFrame
-from contract.noise_table import NoiseTable
-from gateway.attack import ATTACKERS, Knowledge, SymbolOutputs
-from gateway.dashboard import attacker
-from gateway.dashboard.attack_view import AttackView
-from gateway.dashboard.attacker import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of
+from fugu.attack import ATTACKERS, Knowledge, SymbolOutputs
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.descriptions import Described, Description, describe
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.noise_table import NoiseTable
+from gateway.page import attacker
+from gateway.page.attack_view import AttackView
+from gateway.page.attacker import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of
 from tests.support.processes import policy
 
 TERNARY = NoiseTable(((2_000_000_000, 3_000_000_000), (900_000_000, 3_300_000_000), (1_100_000_000, 2_100_000_000)))
@@ -41,7 +41,7 @@ def some(symbols: int, seed: int, ticks: int = 150) -> list[int]:
 
 
 def theirs(name: str, given: Description, transition: Sequence[Sequence[float]], symbols: list[int]) -> np.ndarray:
-    """What an attacker of `gateway.attack` makes of it, which believes one chain."""
+    """What an attacker of `fugu.attack` makes of it, which believes one chain."""
     assert given.table is not None
     weights = np.array(NoiseTable(given.table).weights(), dtype=float)
     outputs = SymbolOutputs(np.array(symbols), weights / weights.sum(axis=1, keepdims=True))

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from contract.chains import BinaryChains
-from gateway.dashboard.bounds import posterior_bounds
+from fugu.contract.chains import BinaryChains
+from gateway.page.bounds import posterior_bounds
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])

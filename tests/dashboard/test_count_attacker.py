@@ -1,4 +1,4 @@
-"""The attackers of counts on the page against those of `gateway.attack`, window by window."""
+"""The attackers of counts on the page against those of `fugu.attack`, window by window."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, ChainClass, FiniteChains
-from contract.descriptions import Described, DescribedWindow, Description, describe
-from contract.window_frames import WindowFrame
-from gateway.attack import COUNT_ATTACKERS, CountOutputs, Knowledge
-from gateway.dashboard.attack_view import AttackView
-from gateway.dashboard.attacker import EVERYTHING, AttackerError, chains_of
-from gateway.dashboard.count_attacker import ONE_WINDOW, CountAttack
+from fugu.attack import COUNT_ATTACKERS, CountOutputs, Knowledge
+from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
+from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
+from fugu.contract.window_frames import WindowFrame
+from gateway.page.attack_view import AttackView
+from gateway.page.attacker import EVERYTHING, AttackerError, chains_of
+from gateway.page.count_attacker import ONE_WINDOW, CountAttack
 from tests.support.processes import policy
 
 LENGTH, SCALE = 40, "7/2"

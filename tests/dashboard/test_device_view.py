@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 
-from contract.descriptions import Description, describe, encode_description
-from contract.discretisers import Cells
-from contract.errors import StatusCode
-from contract.fleet_frames import PolicyStatus, encode_policy_status
-from contract.frames import Status, StreamStatus, encode_status
-from contract.measure_frames import MeasureFrame, Released, encode_measure
-from contract.topics import (
+from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.discretisers import Cells
+from fugu.contract.errors import StatusCode
+from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.frames import Status, StreamStatus, encode_status
+from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.topics import (
     description_topic,
     parse_topic,
     policy_status_topic,
@@ -21,9 +21,9 @@ from contract.topics import (
     symbols_topic,
     window_topic,
 )
-from contract.window_frames import WindowFrame, encode_window
-from contract.windows import Window
-from gateway.dashboard.device_view import DeviceView
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.windows import Window
+from gateway.page.device_view import DeviceView
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from gateway.dashboard.events import Channels
+from gateway.page.events import Channels
 from tests.support.brokers import PATIENCE
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from contract.descriptions import describe, encode_description
-from contract.fleet_frames import PolicyStatus, encode_policy_status
-from contract.frames import Status, SymbolFrame, encode_status, encode_symbols
-from contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
-from gateway.dashboard.feed import Feed
-from gateway.dashboard.ledger_view import LedgerView
-from mqtt_link import Broker
-from mqtt_link.packets import Message
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
+from fugu.mqtt import Broker
+from fugu.mqtt.packets import Message
+from gateway.page.feed import Feed
+from gateway.page.ledger_view import LedgerView
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.processes import policy
 

@@ -6,13 +6,13 @@ import hashlib
 
 import msgpack
 
-from contract.envelope import Envelope, encode_envelope
-from contract.errors import StatusCode
-from contract.fleet_frames import PolicyStatus, encode_policy_status
-from contract.frames import Status, encode_status
-from contract.health import AlarmCode, Health, HealthAlarm, encode_health
-from contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
-from gateway.dashboard.fleet_view import FleetQuery, FleetView
+from fugu.contract.envelope import Envelope, encode_envelope
+from fugu.contract.errors import StatusCode
+from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.frames import Status, encode_status
+from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
+from gateway.page.fleet_view import FleetQuery, FleetView
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 

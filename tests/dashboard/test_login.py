@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dashboard import login as login_module
-from gateway.dashboard.login import Login, PasswordError, network_of, password_line
-from gateway.dashboard.server import PageError, PageSettings
-from mqtt_link import Broker
+from fugu.mqtt import Broker
+from gateway.page import login as login_module
+from gateway.page.login import Login, PasswordError, network_of, password_line
+from gateway.page.server import PageError, PageSettings
 
 PASSWORD = "correct horse battery"
 HERE, ELSEWHERE = "192.0.2.1", "192.0.2.2"

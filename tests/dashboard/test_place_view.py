@@ -7,14 +7,14 @@ from itertools import product
 
 import pytest
 
-from contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
-from contract.discretisers import Cells
-from contract.frames import SymbolFrame, encode_symbols
-from contract.instants import instant
-from contract.reports import StateEstimate, encode_report
-from contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
-from gateway.dashboard.device_view import DeviceView
-from gateway.dashboard.place_view import placed_shares, placed_symbols
+from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
+from fugu.contract.discretisers import Cells
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.instants import instant
+from fugu.contract.reports import StateEstimate, encode_report
+from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
+from gateway.page.device_view import DeviceView
+from gateway.page.place_view import placed_shares, placed_symbols
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 

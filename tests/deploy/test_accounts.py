@@ -346,6 +346,8 @@ def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str)
 
 
 def test_help_loads_neither_numbers_nor_certificates() -> None:
-    code = "import sys; from fugu.main import main; main(['deploy', '--help']); print(*sys.modules, file=sys.stderr)"
+    code = (
+        "import sys; from fugu.cli.main import main; main(['deploy', '--help']); print(*sys.modules, file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"cryptography", "numpy", "paho"} & set(done.stderr.split())

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import SymbolFrame, encode_symbols
-from contract.release_frames import decode_release
-from contract.topics import parse_topic, release_topic, symbols_topic
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.release_frames import decode_release
+from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.release_config import ReleaseConfigError

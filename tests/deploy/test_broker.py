@@ -12,7 +12,8 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 import pytest
 
-from contract.topics import (
+from fugu.cli.main import main
+from fugu.contract.topics import (
     committed_topic,
     count_topic,
     description_topic,
@@ -24,9 +25,8 @@ from contract.topics import (
     table_topic,
     time_topic,
 )
-from contract.topics import window_topic as windows
-from fugu.main import main
-from mqtt_link import Broker
+from fugu.contract.topics import window_topic as windows
+from fugu.mqtt import Broker
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from fugu.app import load
+from fugu.cli.app import load
 from gateway.location import Server, store_location
 from gateway.service.ownership import Role
 from tests.support.documents import ROOT

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Status, encode_status
-from contract.topics import status_topic, time_topic
 from edge_agent.__main__ import main as agent
 from edge_agent.doctor import examine as examine_device
 from edge_agent.local_status import LocalStatus
-from fugu.main import main
+from fugu.cli.main import main
+from fugu.contract.frames import Status, encode_status
+from fugu.contract.topics import status_topic, time_topic
+from fugu.host.checks import Finding
+from fugu.mqtt import Broker, Link
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.files import FileError
 from gateway.service.store import Store
-from host.checks import Finding
-from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.processes import policy
 from tests.support.scenes import policy as gateway_policy
@@ -163,7 +163,7 @@ def test_a_policy_that_ends(tmp_path: Path) -> None:
 
 
 def test_an_enrolled_device_waits_is_stopped_and_knows_the_gateway_s_time(broker: Mosquitto, tmp_path: Path) -> None:
-    from contract.trust import Trust
+    from fugu.contract.trust import Trust
 
     keys = Keys()
     enrolment = keys.enrolment()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.main import main
+from fugu.cli.main import main
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.limits import limits
@@ -169,7 +169,7 @@ def networks() -> Iterator[Networks]:
 
 DEVICE = """
 import sys, time
-from mqtt_link import Broker, Link
+from fugu.mqtt import Broker, Link
 host, port, folder = sys.argv[1:]
 began, done = time.monotonic(), []
 files = {"password_file": folder + "/password", "ca_file": folder + "/ca.pem"}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import (
+from fugu.cli.main import main
+from fugu.contract.frames import (
     MAX_FRAME_TICKS,
     MAX_STREAMS,
     Status,
@@ -16,9 +17,8 @@ from contract.frames import (
     encode_status,
     encode_symbols,
 )
-from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
-from contract.window_frames import MAX_COUNTS, WindowFrame, encode_window
-from fugu.main import main
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
+from fugu.contract.window_frames import MAX_COUNTS, WindowFrame, encode_window
 from gateway.deployment.accounts import Account, access_list, password_line
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.settings import LARGEST, MIN_LARGEST

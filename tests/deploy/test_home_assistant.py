@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from contract.descriptions import describe, encode_description
-from contract.topics import description_topic, discovery_topic, health_topic
-from fugu.main import main
+from fugu.cli.main import main
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.topics import description_topic, discovery_topic, health_topic
+from fugu.mqtt import Link
 from gateway.deployment.accounts import Account, access_list
 from gateway.service.discovery import GATEWAY
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.store import Store
-from mqtt_link import Link
 from tests.support.brokers import wait_until
 from tests.support.home_assistant import Listener
 from tests.support.processes import policy

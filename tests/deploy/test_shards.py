@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Status, decode_committed, encode_status, encode_symbols
-from contract.topics import committed_topic
+from fugu.contract.frames import Status, decode_committed, encode_status, encode_symbols
+from fugu.contract.topics import committed_topic
+from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.doctor import examine, installed
 from gateway.service import Gateway, GatewaySettings
@@ -20,7 +21,6 @@ from gateway.service.process import start_shards
 from gateway.service.retired_shards import RetiredShards
 from gateway.service.store import Store
 from gateway.shard_accounts import ShardAccountError, shard_account
-from mqtt_link import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from fugu.host.clock import BOOT_VARIABLE
+from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
 from gateway.deployment.units import DeploymentError, unit
-from host.clock import BOOT_VARIABLE
-from mqtt_link import ReleaseReading, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.measurement import Measurement
-from gateway.dphmm.composition import (
+from fugu.contract.measurement import Measurement
+from fugu.places.composition import (
     accepted_loss,
     between_any,
     joint_loss,
@@ -20,14 +20,14 @@ from gateway.dphmm.composition import (
     stream_loss,
     trajectory_loss,
 )
-from gateway.dphmm.graphs import GraphError, complete, explicit, lattice, one_step, within_radius
-from gateway.dphmm.hull import ceil_gauges, difference_hull, gauge, graph_hull
-from gateway.dphmm.protection import factor, protect
-from gateway.dphmm.tables import build_table, fallback_table, table_loss
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.inner_maximum import closed, exact_step
-from gateway.privacy.accountant.walks import endless_bound, local_step
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.places.graphs import GraphError, complete, explicit, lattice, one_step, within_radius
+from fugu.places.hull import ceil_gauges, difference_hull, gauge, graph_hull
+from fugu.places.protection import factor, protect
+from fugu.places.tables import build_table, fallback_table, table_loss
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.inner_maximum import closed, exact_step
+from fugu.privacy.accountant.walks import endless_bound, local_step
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states, strict_epsilon
 from tests.support.oracle import worst_loss
 from tests.support.proofs import check_printed

@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import complete, edge_list, explicit, lattice, one_step
-from gateway.dphmm.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
-from gateway.dphmm.moments import l1_sensitivity, laplace_error, noise_error
-from gateway.dphmm.protection import degree_of_protection, exposed, factor, protect
+from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
+from fugu.places.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
+from fugu.places.moments import l1_sensitivity, laplace_error, noise_error
+from fugu.places.protection import degree_of_protection, exposed, factor, protect
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 
 PAPER = GOLDEN["paper"]

@@ -9,11 +9,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import complete, restrict
-from gateway.dphmm.hull import gauge
-from gateway.dphmm.protection import Protection, degree_of_protection, protect, protected_pairs
-from gateway.dphmm.staircase import floor_exp
-from gateway.dphmm.tables import TableError, build_table, check_table, fallback_table, table_loss
+from fugu.places.graphs import complete, restrict
+from fugu.places.hull import gauge
+from fugu.places.protection import Protection, degree_of_protection, protect, protected_pairs
+from fugu.places.staircase import floor_exp
+from fugu.places.tables import TableError, build_table, check_table, fallback_table, table_loss
 from tests.support.dphmm_cases import OBJECTIVES, close, random_case, strict_epsilon
 
 

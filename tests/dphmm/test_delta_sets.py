@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from gateway.chain.arrays import Bools, Ints
-from gateway.dphmm.constraints import delta_set, schedule, surrogates
-from gateway.dphmm.graphs import GraphError, complete, edge_list, explicit, lattice, restrict
-from gateway.dphmm.hull import difference_hull, gauge, graph_hull
-from gateway.dphmm.protection import Protection, degree_of_protection, protect, protect_likely
-from gateway.dphmm.staircase import RATIO_BITS, floor_exp
-from gateway.dphmm.tables import TableError, TableWeights, build_table, check_table, fallback_table
+from fugu.chains.arrays import Bools, Ints
+from fugu.places.constraints import delta_set, schedule, surrogates
+from fugu.places.graphs import GraphError, complete, edge_list, explicit, lattice, restrict
+from fugu.places.hull import difference_hull, gauge, graph_hull
+from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
+from fugu.places.staircase import RATIO_BITS, floor_exp
+from fugu.places.tables import TableError, TableWeights, build_table, check_table, fallback_table
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 LINE = lattice(range(6))

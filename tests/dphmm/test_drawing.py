@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from gateway.dphmm.drawing import MOST_NAMES, graph_svg
-from gateway.dphmm.graphs import GraphError, complete, explicit, lattice, within_radius
-from gateway.dphmm.protection import protect
+from fugu.places.drawing import MOST_NAMES, graph_svg
+from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
+from fugu.places.protection import protect
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import (
+from fugu.places.graphs import (
     GraphError,
     categories,
     complete,

@@ -12,8 +12,8 @@ import pytest
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull
 
-from gateway.dphmm.graphs import GraphError, complete, explicit, lattice
-from gateway.dphmm.hull import (
+from fugu.places.graphs import GraphError, complete, explicit, lattice
+from fugu.places.hull import (
     Hull,
     capped,
     ceil_gauges,
@@ -25,7 +25,7 @@ from gateway.dphmm.hull import (
     largest_gauge,
     pairs_within,
 )
-from gateway.dphmm.moments import area, boundary_points, measure, noise_covariance, noise_error
+from fugu.places.moments import area, boundary_points, measure, noise_covariance, noise_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, grid, states
 
 PAPER = GOLDEN["paper"]

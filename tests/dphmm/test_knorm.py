@@ -8,16 +8,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import GraphError, complete, explicit, lattice, within_radius
-from gateway.dphmm.hull import complete_hull, difference_hull, gauge, graph_hull
-from gateway.dphmm.moments import (
+from fugu.places.graphs import GraphError, complete, explicit, lattice, within_radius
+from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
+from fugu.places.moments import (
     draw_knorm,
     knorm_log_density,
     laplace_error,
     noise_covariance,
     noise_error,
 )
-from gateway.dphmm.protection import protect
+from fugu.places.protection import protect
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
 
 HULL = graph_hull(VALUES, GRAPH)

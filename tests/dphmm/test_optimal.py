@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gateway.chain.arrays import Bools, Ints
-from gateway.dphmm.graphs import GraphError, complete, lattice, one_step, within_radius
-from gateway.dphmm.hull import ceil_gauges, graph_hull
-from gateway.dphmm.optimal import optimal_table
-from gateway.dphmm.protection import protect, protected_pairs
-from gateway.dphmm.staircase import floor_exp
-from gateway.dphmm.tables import TableError, build_table, check_table, table_loss
+from fugu.chains.arrays import Bools, Ints
+from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
+from fugu.places.hull import ceil_gauges, graph_hull
+from fugu.places.optimal import optimal_table
+from fugu.places.protection import protect, protected_pairs
+from fugu.places.staircase import floor_exp
+from fugu.places.tables import TableError, build_table, check_table, table_loss
 from tests.support.dphmm_cases import (
     GOLDEN,
     GRAPH,

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.dphmm.candidates import cheapest
-from gateway.dphmm.graphs import GraphError, complete, explicit, lattice
-from gateway.dphmm.hull import capped, complete_hull, extended, graph_hull
-from gateway.dphmm.moments import area, noise_error
-from gateway.dphmm.protection import (
+from fugu.places.candidates import cheapest
+from fugu.places.graphs import GraphError, complete, explicit, lattice
+from fugu.places.hull import capped, complete_hull, extended, graph_hull
+from fugu.places.moments import area, noise_error
+from fugu.places.protection import (
     Objective,
     degree_of_protection,
     exposed,

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.dphmm.composition import joint_epsilon, joint_loss
-from gateway.dphmm.graphs import GraphError, explicit, lattice, scaled, stacked
-from gateway.dphmm.hull import graph_hull
-from gateway.dphmm.protection import degree_of_protection, exposed, protect, protected_pairs
-from gateway.dphmm.tables import build_table, table_loss
+from fugu.places.composition import joint_epsilon, joint_loss
+from fugu.places.graphs import GraphError, explicit, lattice, scaled, stacked
+from fugu.places.hull import graph_hull
+from fugu.places.protection import degree_of_protection, exposed, protect, protected_pairs
+from fugu.places.tables import build_table, table_loss
 from tests.support.dphmm_cases import GOLDEN, states, strict_epsilon
 
 

@@ -11,9 +11,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import GraphError, complete
-from gateway.dphmm.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
-from gateway.dphmm.staircase import (
+from fugu.places.graphs import GraphError, complete
+from fugu.places.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
+from fugu.places.staircase import (
     Staircase,
     draw,
     floor_exp,

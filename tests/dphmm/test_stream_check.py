@@ -9,13 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contract.errors import GuaranteeError
-from contract.measure_check import check_noise
-from contract.measure_policy import StreamLoss, StreamStart
-from contract.measurement import Measurement
-from contract.noise_table import SCALE, NoiseTable
-from gateway.dphmm.composition import accepted_loss
-from gateway.dphmm.stream_check import measured_loss, verify_stream
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.measure_check import check_noise
+from fugu.contract.measure_policy import StreamLoss, StreamStart
+from fugu.contract.measurement import Measurement
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.places.composition import accepted_loss
+from fugu.places.stream_check import measured_loss, verify_stream
 from tests.support.measured import measure_policy
 
 EPSILON = 0.5

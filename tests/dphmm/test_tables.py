@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.noise_table import SCALE
-from gateway.dphmm.graphs import GraphError, complete, lattice, one_step, within_radius
-from gateway.dphmm.hull import difference_hull, graph_hull
-from gateway.dphmm.mass import clamped_mass, window
-from gateway.dphmm.protection import protect, protected_pairs
-from gateway.dphmm.staircase import floor_exp
-from gateway.dphmm.tables import (
+from fugu.contract.noise_table import SCALE
+from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
+from fugu.places.hull import difference_hull, graph_hull
+from fugu.places.mass import clamped_mass, window
+from fugu.places.protection import protect, protected_pairs
+from fugu.places.staircase import floor_exp
+from fugu.places.tables import (
     TableError,
     TableWeights,
     build_table,

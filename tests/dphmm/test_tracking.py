@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.demo.location import SPECIFICATION
-from gateway.dphmm.compiled import emission
-from gateway.dphmm.tracking import lagged, moments
-from gateway.planning.measure_planner import make_measure_plan
-from gateway.planning.measure_spec import read_spec
+from fugu.cli.demo.location import SPECIFICATION
+from fugu.places.compiled import emission
+from fugu.places.tracking import lagged, moments
+from fugu.planning.measure_planner import make_measure_plan
+from fugu.planning.measure_spec import read_spec
 
 SMALL = 'grid = "6x6"\ngraph = { radius = 1.0 }\nepsilon = 0.7\n'
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gateway.dphmm.graphs import GraphError, lattice
-from gateway.dphmm.hull import Hull, complete_hull, difference_hull, gauge
-from gateway.dphmm.tables import bezout, lattice_basis, unrolled
+from fugu.places.graphs import GraphError, lattice
+from fugu.places.hull import Hull, complete_hull, difference_hull, gauge
+from fugu.places.tables import bezout, lattice_basis, unrolled
 
 FLAT = [
     difference_hull(points)

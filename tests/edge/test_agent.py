@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from contract.descriptions import decode_description, describe
-from contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
-from contract.frames import Committed, Gap, StreamCommit, decode_status, encode_committed
-from contract.topics import committed_topic, description_topic
 from edge_agent.agent import Agent
 from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
@@ -24,7 +20,11 @@ from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
-from mqtt_link import Broker, Link
+from fugu.contract.descriptions import decode_description, describe
+from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
+from fugu.contract.frames import Committed, Gap, StreamCommit, decode_status, encode_committed
+from fugu.contract.topics import committed_topic, description_topic
+from fugu.mqtt import Broker, Link
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder, policy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from contract.measure_frames import Released, pack_released
 from edge_agent.outbox import Outbox
+from fugu.contract.measure_frames import Released, pack_released
 from tests.support.agents import measured_plan, stream_plan
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames

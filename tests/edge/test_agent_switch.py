@@ -15,7 +15,7 @@ from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames
 

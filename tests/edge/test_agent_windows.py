@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from contract.errors import StatusCode
-from contract.frames import Committed, Gap, StreamCommit, encode_committed
-from contract.topics import committed_topic
-from contract.window_frames import WindowFrame, decode_window
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import AgentPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
-from mqtt_link import Broker, Link
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import Committed, Gap, StreamCommit, encode_committed
+from fugu.contract.topics import committed_topic
+from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,
     JumpingClock,

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from contract.baseline import UNIT
-from contract.classify import Classifier
-from contract.discretisers import Baseline
-from contract.frames import encode_status, encode_symbols
-from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import ReplaySensor
-from mqtt_link import Broker
+from fugu.contract.baseline import UNIT
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline
+from fugu.contract.frames import encode_status, encode_symbols
+from fugu.contract.noise_table import NoiseTable
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.classify import Classifier
-from contract.discretisers import Cells
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors import open_sensor
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Cells
 
 SQUARE = {
     "kind": "cells",

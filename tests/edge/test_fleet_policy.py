@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from contract.errors import StatusCode
-from contract.fleet_frames import PolicyStatus, decode_policy_status
-from contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
 from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
 from edge_agent.plan import Managed, StreamPlan
+from fugu.contract.errors import StatusCode
+from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status
+from fugu.contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
 
 POLICY, ROOT, TIME = policy_set_topic("home", "watch"), root_topic("home"), time_topic("home")
 STOP = stop_topic("home", "watch")

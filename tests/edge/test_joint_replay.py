@@ -18,14 +18,14 @@ import pytest
 
 import edge_agent.stream
 import edge_agent.ticker
-from contract.chains import JointChains, Shown
-from contract.guarantee import Guarantee, shown_loss
-from contract.policy import Policy
-from contract.windows import Window
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import ReplaySensor
 from edge_agent.ticker import Ticker
+from fugu.contract.chains import JointChains, Shown
+from fugu.contract.guarantee import Guarantee, shown_loss
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
 from tests.support.agents import JumpingClock, device_clock
 from tests.support.outboxes import symbol_frames, window_frames
 from tests.support.processes import policy

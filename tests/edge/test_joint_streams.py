@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, JointChains, Shown
-from contract.errors import GuaranteeError, PolicyError
-from contract.guarantee import Guarantee, shown_loss
-from contract.joint import NoJointBoundError, joint_epsilon
-from contract.pins import contains, pins_of, violations
-from contract.policies import read_policy
-from contract.policy import Policy
-from contract.windows import Window
 from edge_agent.__main__ import main
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
-from gateway.privacy.class_watch import why_off
+from fugu.contract.chains import BinaryChains, JointChains, Shown
+from fugu.contract.errors import GuaranteeError, PolicyError
+from fugu.contract.guarantee import Guarantee, shown_loss
+from fugu.contract.joint import NoJointBoundError, joint_epsilon
+from fugu.contract.pins import contains, pins_of, violations
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
+from fugu.privacy.class_watch import why_off
 from gateway.service.kinds.symbol_model import SymbolModel, filtered, fixed_lag, told
 from tests.support.agents import toml
 from tests.support.command import runner

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.policy import Policy
-from contract.topics import policy_set_topic
-from contract.windows import Window
 from edge_agent.fleet_policy import FleetPolicy
 from edge_agent.plan import Managed, StreamPlan
+from fugu.contract.policy import Policy
+from fugu.contract.topics import policy_set_topic
+from fugu.contract.windows import Window
 from tests.support.brokers import wait_until
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document

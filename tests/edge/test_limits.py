@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.joint import NoJointBoundError, joint_epsilon
-from contract.pins import pins_of
-from contract.policies import AnyPolicy
-from contract.policy import Policy
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
+from fugu.contract.chains import BinaryChains
+from fugu.contract.joint import NoJointBoundError, joint_epsilon
+from fugu.contract.pins import pins_of
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from tests.support.agents import toml
 from tests.support.brokers import PATIENCE
 from tests.support.measured import measure_policy

@@ -17,7 +17,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import policy

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import encode_status
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_status import LocalStatus, LocalStatusError, ask_status, described
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
-from mqtt_link import Broker
+from fugu.contract.frames import encode_status
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.processes import policy

@@ -19,15 +19,6 @@ import msgpack
 import numpy as np
 import pytest
 
-from contract.discrete_laplace import SCALE
-from contract.errors import FrameError, FuguError, GuaranteeError, StatusCode
-from contract.frames import MAX_TICK, decode_status
-from contract.measure_frames import MeasureFrame, Released, unpack_released
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, encode_table, members, set_of
-from contract.noise_table import NoiseTable
-from contract.staircase import Staircase
-from contract.topics import committed_topic, status_topic, table_topic
 from edge_agent.agent import MOST_WAITING, MOST_WAITING_BYTES, Agent
 from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
@@ -40,9 +31,18 @@ from edge_agent.stream import SharedSensor, Stream
 from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.errors import FrameError, FuguError, GuaranteeError, StatusCode
+from fugu.contract.frames import MAX_TICK, decode_status
+from fugu.contract.measure_frames import MeasureFrame, Released, unpack_released
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, encode_table, members, set_of
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.staircase import Staircase
+from fugu.contract.topics import committed_topic, status_topic, table_topic
+from fugu.mqtt import Broker, Link
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.table_sender import make_noise
-from mqtt_link import Broker, Link
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import measure_policy
@@ -135,7 +135,7 @@ def test_points_follow_a_staircase() -> None:
     small = StaircaseNoise(noise.likely, noise.noise, (4, 4), (6, 6))
     drawer = measurer(policy)
     drawer.offer(message(small, constraint=0), 0)
-    from gateway.dphmm.compiled import emission
+    from fugu.places.compiled import emission
 
     matrix = emission(small, MeasureModel(policy).values)
     drawn = distribution(drawer, 0, 60, 6000)

@@ -13,10 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.discrete_laplace import SCALE
-from contract.frames import decode_symbols, encode_status
-from contract.noise_table import NoiseTable, public_row
-from contract.window_frames import decode_window
 from edge_agent.agent import Agent
 from edge_agent.local_status import described
 from edge_agent.measurer import Measurer, PointSource
@@ -25,7 +21,11 @@ from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import BLOCK_WORDS, randomiser
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from edge_agent.ticker import Ticker
-from mqtt_link import Broker
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.frames import decode_symbols, encode_status
+from fugu.contract.noise_table import NoiseTable, public_row
+from fugu.contract.window_frames import decode_window
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until
 from tests.support.measured import measure_policy

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.frames import Gap
-from contract.noise_table import NoiseTable
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.stored_frames import Keeping
+from fugu.contract.frames import Gap
+from fugu.contract.noise_table import NoiseTable
 from tests.support.agents import stream_plan
 from tests.support.brokers import PATIENCE
 from tests.support.outboxes import symbol_frames

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import StatusCode
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_status import LocalStatusError, ask_status
@@ -16,7 +15,8 @@ from edge_agent.pause import Pause, PauseError, seconds_of
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from firmware_sim.devices import write_device
-from mqtt_link import Broker
+from fugu.contract.errors import StatusCode
+from fugu.mqtt import Broker
 from tests.support.agents import COIN, SECOND, JumpingClock, agent_plan, frames_left, stream_plan, ticks
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.processes import policy

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from contract.noise_table import NoiseTable
 from edge_agent.randomiser import BLOCK_WORDS, randomiser, system_entropy
+from fugu.contract.noise_table import NoiseTable
 
 T0, T1 = 1_000_000_007, 3_000_000_001
 

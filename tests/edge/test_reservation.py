@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.frames import decode_symbols
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.stored_frames import Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
+from fugu.contract.frames import decode_symbols
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames
 

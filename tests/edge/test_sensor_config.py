@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from contract.policy import Thresholds
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import AgentConfig, StreamConfig
 from edge_agent.sensors import silence_warning
+from fugu.contract.policy import Thresholds
 from tests.support.agents import toml
 from tests.support.processes import policy
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
 from edge_agent.config_file import ConfigError
 from edge_agent.plan import StreamPlan
@@ -18,7 +17,8 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.reading import Reading
 from edge_agent.sensors import LineSensor, Sensor, SensorUpdate
 from edge_agent.stream import SharedSensor, open_sensors
-from mqtt_link import Broker
+from fugu.contract.noise_table import NoiseTable
+from fugu.mqtt import Broker
 from tests.support.agents import THRESHOLD, JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import wait_until
 from tests.support.outboxes import symbol_frames

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import StatusCode
-from contract.frames import Gap
 from edge_agent.agent import Agent
 from edge_agent.local_status import described
 from edge_agent.outbox import Outbox, OutboxFullError
@@ -15,7 +13,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stored_frames import MOST_COVERED, Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
-from mqtt_link import Broker
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import Gap
+from fugu.mqtt import Broker
 from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan, ticks, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
 

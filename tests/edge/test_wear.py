@@ -19,7 +19,7 @@ from pathlib import Path
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 from tests.support.agents import SECOND, JumpingClock, agent_plan, stream_plan
 
 def written():

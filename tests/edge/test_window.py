@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from contract.frames import Gap
-from contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame, encode_window
-from contract.windows import Window
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
+from fugu.contract.frames import Gap
+from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame, encode_window
+from fugu.contract.windows import Window
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
 

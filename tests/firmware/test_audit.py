@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.noise_table import NoiseTable
-from contract.windows import Window
 from firmware_sim.constant import Outputs, parts, run_constant
-from gateway.audit.device import device_tests
+from fugu.audit.device import device_tests
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.windows import Window
 from tests.support.board_policies import PROMISE, board_policy
 from tests.support.boards import MICROPYTHON
 from tests.support.brokers import PATIENCE, Mosquitto

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import StatusCode
-from contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
-from contract.topics import committed_topic
-from contract.watermark import is_authentic
-from contract.windows import Window
 from firmware_sim.build import Burnt, build, enrolled
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
+from fugu.contract.topics import committed_topic
+from fugu.contract.watermark import is_authentic
+from fugu.contract.windows import Window
 from gateway.fleet import Registry
 from tests.support.board_policies import board_policy
 from tests.support.boards import BoardProcess

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from contract.discretisers import Baseline, Cells, Thresholds
-from contract.errors import FuguError, GuaranteeError
-from contract.guarantee import Guarantee
-from contract.pins import pins_of
-from contract.policy import Policy
-from contract.windows import Window
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.compiled_policy import FirmwareError, compile_policy
+from fugu.contract.discretisers import Baseline, Cells, Thresholds
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.pins import pins_of
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.command import runner
 from tests.support.signing import Keys

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from contract.envelope import encode_roots
-from contract.errors import StatusCode
-from contract.frames import Status, decode_status, decode_symbols
-from contract.policy import Policy
-from contract.topics import policy_set_topic, root_topic, status_topic, stop_topic, symbols_topic
-from contract.windows import Window
 from firmware_sim.build import Burnt, build, enrolled
+from fugu.contract.envelope import encode_roots
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import Status, decode_status, decode_symbols
+from fugu.contract.policy import Policy
+from fugu.contract.topics import policy_set_topic, root_topic, status_topic, stop_topic, symbols_topic
+from fugu.contract.windows import Window
 from gateway.fleet import Registry
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import board_document

@@ -9,14 +9,14 @@ from typing import Any
 import msgpack
 import pytest
 
-from contract.chains import BoundedChains
-from contract.envelope import Kind, decode_envelope, encode_envelope, encode_roots, sign
-from contract.frames import Committed, Gap, StreamCommit, encode_committed
-from contract.guarantee import Guarantee
-from contract.watermark import sign_committed
-from contract.windows import Window
 from firmware_sim.board_code import board_module
 from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.chains import BoundedChains
+from fugu.contract.envelope import Kind, decode_envelope, encode_envelope, encode_roots, sign
+from fugu.contract.frames import Committed, Gap, StreamCommit, encode_committed
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.watermark import sign_committed
+from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import Two, board_document
 from tests.support.boards import SUPPORT, micropython

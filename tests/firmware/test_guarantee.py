@@ -9,14 +9,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.discretisers import Thresholds
-from contract.guarantee import Adversary, Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy
-from contract.windows import Window
 from firmware_sim.board_code import board_module, check_on_board
 from firmware_sim.compiled_policy import FirmwareError, compile_policy, ratio_below
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.windows import Window
 
 WINDOW = Window(name="w", length=10, stride=5, states=(1,), scale="20")
 MOST = ratio_below(1000.0)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from contract.windows import Window
 from firmware_sim.board_code import BOARD, board_module, modules
 from firmware_sim.compiled_policy import compile_policy, ratio_below
+from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 
 MAKES_FLOATS = {"float", "complex", "round", "sum"}

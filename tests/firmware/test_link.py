@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from contract.errors import StatusCode
-from contract.frames import decode_status
-from contract.topics import status_topic
 from firmware_sim.build import Burnt, build
-from mqtt_link import Broker
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import decode_status
+from fugu.contract.topics import status_topic
+from fugu.mqtt import Broker
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, BoardProcess, micropython
 from tests.support.brokers import Mosquitto, free_port, wait_until

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.windows import Window
 from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import SUPPORT, micropython
 

@@ -10,12 +10,6 @@ from typing import Any
 
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.discretisers import Baseline, Categories, Thresholds
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy
-from contract.windows import Window
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
 from edge_agent.recording import read_recording
@@ -24,6 +18,12 @@ from edge_agent.stream import SharedSensor, Stream
 from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from firmware_sim.compiled_policy import compile_policy
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.discretisers import Baseline, Categories, Thresholds
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.windows import Window
 from tests.support.boards import SUPPORT, micropython, written_frames
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import PolicyError
-from contract.frames import SymbolFrame, decode_symbols, encode_symbols
-from contract.windows import Window
 from firmware_sim.boards import Life, Sealed
 from firmware_sim.devices import simulate_states, stationary_distribution
 from firmware_sim.trial import BOARD_FAULTS, BoardDevice, Heard, Stored, outcome, schedule
+from fugu.contract.errors import PolicyError
+from fugu.contract.frames import SymbolFrame, decode_symbols, encode_symbols
+from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import MICROPYTHON
 from tests.support.command import runner

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.chains import BinaryChains
-from contract.discretisers import Thresholds
-from contract.envelope import encode_envelope, encode_roots, sign
-from contract.fleet_documents import Address, write_document
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock
 from firmware_sim.board_code import board_module
 from firmware_sim.build import Burnt, build, enrolled
+from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.envelope import encode_envelope, encode_roots, sign
+from fugu.contract.fleet_documents import Address, write_document
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import Two, board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, micropython

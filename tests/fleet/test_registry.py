@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fugu.host import database
 from gateway.fleet.entries import (
     Desired,
     DocumentError,
@@ -23,7 +24,6 @@ from gateway.fleet.entries import (
 )
 from gateway.fleet.registry import Registry
 from gateway.fleet.registry_file import MOST_REFUSALS
-from host import database
 from tests.support.brokers import PATIENCE
 from tests.support.simulated_fleets import SECOND, START, document, names, new_registry
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from contract.health import AlarmCode, Health
-from contract.topics import parse_topic
+from fugu.contract.health import AlarmCode, Health
+from fugu.contract.topics import parse_topic
 from gateway.service.metrics import Listen, Metrics, Reading
 from tests.support.asyncapi import DOCUMENT, payload
 from tests.support.brokers import free_port

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator
 
-from contract.asyncapi import asyncapi_document, asyncapi_json
-from contract.descriptions import describe, encode_description
-from contract.frames import Status, SymbolFrame, encode_status, encode_symbols
-from contract.health import Health, encode_health
-from contract.measure_frames import decode_measure
-from contract.topics import (
+from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.health import Health, encode_health
+from fugu.contract.measure_frames import decode_measure
+from fugu.contract.topics import (
     count_topic,
     description_topic,
     estimate_topic,
@@ -27,8 +27,8 @@ from contract.topics import (
     symbols_topic,
     window_topic,
 )
-from contract.window_frames import decode_window
-from mqtt_link import Link
+from fugu.contract.window_frames import decode_window
+from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.javascript import installed, node
 from tests.support.scenes import policy

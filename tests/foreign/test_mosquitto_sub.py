@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.topics import count_topic, estimate_topic, release_topic
-from mqtt_link import Link
+from fugu.contract.topics import count_topic, estimate_topic, release_topic
+from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 
 REPORTS = Path(__file__).parents[1] / "golden" / "reports"

@@ -13,8 +13,8 @@ from pkgutil import iter_modules
 
 import pytest
 
-import contract
-from contract.errors import Reason
+from fugu import contract
+from fugu.contract.errors import Reason
 from tests.support.fuzz_target import DECODERS, one_input
 from tests.support.mutations import SEEDS, mutated
 
@@ -29,7 +29,7 @@ MESSAGE_REASONS = (
 
 
 def test_every_decoder_is_fuzzed() -> None:
-    modules = [import_module(f"contract.{one.name}") for one in iter_modules(contract.__path__)]
+    modules = [import_module(f"fugu.contract.{one.name}") for one in iter_modules(contract.__path__)]
     found = {thing for module in modules for name, thing in vars(module).items() if name.startswith("decode_")}
     assert found == set(DECODERS)
 

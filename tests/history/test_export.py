@@ -11,11 +11,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.measure_frames import MeasureFrame, Released
-from contract.policy import Clock, Policy
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.history.export import export_history
 from gateway.history.pieces import ALWAYS, HistoryError, Span
 from gateway.history.smooth import smooth_history

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import BoundedChains, odds_ratio
-from contract.frames import SymbolFrame
-from contract.noise_table import SCALE, NoiseTable
-from gateway.chain import baum_welch
+from fugu.chains import baum_welch
+from fugu.contract.chains import BoundedChains, odds_ratio
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.planning.chain_source import file_source
+from fugu.privacy.chain_model import ModelError
+from fugu.privacy.learned_class import log_ratios, transition_of
+from fugu.privacy.learned_model import LearnedModel
 from gateway.history.export import export_history
 from gateway.history.learning import Source, learn_class
 from gateway.history.pieces import ALWAYS, HistoryError
 from gateway.history.sequences import expected, joined, read_sequences
 from gateway.history.tasks import Group
-from gateway.planning.chain_source import file_source
-from gateway.privacy.chain_model import ModelError
-from gateway.privacy.learned_class import log_ratios, transition_of
-from gateway.privacy.learned_model import LearnedModel
 from tests.support.command import Fugu, runner
 from tests.support.histories import CHAIN, fill_store, symbols_of
 from tests.support.scenes import Scene, frames, policy

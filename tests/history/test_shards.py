@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.measure_frames import MeasureFrame, Released
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import FiniteChains
-from contract.frames import SymbolFrame
-from contract.policy import Clock
+from fugu.contract.chains import FiniteChains
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.policy import Clock
 from gateway.history.export import export_history
 from gateway.history.exported import ExportedHistory
 from gateway.history.pieces import ALWAYS, HistoryError, Span

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from host import checks
-from host.checks import Finding
+from fugu.host import checks
+from fugu.host.checks import Finding
 
 NOW = 1_790_000_000.0
 DAY = 86_400

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import FuguError
-from host.csv_file import csv_rows
+from fugu.contract.errors import FuguError
+from fugu.host.csv_file import csv_rows
 
 
 class RefusedError(FuguError):

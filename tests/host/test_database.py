@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import FuguError
-from host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
-from host.held_files import FileLostError, damage
+from fugu.contract.errors import FuguError
+from fugu.host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
+from fugu.host.held_files import FileLostError, damage
 from tests.support.brokers import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -25,8 +25,8 @@ INSERT INTO drops (text) VALUES ('first; of all');
 OPENS = """
 import sys
 from pathlib import Path
-from host.database import LEDGER
-from host.database import open_database
+from fugu.host.database import LEDGER
+from fugu.host.database import open_database
 from tests.host.test_database import SCHEMA, RefusedError
 
 sys.stdin.readline()

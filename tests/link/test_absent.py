@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from fugu.mqtt import Broker, Link
+from fugu.mqtt.probe import probe
 from gateway.deployment.clear import clear_retained
 from gateway.deployment.units import DeploymentError
-from mqtt_link import Broker, Link
-from mqtt_link.probe import probe
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.command import Fugu, runner
 
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.long
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seconds are a twentieth of what they are."""
-    monkeypatch.setattr("mqtt_link.link.ANSWER_SECONDS", 0.15)
-    monkeypatch.setattr("mqtt_link.probe.ANSWER_SECONDS", 0.15)
-    monkeypatch.setattr("mqtt_link.probe._PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("fugu.mqtt.link.ANSWER_SECONDS", 0.15)
+    monkeypatch.setattr("fugu.mqtt.probe.ANSWER_SECONDS", 0.15)
+    monkeypatch.setattr("fugu.mqtt.probe._PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr("gateway.deployment.clear._ANSWER_SECONDS", 0.5)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame, encode_symbols
-from contract.topics import symbols_topic
-from fugu.demo.broker import start_broker
-from mqtt_link import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.topics import symbols_topic
+from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 
 TOPIC = symbols_topic("home", "watch", "hr")

@@ -15,8 +15,8 @@ import pytest
 import trustme
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 
-from mqtt_link.client import Client
-from mqtt_link.packets import Message
+from fugu.mqtt.client import Client
+from fugu.mqtt.packets import Message
 from tests.support.malicious_broker import remaining_length
 from tests.support.mqtt_packets import Splitter
 

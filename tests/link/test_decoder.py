@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from contract.descriptions import Description, describe, encode_description
-from contract.frames import MAX_TICK, SymbolFrame, encode_symbols
-from contract.measure_frames import MeasureFrame, Released, encode_measure
-from contract.release_frames import encode_release
-from contract.reports import encode_report
-from contract.topics import (
+from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.frames import MAX_TICK, SymbolFrame, encode_symbols
+from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.release_frames import encode_release
+from fugu.contract.reports import encode_report
+from fugu.contract.topics import (
     count_topic,
     description_topic,
     estimate_topic,
@@ -21,8 +21,8 @@ from contract.topics import (
     symbols_topic,
     window_topic,
 )
-from contract.window_frames import WindowFrame, encode_window
-from mqtt_link import (
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.mqtt import (
     CountReading,
     Decoder,
     DescriptionReading,
@@ -32,7 +32,7 @@ from mqtt_link import (
     SymbolReading,
     WindowReading,
 )
-from mqtt_link import descriptions as remembered
+from fugu.mqtt import descriptions as remembered
 from tests.support.example_frames import COUNT, PLACE_ESTIMATE, RELEASE_FRAME, REPORTS, STATE_ESTIMATE
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import trustme
 
-from contract.errors import FuguError
-from contract.frames import SymbolFrame, encode_symbols
-from contract.reports import encode_report
-from fugu.demo.broker import start_broker
-from mqtt_link import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.reports import encode_report
+from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from mqtt_link import Link
+from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import HUGE, MaliciousBroker, Victim, publication
 

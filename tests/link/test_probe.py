@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from contract.topics import status_topic, symbols_topic
-from mqtt_link import Broker, Link
-from mqtt_link.probe import probe
+from fugu.contract.topics import status_topic, symbols_topic
+from fugu.mqtt import Broker, Link
+from fugu.mqtt.probe import probe
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.shipped import Shipped
 

@@ -8,8 +8,8 @@ from typing import Literal
 
 import pytest
 
-from mqtt_link import Link, LinkError
-from mqtt_link.requests import is_filter
+from fugu.mqtt import Link, LinkError
+from fugu.mqtt.requests import is_filter
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim
 

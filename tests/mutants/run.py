@@ -95,7 +95,7 @@ def verdict(root: Path, mutant: Mutant, *, each: bool) -> list[tuple[str, str, f
 def check_clean(root: Path, chosen: list[Mutant]) -> None:
     """Refuse to judge mutants by tests that fail without any, or that look at another tree, where there is none."""
     files = sorted({file for mutant in chosen for file in mutant.tests})
-    contract = root / "contract" / "__init__.py"
+    contract = root / "fugu" / "contract" / "__init__.py"
     was = contract.read_text()
     contract.write_text("raise ImportError")
     seen = run(root, files, QUICK)

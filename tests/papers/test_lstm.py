@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from gateway.attack import SymbolOutputs
-from gateway.attack.outputs import Knowledge
+from fugu.attack import SymbolOutputs
+from fugu.attack.outputs import Knowledge
 from papers.lstm import lstm_attacker
 
 pytestmark = [

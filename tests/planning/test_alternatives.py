@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.planning.alternatives import SPANS, Alternative, alternatives
-from gateway.planning.recording import read_recording
+from fugu.planning.alternatives import SPANS, Alternative, alternatives
+from fugu.planning.recording import read_recording
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -7,13 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.noise_table import NoiseTable
-from fugu.demo.people import RECORDINGS
-from gateway.attack import Knowledge, attack, mean_transitions, odds_change, release_symbols
-from gateway.planning.attacked import class_of_halves, two_states
-from gateway.planning.readings import read_readings
-from gateway.privacy.randomised_response import calibrate
+from fugu.attack import Knowledge, attack, mean_transitions, odds_change, release_symbols
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.chains import BinaryChains
+from fugu.contract.noise_table import NoiseTable
+from fugu.planning.attacked import class_of_halves, two_states
+from fugu.planning.readings import read_readings
+from fugu.privacy.randomised_response import calibrate
 
 EPSILON = 1.0
 ORDINARY = NoiseTable.binary(*[round(2**32 / (1 + math.e))] * 2)

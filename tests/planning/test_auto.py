@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from fugu.demo.people import RECORDINGS
-from fugu.view.auto_plan import candidate_document, verdict
-from gateway.attack import Attack
-from gateway.chain import simulate
-from gateway.planning.answers import assess_now, noisy_shares, true_shares
-from gateway.planning.auto import AutoPlan, _least_epsilon, plan_auto
-from gateway.planning.auto_files import auto_policy
-from gateway.planning.candidates import useful_for
-from gateway.planning.errors import PlanningError
-from gateway.planning.question import Question
-from gateway.planning.readings import Readings, read_readings
-from gateway.planning.sampled import Cut
-from gateway.privacy.randomised_response import calibrate
+from fugu.attack import Attack
+from fugu.chains import simulate
+from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.view.auto_plan import candidate_document, verdict
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.planning.answers import assess_now, noisy_shares, true_shares
+from fugu.planning.auto import AutoPlan, _least_epsilon, plan_auto
+from fugu.planning.auto_files import auto_policy
+from fugu.planning.candidates import useful_for
+from fugu.planning.errors import PlanningError
+from fugu.planning.question import Question
+from fugu.planning.readings import Readings, read_readings
+from fugu.planning.sampled import Cut
+from fugu.privacy.randomised_response import calibrate
 
 DATA = Path(__file__).parents[1] / "data"
 HEARTS = [(name, baseline) for name in ("N05", "N07", "N10") for baseline in (100, 300)]
@@ -217,7 +217,7 @@ def test_an_attacker_who_gained_nothing_on_few_blocks_is_not_the_strongest(monke
     common = {"ceiling": 0.77, "guess": 0.77, "epsilon_low": 0.0}
     idle = Attack("single window", success=0.77, low=0.77, high=0.77, **common)
     unsure = Attack("supervised", success=0.66, low=0.23, high=1.0, **common)
-    monkeypatch.setattr("gateway.planning.auto.attack", lambda *_: (idle, unsure))
+    monkeypatch.setattr("fugu.planning.auto.attack", lambda *_: (idle, unsure))
     assert planned(simulated(1)).recommended.attack == idle
 
 

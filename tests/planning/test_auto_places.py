@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.chain.arrays import Floats
-from gateway.dphmm.composition import stream_loss
-from gateway.dphmm.stream_check import verify_stream
-from gateway.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
-from gateway.planning.errors import PlanningError
-from gateway.planning.question import Question
+from fugu.chains.arrays import Floats
+from fugu.places.composition import stream_loss
+from fugu.places.stream_check import verify_stream
+from fugu.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
+from fugu.planning.errors import PlanningError
+from fugu.planning.question import Question
 
 STEP = np.array([0.0045, 0.0073])
 """About 500 m in each direction, in degrees at 52 degrees north."""

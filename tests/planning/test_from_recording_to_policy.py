@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.errors import FuguError, GuaranteeError
-from fugu.demo.people import RECORDINGS
-from gateway.planning.chain_source import file_source, interval_source
-from gateway.planning.errors import PlanningError
-from gateway.planning.measure_planner import make_measure_plan
-from gateway.planning.measure_spec import read_spec
-from gateway.planning.planner import Request, StreamPlan, make_plan
-from gateway.planning.policy_builder import (
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.planning.chain_source import file_source, interval_source
+from fugu.planning.errors import PlanningError
+from fugu.planning.measure_planner import make_measure_plan
+from fugu.planning.measure_spec import read_spec
+from fugu.planning.planner import Request, StreamPlan, make_plan
+from fugu.planning.policy_builder import (
     MeasureHeader,
     PolicyHeader,
     build_measure_policy,
@@ -24,10 +24,10 @@ from gateway.planning.policy_builder import (
     missing_fields,
     thresholds,
 )
-from gateway.planning.recording import read_recording
-from gateway.planning.window_plan import compare_noise, plan_noise
-from gateway.privacy.chain_fit import fit
-from gateway.privacy.window_mechanisms import MECHANISMS, WindowRequest
+from fugu.planning.recording import read_recording
+from fugu.planning.window_plan import compare_noise, plan_noise
+from fugu.privacy.chain_fit import fit
+from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest
 
 HEADER = PolicyHeader(
     fleet="home", device="ring", stream="heart", discretiser=thresholds((61.5,)), period_seconds=0.5, epoch=0.0

@@ -9,20 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.errors import FuguError, GuaranteeError
-from contract.guarantee import Adversary, Guarantee
-from contract.mechanisms import Composing
-from contract.policy import Policy
-from gateway.planning.answers import window_error
-from gateway.planning.errors import PlanningError
-from gateway.planning.joint_plan import JointPlan, WantedWindow, joint_plan
-from gateway.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.quilt_composition import quilt_rate_loss
-from gateway.privacy.quilts import corner_chains
-from gateway.privacy.randomised_response import calibrate
-from gateway.privacy.window_mechanisms import known_chains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.mechanisms import Composing
+from fugu.contract.policy import Policy
+from fugu.planning.answers import window_error
+from fugu.planning.errors import PlanningError
+from fugu.planning.joint_plan import JointPlan, WantedWindow, joint_plan
+from fugu.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.quilt_composition import quilt_rate_loss
+from fugu.privacy.quilts import corner_chains
+from fugu.privacy.randomised_response import calibrate
+from fugu.privacy.window_mechanisms import known_chains
 
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 TURNING = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.6))

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fugu.demo
-from gateway.planning.errors import PlanningError
-from gateway.planning.network_plan import NetworkPlan, plan_network
-from gateway.planning.network_spec import NetworkSpec, read_network
-from gateway.privacy.network_distributions import network_distance, sum_distributions
-from gateway.privacy.wasserstein import infinity_wasserstein
+import fugu.cli.demo
+from fugu.planning.errors import PlanningError
+from fugu.planning.network_plan import NetworkPlan, plan_network
+from fugu.planning.network_spec import NetworkSpec, read_network
+from fugu.privacy.network_distributions import network_distance, sum_distributions
+from fugu.privacy.wasserstein import infinity_wasserstein
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["3_flu"]
-FLU = Path(fugu.demo.__file__).parent / "data" / "flu.toml"
+FLU = Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml"
 COIN = {"name": "a", "table": [0.5, 0.5]}
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.planning.question import Question, choose_states
-from gateway.planning.readings import read_readings
-from gateway.planning.sampled import sampled, three_sets
-from gateway.privacy.covering_class import covering_class
+from fugu.planning.question import Question, choose_states
+from fugu.planning.readings import read_readings
+from fugu.planning.sampled import sampled, three_sets
+from fugu.privacy.covering_class import covering_class
 from tests.support.command import runner
 
 ROOT = Path(__file__).parents[2]

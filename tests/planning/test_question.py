@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.classify import Classifier
-from contract.discretisers import Baseline, Categories, Thresholds
-from gateway.planning.errors import PlanningError
-from gateway.planning.question import DEFAULT_BASELINE, Question, choose_states
-from gateway.planning.readings import Kind, Readings
-from gateway.planning.recording import states_of
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline, Categories, Thresholds
+from fugu.planning.errors import PlanningError
+from fugu.planning.question import DEFAULT_BASELINE, Question, choose_states
+from fugu.planning.readings import Kind, Readings
+from fugu.planning.recording import states_of
 
 
 def readings(values: Any, kind: Kind, period: float | None = 60.0, missing: float = 0.0) -> Readings:

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.demo.people import RECORDINGS
-from gateway.planning.errors import PlanningError
-from gateway.planning.readings import Readings, read_readings
+from fugu.cli.demo.people import RECORDINGS
+from fugu.planning.errors import PlanningError
+from fugu.planning.readings import Readings, read_readings
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 

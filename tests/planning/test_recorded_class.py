@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.guarantee import Guarantee, loss
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from gateway.planning.errors import PlanningError
-from gateway.planning.recorded_class import recorded_class
-from gateway.privacy.chain_model import ModelError
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.guarantee import Guarantee, loss
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.planning.errors import PlanningError
+from fugu.planning.recorded_class import recorded_class
+from fugu.privacy.chain_model import ModelError
 from tests.support.command import runner
 
 TABLE = NoiseTable.binary(1_500_000_000, 1_500_000_000)

@@ -7,12 +7,12 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from gateway.planning.planner import Request, make_plan
-from gateway.planning.segments import segment_gain, segment_loss
-from gateway.planning.window_plan import plan_noise
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.window_mechanisms import Mechanism, WindowRequest
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.planning.planner import Request, make_plan
+from fugu.planning.segments import segment_gain, segment_loss
+from fugu.planning.window_plan import plan_noise
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
 from tests.support.oracle import symbol_density, worst_release_loss
 from tests.support.released import Release, losses, paths_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contract.classify import Classifier
-from contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
-from gateway.chain.arrays import Ints
-from gateway.planning.recording import states_of
+from fugu.chains.arrays import Ints
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
+from fugu.planning.recording import states_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)
 NUMBERS: tuple[Discretiser, ...] = (

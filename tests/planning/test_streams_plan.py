@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import JointChains
-from contract.errors import FuguError
-from contract.guarantee import Adversary
-from contract.noise_table import NoiseTable
-from gateway.chain import stationary_distribution
-from gateway.planning.errors import PlanningError
-from gateway.planning.joint_class import joint_class, marginal
-from gateway.planning.joint_plan import WantedWindow
-from gateway.planning.policy_builder import PolicyHeader
-from gateway.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
-from gateway.privacy.joint_fit import fit_joint, fit_order_two
-from gateway.privacy.joint_model import JointModel, StreamStates
+from fugu.chains import stationary_distribution
+from fugu.contract.chains import JointChains
+from fugu.contract.errors import FuguError
+from fugu.contract.guarantee import Adversary
+from fugu.contract.noise_table import NoiseTable
+from fugu.planning.errors import PlanningError
+from fugu.planning.joint_class import joint_class, marginal
+from fugu.planning.joint_plan import WantedWindow
+from fugu.planning.policy_builder import PolicyHeader
+from fugu.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
+from fugu.privacy.joint_fit import fit_joint, fit_order_two
+from fugu.privacy.joint_model import JointModel, StreamStates
 
 Floats = NDArray[np.float64]
 TICKS = 4000

@@ -7,18 +7,18 @@ import itertools
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.discretisers import Baseline
-from contract.noise_table import NoiseTable
-from fugu.demo.people import RECORDINGS
-from gateway.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts, release_symbols
-from gateway.chain.arrays import Ints
-from gateway.planning.answers import window_error
-from gateway.planning.readings import read_readings
-from gateway.planning.recording import states_of
-from gateway.planning.true_class import CoveringChains, Step, TrueClass, count_scale, symbols_of, true_class
-from gateway.privacy.covering_class import class_ratio, covering_class
-from gateway.privacy.window_scale import lawful_scale
+from fugu.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts, release_symbols
+from fugu.chains.arrays import Ints
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.discretisers import Baseline
+from fugu.contract.noise_table import NoiseTable
+from fugu.planning.answers import window_error
+from fugu.planning.readings import read_readings
+from fugu.planning.recording import states_of
+from fugu.planning.true_class import CoveringChains, Step, TrueClass, count_scale, symbols_of, true_class
+from fugu.privacy.covering_class import class_ratio, covering_class
+from fugu.privacy.window_scale import lawful_scale
 
 
 def night(name: str, baseline: int | None) -> Ints:

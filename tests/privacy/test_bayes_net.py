@@ -8,9 +8,9 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from gateway.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilts import mqm_exact
+from fugu.privacy.bayes_net import BayesNet, BayesNode, network_quilt_scale
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilts import mqm_exact
 from tests.support.released import losses
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.guarantee import Adversary, check_guarantee
-from gateway.privacy.randomised_response import CalibrationError, Objective, calibrate
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.guarantee import Adversary, check_guarantee
+from fugu.privacy.randomised_response import CalibrationError, Objective, calibrate
 
 SCALE = 2**32
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")

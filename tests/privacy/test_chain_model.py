@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from gateway.privacy.chain_fit import fit
-from gateway.privacy.chain_model import ChainModel, ModelError
-from gateway.privacy.covering_class import covering_class
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.privacy.chain_fit import fit
+from fugu.privacy.chain_model import ChainModel, ModelError
+from fugu.privacy.covering_class import covering_class
 
 
 def binary(changes: str) -> ChainModel:

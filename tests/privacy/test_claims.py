@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
-from contract.errors import GuaranteeError
-from contract.guarantee import Adversary, Guarantee, check_guarantee, loss
-from contract.noise_table import NoiseTable
-from gateway.privacy.randomised_response import calibrate
+from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss
+from fugu.contract.noise_table import NoiseTable
+from fugu.privacy.randomised_response import calibrate
 from papers.errata_bdp import likelihood_ratio
 from tests.support.oracle import best_attack, worst_loss
 

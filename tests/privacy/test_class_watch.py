@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.guarantee import Adversary
-from gateway.chain import simulate
-from gateway.chain.arrays import Floats, Ints
-from gateway.privacy.class_watch import Bets, noticeable, why_off
+from fugu.chains import simulate
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.guarantee import Adversary
+from fugu.privacy.class_watch import Bets, noticeable, why_off
 
 BOX = BinaryChains(q=(0.08, 0.12), r=(0.1, 0.15))
 EMISSION = np.array([[0.7, 0.3], [0.35, 0.65]])

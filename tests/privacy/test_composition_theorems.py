@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from gateway.privacy import composition_theorems
-from gateway.privacy.accountant import Chains
-from gateway.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
-from gateway.privacy.window_mechanisms import WindowRequest
-from gateway.privacy.window_releases import WindowRelease
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.privacy import composition_theorems
+from fugu.privacy.accountant import Chains
+from fugu.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
+from fugu.privacy.window_mechanisms import WindowRequest
+from fugu.privacy.window_releases import WindowRelease
 from tests.support.oracle import count_density, enumerated_losses, together
 from tests.support.proofs import check_printed
 from tests.support.released import Release, chain_losses

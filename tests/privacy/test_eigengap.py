@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from gateway.chain import stationary_distribution
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.eigengap import (
+from fugu.chains import stationary_distribution
+from fugu.contract.chains import BinaryChains
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.eigengap import (
     Mixing,
     eigengap,
     fast_path_length,
@@ -23,7 +23,7 @@ from gateway.privacy.eigengap import (
     mqm_approx,
     width_influences,
 )
-from gateway.privacy.quilts import influence, mqm_exact
+from fugu.privacy.quilts import influence, mqm_exact
 from papers.errata_mqm import lost_by_a_clock
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.guarantee import Adversary
-from gateway.privacy.accountant import ChainAccountant, ChainLoss
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.eigengap import mqm_approx
-from gateway.privacy.quilt_composition import quilt_accountant
-from gateway.privacy.quilts import mqm_exact
-from gateway.privacy.wasserstein import wasserstein_states
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary
+from fugu.privacy.accountant import ChainAccountant, ChainLoss
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.eigengap import mqm_approx
+from fugu.privacy.quilt_composition import quilt_accountant
+from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.wasserstein import wasserstein_states
 from tests.support.oracle import (
     Array,
     count_density,

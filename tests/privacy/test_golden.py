@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from contract.guarantee import Adversary, loss, ratio_loss
-from contract.leakage import informed_leakage
-from contract.noise_table import NoiseTable
-from gateway.attack import success_bound
-from gateway.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
-from gateway.privacy.randomised_response import allowed_ratios, calibrate
+from fugu.attack import success_bound
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.guarantee import Adversary, loss, ratio_loss
+from fugu.contract.leakage import informed_leakage
+from fugu.contract.noise_table import NoiseTable
+from fugu.privacy.baselines import baselines, corollary_2, ordinary_dp, zhao_eps3, zhao_eps6
+from fugu.privacy.randomised_response import allowed_ratios, calibrate
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "bdp.json").read_text())
 calibrated = cache(calibrate)

@@ -8,11 +8,11 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.influence import influence_matrix, influence_scale
-from gateway.privacy.window_mechanisms import COMPOSING, WindowRequest, least_noise, window_noise
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.influence import influence_matrix, influence_scale
+from fugu.privacy.window_mechanisms import COMPOSING, WindowRequest, least_noise, window_noise
 from tests.support.oracle import count_density, worst_release_loss
 from tests.support.released import chain_losses, paths_of
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from contract.errors import CeilingError, FalseGuaranteeError, GuaranteeError, JointBoundError
-from contract.guarantee import Adversary, Guarantee, ratio_loss
-from contract.joint import NoJointBoundError, check_named, joint_epsilon
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Categories, Clock, Policy, Thresholds
-from contract.trust import Trust
-from contract.windows import Window
-from gateway.privacy.randomised_response import calibrate
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.errors import CeilingError, FalseGuaranteeError, GuaranteeError, JointBoundError
+from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss
+from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Categories, Clock, Policy, Thresholds
+from fugu.contract.trust import Trust
+from fugu.contract.windows import Window
+from fugu.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import Array, worst_loss
 from tests.support.proofs import check_printed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gateway.privacy import model_fit
+from fugu.privacy import model_fit
 
 STATES = np.array([0, 0, 1, 1, 1, 0, 1, 0, 0, 0])
 SEGMENTS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])

@@ -11,24 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fugu.demo
-from contract.chains import BinaryChains
-from contract.guarantee import loss
-from contract.noise_table import SCALE, NoiseTable
-from fugu.demo.people import RECORDINGS
-from gateway.attack import success_bound
-from gateway.dphmm.hull import gauge, graph_hull
-from gateway.dphmm.tables import build_table, table_loss
-from gateway.planning.network_plan import plan_network
-from gateway.planning.network_spec import read_network
-from gateway.planning.recording import read_recording
-from gateway.planning.window_plan import plan_noise
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.composition_theorems import naive_counterexample
-from gateway.privacy.influence import influence_scale
-from gateway.privacy.randomised_response import calibrate
-from gateway.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
+import fugu.cli.demo
+from fugu.attack import success_bound
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import loss
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.places.hull import gauge, graph_hull
+from fugu.places.tables import build_table, table_loss
+from fugu.planning.network_plan import plan_network
+from fugu.planning.network_spec import read_network
+from fugu.planning.recording import read_recording
+from fugu.planning.window_plan import plan_noise
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.composition_theorems import naive_counterexample
+from fugu.privacy.influence import influence_scale
+from fugu.privacy.randomised_response import calibrate
+from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.amplification import amplified_loss, charge
 from tests.support.dphmm_cases import GRAPH, VALUES, states
@@ -119,7 +119,7 @@ def test_influence_matrices() -> None:
 
 
 def test_four_people_who_may_be_ill() -> None:
-    plan = plan_network(read_network(Path(fugu.demo.__file__).parent / "data" / "flu.toml", 1.0))
+    plan = plan_network(read_network(Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml", 1.0))
     found = {noise.mechanism: noise.scale for noise in plan.found}
     norm = re.search(r"is up to ([\d.]+)", plan.refused["gk16"])
     assert norm is not None

@@ -13,7 +13,7 @@ import pytest
 from papers.targets import TARGETS
 from tests.support.proofs import PRIVACY, PROOFS, ROOT, errata, headings, one_line, sentence_pattern
 
-OURS = ("contract", "host", "mqtt_link", "edge_agent", "firmware_sim", "gateway", "fugu")
+OURS = ("edge_agent", "firmware_sim", "fugu", "gateway", "papers")
 PAGES = [PRIVACY, *PROOFS]
 PARTS = ["Statement", "Assumptions", "Proof", "Code", "Tests", "Command"]
 NOT_SAID = re.compile(r"^\| (?:N\d\d|heart rate|activity|power|\|)[^\n]*$|^```.*?^```$", re.MULTILINE | re.DOTALL)

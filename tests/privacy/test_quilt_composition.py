@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilt_composition import (
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilt_composition import (
     model_distance,
     quilt_accountant,
     quilt_rate_loss,
     two_windows_bound,
 )
-from gateway.privacy.quilts import influence, mqm_exact
+from fugu.privacy.quilts import influence, mqm_exact
 from tests.support.released import Release, chain_losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())

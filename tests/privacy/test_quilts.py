@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from gateway.privacy import quilts
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
-from gateway.privacy.quilts import (
+from fugu.contract.chains import BinaryChains
+from fugu.privacy import quilts
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilt_tables import QuiltTables, log_ratio_table, node_terms
+from fugu.privacy.quilts import (
     ENDLESS,
     best_quilt,
     entry_dp_scale,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.guarantee import Adversary
 from edge_agent.randomiser import randomiser, system_entropy
 from edge_agent.recording import read_recording
-from fugu.demo.people import RECORDINGS
-from gateway.chain import posterior_marginals, simulate, stationary_distribution
-from gateway.privacy.randomised_response import Calibration, calibrate
+from fugu.chains import posterior_marginals, simulate, stationary_distribution
+from fugu.cli.demo.people import RECORDINGS
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary
+from fugu.privacy.randomised_response import Calibration, calibrate
 
 
 def evidence(calibration: Calibration, q: float, r: float, symbols: np.ndarray) -> np.ndarray:

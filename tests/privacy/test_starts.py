@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilts import influence
-from gateway.privacy.starts import Start, covered_start, started, started_members
-from gateway.privacy.window_mechanisms import WindowRequest, window_noise
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilts import influence
+from fugu.privacy.starts import Start, covered_start, started, started_members
+from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from tests.support.oracle import count_density, enumerated_losses, starts_anyhow
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())

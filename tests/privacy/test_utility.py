@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from contract.noise_table import NoiseTable
-from gateway.privacy.utility import utility
+from fugu.contract.noise_table import NoiseTable
+from fugu.privacy.utility import utility
 
 HALF = 1 << 31
 

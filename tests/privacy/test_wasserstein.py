@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.wasserstein import (
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.wasserstein import (
     _whole,
     infinity_wasserstein,
     wasserstein_count,

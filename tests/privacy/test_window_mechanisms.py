@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.window_mechanisms import MECHANISMS, WindowRequest, least_noise, window_noise
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest, least_noise, window_noise
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 THETA = {"th1": np.array([[0.9, 0.1], [0.4, 0.6]]), "th2": np.array([[0.8, 0.2], [0.3, 0.7]])}

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.guarantee import Adversary, Guarantee
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.windows import Window
 from tests.support.oracle import Array, joint_distribution, known_states
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.exponential import exp_up
-from contract.guarantee import ratio_loss
-from contract.noise_table import SCALE, NoiseTable
+from fugu.contract.chains import BinaryChains
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import ratio_loss
+from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.release.addends import Addend, added, answer, combined, symbols_addend, windows_addend
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale

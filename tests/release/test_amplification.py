@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.chains import BinaryChains
-from contract.guarantee import tick_ratios
-from contract.noise_table import SCALE, NoiseTable
-from gateway.privacy.randomised_response import allowed_ratios
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import tick_ratios
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.privacy.randomised_response import allowed_ratios
 from gateway.release.amplification import LEAST_SCALE, amplified_loss, charge, largest_spread, smallest_scale
 from gateway.release.charges import PER_NAT, units_above
 

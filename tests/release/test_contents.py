@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from contract.noise_table import SCALE, NoiseTable
-from contract.release_frames import encode_release
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.release_frames import encode_release
 from gateway.release.audit import verify
 from gateway.release.canonical import canonical, digest, inputs_digest
 from gateway.release.inputs import canonical_table, table_of

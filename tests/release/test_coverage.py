@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.noise_table import SCALE, NoiseTable
+from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.release.addends import answer, symbols_addend
 from gateway.release.inversion import inversion
 from gateway.release.statistics import Part, Query, SymbolCounter, estimate

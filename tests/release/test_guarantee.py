@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, odds_ratio
-from contract.guarantee import Adversary, ratio_loss
-from contract.noise_table import SCALE, NoiseTable
-from contract.release_frames import QueryKind
+from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.release_frames import QueryKind
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import nats, units_above

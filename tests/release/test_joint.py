@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.noise_table import SCALE, NoiseTable
+from fugu.contract.chains import BinaryChains
+from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.release.amplification import smallest_scale
 from gateway.release.charges import nats

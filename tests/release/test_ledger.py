@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from gateway.location import Location
 from gateway.release.audit import Audit
 from gateway.release.charges import PER_NAT, ChargedTicks, nats, units_above, units_below

@@ -10,13 +10,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fugu.host.database import AwayError, DatabaseError
+from fugu.host.held_files import FileLostError
 from gateway.database import Lease, postgresql
 from gateway.location import Location, Server
 from gateway.release.charges import ChargedTicks
 from gateway.release.entries import Drawn, LedgerError
 from gateway.release.ledger import Ledger
-from host.database import AwayError, DatabaseError
-from host.held_files import FileLostError
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
 

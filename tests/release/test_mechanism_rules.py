@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from contract.mechanisms import Mechanism
-from contract.noise_table import SCALE, NoiseTable
-from contract.release_frames import QueryKind
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.eigengap import mixing, width_influences
-from gateway.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
-from gateway.privacy.quilts import influence
-from gateway.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.mechanisms import Mechanism
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.release_frames import QueryKind
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.eigengap import mixing, width_influences
+from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
+from fugu.privacy.quilts import influence
+from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
 from gateway.release.allowance import allowance
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.charges import PER_NAT, nats

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from contract.discrete_laplace import discrete_laplace
+from fugu.contract.discrete_laplace import discrete_laplace
 from gateway.release.noise_distribution import FALSE_ALARMS, log_chance, noise_problems
 
 

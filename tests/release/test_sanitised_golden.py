@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.noise_table import SCALE, NoiseTable
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.quilts import mqm_exact
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.quilts import mqm_exact
 from gateway.release.amplification import largest_spread
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["7_sanitised"]

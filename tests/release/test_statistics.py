@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from contract.noise_table import SCALE, NoiseTable
+from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.release.inversion import ReleaseError, inversion, two_valued
 from gateway.release.statistics import (
     Estimates,

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from contract.chains import JointChains, Shown
-from contract.guarantee import Adversary
-from contract.noise_table import SCALE, NoiseTable
+from fugu.chains import stationary_distribution
+from fugu.contract.chains import JointChains, Shown
+from fugu.contract.guarantee import Adversary
+from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
-from gateway.chain import stationary_distribution
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.release.allowance import allowance, joint_loss

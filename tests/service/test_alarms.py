@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from contract.health import MAX_NAMES, AlarmCode
+from fugu.contract.health import MAX_NAMES, AlarmCode
 from gateway.service.alarms import Alarms
 
 

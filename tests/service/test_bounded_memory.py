@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Status, SymbolFrame, encode_status, encode_symbols
-from contract.topics import status_topic, symbols_topic, window_topic
-from contract.window_frames import WindowFrame, encode_window
+from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.topics import status_topic, symbols_topic, window_topic
+from fugu.contract.window_frames import WindowFrame, encode_window
 from gateway.service import Gateway, GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held

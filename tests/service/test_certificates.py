@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.health import AlarmCode
+from fugu.contract.health import AlarmCode
 from gateway.deployment.broker_files import open_broker
 from gateway.service import Gateway, GatewaySettings
 from tests.support.brokers import wait_until

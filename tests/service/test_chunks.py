@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame
 from gateway.database import Database, Rows
 from gateway.service.kinds.kind import Place
 from gateway.service.store import Store

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.health import AlarmCode
-from contract.topics import stop_topic
+from fugu.contract.health import AlarmCode
+from fugu.contract.topics import stop_topic
+from fugu.mqtt import Link
 from gateway.service import GatewaySettings, SettingsError
 from gateway.service.contradictions import Contradictions, Stopping
 from gateway.service.monitor import Monitor, Sources
@@ -18,7 +19,6 @@ from gateway.service.recorder import Recorder
 from gateway.service.service import Gateway
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Arrivals, Received
-from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import catalogue, frames, write_policies
 from tests.support.whole_fleet import Everything

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.policy import Policy
-from contract.window_frames import WindowFrame, sequence_name
-from contract.windows import Window
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.policy import Policy
+from fugu.contract.window_frames import WindowFrame, sequence_name
+from fugu.contract.windows import Window
 from gateway.service.kinds.counted_estimates import CountedEstimates, estimated_window
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.descriptions import decode_description, describe, encode_description
-from contract.frames import Status, StreamStatus, encode_status, encode_symbols
-from contract.reports import decode_estimate
-from contract.topics import description_topic, status_topic, symbols_topic
+from fugu.contract.descriptions import decode_description, describe, encode_description
+from fugu.contract.frames import Status, StreamStatus, encode_status, encode_symbols
+from fugu.contract.reports import decode_estimate
+from fugu.contract.topics import description_topic, status_topic, symbols_topic
+from fugu.mqtt import Link
 from gateway.service import Gateway, GatewaySettings
-from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.descriptions import Description, PlaceGrid, describe, encode_description
-from contract.health import AlarmCode, Health, HealthAlarm, encode_health
-from contract.instants import instant
-from contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount, encode_report
-from contract.windows import Window
+from fugu.contract.descriptions import Description, PlaceGrid, describe, encode_description
+from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.instants import instant
+from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount, encode_report
+from fugu.contract.windows import Window
 from gateway.service.discovery import LIKELY, MOST_STATES, device_document, gateway_document
 from tests.support.home_assistant import check_document, rendered
 from tests.support.processes import policy

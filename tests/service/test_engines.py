@@ -11,10 +11,11 @@ import numpy as np
 import psycopg
 import pytest
 
-from contract.measure_frames import MeasureFrame, Released
-from contract.measure_table import TimedTable
-from contract.noise_table import NoiseTable
-from contract.window_frames import WindowFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.window_frames import WindowFrame
+from fugu.host.database import DatabaseError
 from gateway.location import StoreLocationError, store_location
 from gateway.service.coverage import Coverage
 from gateway.service.shifts import Span
@@ -30,7 +31,6 @@ from gateway.service.store import (
 from gateway.service.store.conflicts import Conflict
 from gateway.service.store.releases import Charged
 from gateway.service.store.releases import Released as Told
-from host.database import DatabaseError
 
 FAR = 2**52
 NOISE = NoiseTable((array("I", [1 << 30, 3 << 30]), array("I", [1, 2])), ((0, -1), (70_000, 2), (3, 3)))

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.service.ingest import Received
 from gateway.service.store import Location, Server
 from gateway.service.store.store import KIND

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame
 from gateway.release.audit import verify
 from gateway.release.entries import LedgerError
 from gateway.service import Gateway, GatewaySettings

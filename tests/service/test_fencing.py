@@ -9,13 +9,13 @@ from contextlib import closing
 import psycopg
 import pytest
 
+from fugu.host.database import AwayError
+from fugu.host.held_files import FileLostError
 from gateway.database import Lease, delete_part, open_engine, parts_of
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import part_of
 from gateway.service.store import Server, Store, StoreError
 from gateway.service.store.store import KIND
-from host.database import AwayError
-from host.held_files import FileLostError
 from tests.support.brokers import wait_until
 from tests.support.postgres import refused
 

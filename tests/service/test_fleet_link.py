@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.fleet_frames import PolicyStatus, encode_policy_status
-from contract.frames import Status
-from contract.topics import parse_topic, policy_set_topic
+from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.frames import Status
+from fugu.contract.topics import parse_topic, policy_set_topic
+from fugu.mqtt import Link
 from gateway.fleet import Registry, Rollouts
 from gateway.service.fleet_link import FleetLink
-from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.simulated_fleets import START, names, new_registry, plan

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from contract.fleet_frames import PolicyStatus, encode_policy_status
-from contract.health import AlarmCode
-from contract.topics import policy_status_topic
+from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.health import AlarmCode
+from fugu.contract.topics import policy_status_topic
+from fugu.host.database import AwayError, DatabaseError
+from fugu.mqtt import Broker, Link
 from gateway.release.ledger import Ledger
 from gateway.service import GatewaySettings
 from gateway.service.fleet_part import FleetPart
 from gateway.service.release_progress import StoreProgress
-from host.database import AwayError, DatabaseError
-from mqtt_link import Broker, Link
 from tests.support.release_scenes import FLEET, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames
 

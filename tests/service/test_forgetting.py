@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.measure_frames import MeasureFrame, Released, encode_measure
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.release.audit import verify
 from gateway.release.entries import LedgerError
 from gateway.release.ledger import Ledger

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.instants import unix_us
-from gateway.chain import fixed_lag_marginals
+from fugu.chains import fixed_lag_marginals
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.instants import unix_us
 from gateway.service import Gateway, GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess

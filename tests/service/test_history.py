@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.measure_frames import MeasureFrame, Released
-from contract.window_frames import WindowFrame
-from contract.windows import Window
-from gateway.chain import filter_beliefs, fixed_lag_marginals, predict
-from gateway.chain.arrays import Floats
+from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
+from fugu.chains.arrays import Floats
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.service.history import StateRow, ValueRow, estimates_between
 from gateway.service.kinds.kind import Place
 from gateway.service.store import StoreError

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.descriptions import Description, describe
-from contract.topics import discovery_topic
+from fugu.contract.descriptions import Description, describe
+from fugu.contract.topics import discovery_topic
+from fugu.mqtt import Link
 from gateway.service.discovery import GATEWAY
 from gateway.service.home_assistant import HomeAssistant
 from gateway.service.store import Store
-from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import Listener
 from tests.support.processes import policy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from contract.fleet_frames import PolicyStatus
-from contract.frames import Status, StreamStatus
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status, StreamStatus
 from gateway.service.in_force import InForce, Running
 from tests.support.scenes import catalogue, policy
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from contract.chains import BoundedChains
-from contract.errors import FrameError
-from contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
-from contract.measure_frames import encode_measure
-from contract.noise_table import NoiseTable
-from contract.policy import Clock
-from contract.window_frames import WindowFrame, encode_window
-from contract.windows import Window
+from fugu.contract.chains import BoundedChains
+from fugu.contract.errors import FrameError
+from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.measure_frames import encode_measure
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.windows import Window
 from gateway.service.ingest import (
     MAX_PAYLOAD_BYTES,
     MAX_POINTS_BYTES,

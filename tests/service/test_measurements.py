@@ -19,20 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from contract.errors import PolicyError
-from contract.frames import MAX_TICK, StreamCommit, SymbolFrame, encode_symbols
-from contract.measure_check import check_noise
-from contract.measure_frames import (
+from fugu.contract.errors import PolicyError
+from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame, encode_symbols
+from fugu.contract.measure_check import check_noise
+from fugu.contract.measure_frames import (
     MAX_MEASURE_TICKS,
     MeasureFrame,
     Released,
     decode_measure,
     encode_measure,
 )
-from contract.measure_policy import Change, MeasurePolicy
-from contract.measure_table import MOST_HELD, TimedTable, decode_table, encoded_table, members
-from contract.noise_table import SCALE, NoiseTable
-from contract.topics import symbols_topic, table_topic
+from fugu.contract.measure_policy import Change, MeasurePolicy
+from fugu.contract.measure_table import MOST_HELD, TimedTable, decode_table, encoded_table, members
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.topics import symbols_topic, table_topic
 from gateway.service.ingest import Ingest
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import MeasureModel, PointEstimates
@@ -627,7 +627,7 @@ def cyclic(count: int) -> MeasurePolicy:
     """Two states of a large ring are possible, others at every tick: as many sets as states."""
     policy = measure_policy(2, start=0)
     values = [(x, 0) for x in range(count)]
-    from gateway.dphmm.compiled import fallback_noise
+    from fugu.places.compiled import fallback_noise
 
     noise = fallback_noise(np.array(values), 1.0)
     names = tuple(f"c{x}" for x in range(count))

@@ -15,8 +15,8 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from contract.errors import Reason
-from contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.errors import Reason
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from gateway.service import metrics
 from gateway.service.metrics import Listen, ListenError, Metrics, MetricsError, Reading
 from tests.support.brokers import PATIENCE, free_port

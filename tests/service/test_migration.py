@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contract.measure_frames import MeasureFrame, Released
-from contract.measure_table import TimedTable
-from contract.noise_table import NoiseTable
-from contract.window_frames import WindowFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.window_frames import WindowFrame
+from fugu.host.database import DatabaseError
 from gateway.database import parts_of
 from gateway.database.engine import SQLiteDatabase
 from gateway.location import part_of
@@ -29,7 +30,6 @@ from gateway.service.shifts import Span
 from gateway.service.store import Lease, Location, Server, Store, StoreError
 from gateway.service.store.releases import Released as Told
 from gateway.service.store.store import KIND
-from host.database import DatabaseError
 from tests.support.command import runner
 from tests.support.ledgers import open_ledger, release, reserve
 from tests.support.scenes import Scene, frames

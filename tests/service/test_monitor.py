@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from contract.errors import Reason
-from contract.frames import Status, encode_status
-from contract.health import AlarmCode, Health, decode_health
-from contract.topics import health_topic, status_topic
-from fugu.main import main
+from fugu.cli.main import main
+from fugu.contract.errors import Reason
+from fugu.contract.frames import Status, encode_status
+from fugu.contract.health import AlarmCode, Health, decode_health
+from fugu.contract.topics import health_topic, status_topic
+from fugu.host.asking import Answering
+from fugu.host.logs import log_to_stderr
+from fugu.mqtt import Link
 from gateway.service.monitor import Monitor, NotRunningError, Sources, asked
 from gateway.service.symbols.arrivals import Heard
-from host.asking import Answering
-from host.logs import log_to_stderr
-from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
 from tests.support.scenes import catalogue, write_policies

@@ -13,7 +13,9 @@ from contextlib import ExitStack, closing, suppress
 
 import pytest
 
-from contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame
+from fugu.host.database import AwayError, DatabaseError
+from fugu.host.held_files import FileLostError
 from gateway.service.ownership import owner
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
@@ -21,8 +23,6 @@ from gateway.service.shard_channel import ShardChannel
 from gateway.service.shard_stores import arrange, channel_of, shard_store, stores
 from gateway.service.store import Lease, Location, Server, Store, StoreError, moving
 from gateway.service.symbols.arrivals import Arrivals, Received
-from host.database import AwayError, DatabaseError
-from host.held_files import FileLostError
 from tests.support.brokers import wait_until
 from tests.support.scenes import frames, policy
 from tests.support.sealing import seal

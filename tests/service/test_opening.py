@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import FuguError, GuaranteeError, PolicyError
+from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
+from fugu.mqtt import Broker
 from gateway.service import GatewaySettings, SettingsError, StoreError
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
-from mqtt_link import Broker
 from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 
 

@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from contract.descriptions import METRES_PER_DEGREE
-from contract.discretisers import Cells
-from contract.reports import PlaceEstimate, decode_estimate, encode_report
+from fugu.contract.descriptions import METRES_PER_DEGREE
+from fugu.contract.discretisers import Cells
+from fugu.contract.reports import PlaceEstimate, decode_estimate, encode_report
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.kinds.reporting import measured_estimate
 from tests.support.measured import grid, measure_policy

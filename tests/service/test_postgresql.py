@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
+from fugu.host.held_files import FileLostError
 from gateway.database import postgresql
 from gateway.service.store import Lease, Server, Store, StoreError
-from host.database import AwayError, DatabaseError, is_full, is_lost
-from host.held_files import FileLostError
 from tests.support.brokers import wait_until
 from tests.support.postgres import Postgres
 from tests.support.scenes import Scene, frames

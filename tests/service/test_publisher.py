@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.instants import unix_us
-from contract.measure_frames import MeasureFrame, Released
-from contract.reports import StateEstimate, decode_count, decode_estimate
-from contract.topics import parse_topic
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.instants import unix_us
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.reports import StateEstimate, decode_count, decode_estimate
+from fugu.contract.topics import parse_topic
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.service.kinds.reporting import noise_within
 from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
 from gateway.service.store import Outgoing

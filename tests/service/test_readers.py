@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.policy import Policy
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
 from gateway.release.allowance import joint_loss
 from gateway.release.entries import Key, Release
 from gateway.release.ledger import Ledger

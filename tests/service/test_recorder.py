@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from contract.frames import MAX_GAPS, Committed, Gap, SymbolFrame
-from contract.window_frames import WindowFrame
-from contract.windows import Window
 from edge_agent.outbox import Outbox
 from edge_agent.stored_frames import Keeping
+from fugu.contract.frames import MAX_GAPS, Committed, Gap, SymbolFrame
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Received
 from tests.support.agents import stream_plan

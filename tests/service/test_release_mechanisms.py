@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from contract.discretisers import Baseline
-from contract.errors import FuguError
-from contract.mechanisms import ALONE, Mechanism, covers
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Policy
-from contract.release_frames import ReleaseFrame
-from contract.windows import Window
-from gateway.privacy.chain_class import MarkovChain
-from gateway.privacy.eigengap import mqm_approx
-from gateway.privacy.quilts import mqm_exact
-from gateway.privacy.window_mechanisms import WindowRequest, window_noise
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.discretisers import Baseline
+from fugu.contract.errors import FuguError
+from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.windows import Window
+from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.eigengap import mqm_approx
+from fugu.privacy.quilts import mqm_exact
+from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from gateway.release.amplification import charge, smallest_scale
 from gateway.release.audit import verify
 from gateway.release.charges import nats, units_above, units_below

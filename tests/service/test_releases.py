@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.release_frames import decode_release
+from fugu.contract.release_frames import decode_release
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.measure_frames import MeasureFrame, Released
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.service.kinds.kind import Place
 from gateway.service.retention import Keep, KeepError, Retention
 from gateway.service.symbols.arrivals import Received

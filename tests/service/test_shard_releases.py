@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.host.database import DatabaseError
+from fugu.host.held_files import FileLostError
+from fugu.mqtt import Broker, Link
 from gateway.release.audit import verify
 from gateway.release.canonical import canonical
 from gateway.release.ledger import Ledger
@@ -27,9 +30,6 @@ from gateway.service.shard_part import ShardPart
 from gateway.service.shard_releases import ShardCounting, ShardProgress
 from gateway.service.shard_stores import arrange, channel_of, shard_store
 from gateway.service.store import Store
-from host.database import DatabaseError
-from host.held_files import FileLostError
-from mqtt_link import Broker, Link
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import OTHER, Scene, catalogue, frames, policy
 from tests.support.sealing import seal

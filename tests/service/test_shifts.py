@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame
-from contract.instants import unix_us
-from contract.reports import StateEstimate
-from contract.windows import Window
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.instants import unix_us
+from fugu.contract.reports import StateEstimate
+from fugu.contract.windows import Window
 from gateway.release.audit import verify
 from gateway.release.entries import Key
 from gateway.service.history import estimates_between

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.envelope import Envelope, Signature, decode_envelope, encode_envelope
-from contract.errors import PolicyError, RoleError, SignatureError, ThresholdError, TrustError
-from contract.fleet_documents import RootDocument, verified
-from contract.trust import Trust
+from fugu.contract.envelope import Envelope, Signature, decode_envelope, encode_envelope
+from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError, TrustError
+from fugu.contract.fleet_documents import RootDocument, verified
+from fugu.contract.trust import Trust
 from gateway.fleet import Document, DocumentError, Registry, Target
 from gateway.fleet.roots import Root, device_trust
 from gateway.fleet.signing import check, read_signed

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.host.database import is_lost
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.history_check import HistoryCheck
 from gateway.service.store import Store, StoreError
-from host.database import is_lost
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.release_scenes import Bench, scheduled

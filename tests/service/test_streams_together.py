@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from contract.chains import BinaryChains, ChainClass, JointChains, Shown
-from contract.guarantee import Guarantee
-from contract.policy import Clock, Policy, Thresholds
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.windows import Window
 from gateway.release.allowance import allowance
 from gateway.release.charges import units_above
 from gateway.release.entries import Allowance

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contract.errors import FrameError
-from contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame, decode_symbols, encode_symbols
+from fugu.contract.errors import FrameError
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame, decode_symbols, encode_symbols
 from gateway.service.symbols.columns import Columns, unpacked
 from gateway.service.symbols.parser import HEAD_BYTES, parse
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BoundedChains
-from contract.frames import SymbolFrame
-from gateway.chain import filter_beliefs, fixed_lag_marginals, predict
-from gateway.chain.arrays import Floats
-from gateway.chain.model import likelihood_rows
+from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
+from fugu.chains.arrays import Floats
+from fugu.chains.model import likelihood_rows
+from fugu.contract.chains import BoundedChains
+from fugu.contract.frames import SymbolFrame
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import Model, model_of
 from gateway.service.symbols.bank import Bank

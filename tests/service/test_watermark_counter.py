@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import SymbolFrame, decode_committed
-from contract.topics import committed_topic
-from contract.watermark import is_authentic
+from fugu.contract.frames import SymbolFrame, decode_committed
+from fugu.contract.topics import committed_topic
+from fugu.contract.watermark import is_authentic
 from gateway.service.publisher import Publisher
 from gateway.service.store import Store
 from gateway.service.watermark_counter import RESERVED_US, WatermarkCounter

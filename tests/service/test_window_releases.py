@@ -9,16 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.discretisers import Baseline
-from contract.frames import SymbolFrame
-from contract.mechanisms import Composing
-from contract.noise_table import NoiseTable
-from contract.policy import Policy
-from contract.release_frames import ReleaseFrame, decode_release
-from contract.window_frames import WindowFrame
-from contract.windows import Window
-from gateway.planning.joint_plan import WantedWindow, joint_plan
+from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Baseline
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.mechanisms import Composing
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker, Link
+from fugu.planning.joint_plan import WantedWindow, joint_plan
 from gateway.release.audit import verify
 from gateway.release.entries import Key, LedgerError, Release
 from gateway.service.release_config import ReleaseConfigError, load_releases
@@ -27,7 +28,6 @@ from gateway.service.release_progress import StoreProgress
 from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import open_releases
 from gateway.service.symbols.arrivals import Received
-from mqtt_link import Broker, Link
 from tests.support.ledgers import drawn
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, policy

@@ -13,12 +13,12 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from contract.errors import GuaranteeError
-from contract.frames import Committed, Gap, Status, StreamCommit, decode_committed, encode_status, encode_symbols
-from contract.policy import Policy
-from contract.topics import committed_topic, status_topic, symbols_topic, window_topic
-from contract.window_frames import WindowFrame, encode_window
-from contract.windows import Window
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.frames import Committed, Gap, Status, StreamCommit, decode_committed, encode_status, encode_symbols
+from fugu.contract.policy import Policy
+from fugu.contract.topics import committed_topic, status_topic, symbols_topic, window_topic
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.ingest import Ingest
 from gateway.service.policies import Catalogue

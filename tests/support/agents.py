@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from contract.frames import SymbolFrame
-from contract.measure_policy import MeasurePolicy
-from contract.noise_table import NoiseTable
 from edge_agent.agent import Agent
 from edge_agent.device_clock import DeviceClock
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, ClockSettings, StreamPlan, WindowPlan
 from edge_agent.randomiser import SymbolNoise, system_entropy
 from edge_agent.sensors import ReplaySensor
-from host.wake import Wake
-from mqtt_link import Broker
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.noise_table import NoiseTable
+from fugu.host.wake import Wake
+from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.outboxes import symbol_frames
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgpack
 
-from contract.asyncapi import asyncapi_document
+from fugu.contract.asyncapi import asyncapi_document
 
 DOCUMENT = asyncapi_document()
 

@@ -6,12 +6,12 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from contract.chains import BinaryChains, ChainClass
-from contract.exponential import exp_up
-from contract.guarantee import Adversary, Guarantee, ratio_loss
-from contract.policy import Policy
-from contract.windows import Window
-from gateway.privacy.randomised_response import calibrate
+from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window
+from fugu.privacy.randomised_response import calibrate
 from tests.support.scenes import policy
 
 __all__ = ["CHAINS", "WINDOWS", "planned"]

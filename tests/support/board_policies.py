@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contract.chains import BinaryChains
-from contract.discretisers import Thresholds
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains
+from fugu.contract.discretisers import Thresholds
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.windows import Window
 
 PROMISE = Guarantee(epsilon=4.0, adversary="informed")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from contract.envelope import decode_envelope
-from contract.errors import TrustError
-from contract.fleet_documents import Enrolment, PolicyDocument
-from contract.pins import pins_of
-from contract.policy import Policy
-from contract.trust import Trust
 from firmware_sim.board_code import board_module
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.documents import with_compiled
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.errors import TrustError
+from fugu.contract.fleet_documents import Enrolment, PolicyDocument
+from fugu.contract.pins import pins_of
+from fugu.contract.policy import Policy
+from fugu.contract.trust import Trust
 from tests.support.signing import NOW, Keys, policy_document
 
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable
 
 import edge_agent.randomiser
-from contract.noise_table import SCALE, NoiseTable
 from edge_agent.__main__ import main
+from fugu.contract.noise_table import SCALE, NoiseTable
 
 Fill = Callable[[memoryview], None]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Policy
 from firmware_sim.board_code import BOARD
 from firmware_sim.on_board import main
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
 
 ENTROPY = (BOARD / "sanitiser" / "entropy.py").read_text()
 FILLED = "        buffer[:] = drawn\n"

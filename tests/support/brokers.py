@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 
 __all__ = ["PATIENCE", "Mosquitto", "free_port", "wait_until"]
 

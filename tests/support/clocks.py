@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.policy import Policy
-from host.wake import Wake
+from fugu.contract.policy import Policy
+from fugu.host.wake import Wake
 
 __all__ = ["SECOND", "TwoClocks", "WallClock", "faketime_library"]
 

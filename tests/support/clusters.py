@@ -17,8 +17,8 @@ from pathlib import Path
 import psycopg
 from psycopg.sql import SQL, Identifier
 
-from contract.frames import SymbolFrame
-from contract.release_frames import decode_release
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.release_frames import decode_release
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.location import Server, part_of

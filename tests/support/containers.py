@@ -6,7 +6,7 @@ from collections import deque
 from queue import SimpleQueue
 from typing import Any
 
-_OURS = ("gateway.", "mqtt_link.", "contract.", "host.")
+_OURS = ("gateway.", "fugu.mqtt.", "fugu.contract.", "host.")
 _CONTAINERS = (dict, list, set, frozenset, deque, tuple)
 
 

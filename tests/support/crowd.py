@@ -13,8 +13,8 @@ from typing import Self
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from contract.frames import SymbolFrame, decode_committed, encode_symbols
-from contract.topics import committed_topic, parse_topic, symbols_topic
+from fugu.contract.frames import SymbolFrame, decode_committed, encode_symbols
+from fugu.contract.topics import committed_topic, parse_topic, symbols_topic
 from tests.support.brokers import Mosquitto, wait_until
 
 __all__ = ["Crowd"]

@@ -11,16 +11,16 @@ from math import inf, nextafter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from contract.chains import JointChains, Shown
-from contract.frames import SYMBOLS, decode_symbols
-from contract.guarantee import Guarantee, shown_loss
-from contract.measure_frames import decode_measure
-from contract.measure_policy import sparse_rows
-from contract.policy import Categories, Discretiser, Policy
-from contract.topics import parse_topic
-from contract.window_frames import decode_window
-from contract.windows import Window
-from mqtt_link import Link
+from fugu.contract.chains import JointChains, Shown
+from fugu.contract.frames import SYMBOLS, decode_symbols
+from fugu.contract.guarantee import Guarantee, shown_loss
+from fugu.contract.measure_frames import decode_measure
+from fugu.contract.measure_policy import sparse_rows
+from fugu.contract.policy import Categories, Discretiser, Policy
+from fugu.contract.topics import parse_topic
+from fugu.contract.window_frames import decode_window
+from fugu.contract.windows import Window
+from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy

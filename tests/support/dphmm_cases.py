@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from contract.noise_table import SCALE
-from gateway.chain.arrays import Bools, Floats, Ints
-from gateway.dphmm.graphs import explicit, lattice
-from gateway.dphmm.tables import TableWeights
+from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.contract.noise_table import SCALE
+from fugu.places.graphs import explicit, lattice
+from fugu.places.tables import TableWeights
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
 VALUES = lattice([(1, 0), (2, 1), (3, 0), (0, 1), (4, 2), (1, 2)])

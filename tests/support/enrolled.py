@@ -12,14 +12,14 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from contract.envelope import decode_envelope
-from contract.fleet_documents import PolicyDocument
-from contract.fleet_frames import PolicyStatus, decode_policy_status
-from contract.frames import SymbolFrame, decode_symbols
-from contract.measure_frames import MeasureFrame, decode_measure
-from contract.topics import policy_set_topic, policy_status_topic, symbols_topic
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.fleet_documents import PolicyDocument
+from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status
+from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.measure_frames import MeasureFrame, decode_measure
+from fugu.contract.topics import policy_set_topic, policy_status_topic, symbols_topic
+from fugu.mqtt import Broker, Link
 from gateway.fleet import Document, Registry, Target
-from mqtt_link import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.signing import Keys
 from tests.support.stored import stored_symbols

@@ -15,11 +15,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from contract.frames import SymbolFrame, decode_symbols
-from contract.release_frames import ReleaseFrame, decode_release
-from contract.topics import parse_topic
-from contract.window_frames import WindowFrame, decode_window, sequence_name
 from edge_agent.outbox import Outbox
+from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.topics import parse_topic
+from fugu.contract.window_frames import WindowFrame, decode_window, sequence_name
 from gateway.release.charges import nats
 from gateway.release.entries import SITE, Key
 from gateway.release.ledger import Ledger

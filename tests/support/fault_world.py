@@ -20,9 +20,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from contract.frames import StreamCommit, SymbolFrame, decode_committed, decode_symbols
-from contract.topics import parse_topic
-from contract.windows import Window
+from fugu.contract.frames import StreamCommit, SymbolFrame, decode_committed, decode_symbols
+from fugu.contract.topics import parse_topic
+from fugu.contract.windows import Window
 from gateway.fleet import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.clocks import faketime_library

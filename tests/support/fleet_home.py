@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from contract.fleet_documents import Address
-from contract.policies import AnyPolicy
+from fugu.contract.fleet_documents import Address
+from fugu.contract.policies import AnyPolicy
 from gateway.fleet import PolicyReport, Registry, Sighting
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document

@@ -10,19 +10,19 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 
-from contract.descriptions import decode_description
-from contract.envelope import decode_envelope, decode_roots
-from contract.errors import FrameError, FuguError, TrustError
-from contract.fleet_frames import decode_policy_status
-from contract.frames import decode_committed, decode_status, decode_symbols
-from contract.health import decode_health
-from contract.measure_check import check_noise
-from contract.measure_frames import decode_measure
-from contract.measure_table import decode_table
-from contract.release_frames import decode_release
-from contract.reports import decode_count, decode_estimate
-from contract.trust import Trust
-from contract.window_frames import decode_window
+from fugu.contract.descriptions import decode_description
+from fugu.contract.envelope import decode_envelope, decode_roots
+from fugu.contract.errors import FrameError, FuguError, TrustError
+from fugu.contract.fleet_frames import decode_policy_status
+from fugu.contract.frames import decode_committed, decode_status, decode_symbols
+from fugu.contract.health import decode_health
+from fugu.contract.measure_check import check_noise
+from fugu.contract.measure_frames import decode_measure
+from fugu.contract.measure_table import decode_table
+from fugu.contract.release_frames import decode_release
+from fugu.contract.reports import decode_count, decode_estimate
+from fugu.contract.trust import Trust
+from fugu.contract.window_frames import decode_window
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, policy_document

@@ -11,16 +11,16 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from contract.frames import Status, SymbolFrame, decode_committed, encode_status, encode_symbols
-from contract.reports import StateEstimate, decode_estimate
-from contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
+from fugu.contract.frames import Status, SymbolFrame, decode_committed, encode_status, encode_symbols
+from fugu.contract.reports import StateEstimate, decode_estimate
+from fugu.contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
 from tests.support.brokers import PATIENCE, Mosquitto
 
 _PROGRAM = """
 import logging, sys
 from pathlib import Path
 from gateway.service import GatewaySettings, run
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 logging.basicConfig(level=logging.INFO)
 port, store, policies = sys.argv[1:]
 sys.exit(run(GatewaySettings("home", Broker("127.0.0.1", int(port), max_backoff=1), Path(store), Path(policies))))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from contract.chains import BoundedChains
-from contract.frames import SymbolFrame, symbol_bits
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Clock
-from gateway.chain import simulate, stationary_distribution
+from fugu.chains import simulate, stationary_distribution
+from fugu.contract.chains import BoundedChains
+from fugu.contract.frames import SymbolFrame, symbol_bits
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Clock
 from tests.support.scenes import STICKY, Scene, policy
 
 CLOCK = Clock(epoch_us=1_700_000_000_000_000, period_us=10_000_000)

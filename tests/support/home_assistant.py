@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from mqtt_link import Broker, Link
+from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
 
 __all__ = ["Listener", "check_document", "rendered"]

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from contract.chains import BoundedChains
-from contract.mechanisms import Mechanism
+from fugu.contract.chains import BoundedChains
+from fugu.contract.mechanisms import Mechanism
 from gateway.location import Location
 from gateway.release.audit import Audit, replayed
 from gateway.release.entries import Allowance, Drawn, Entry, Key, Release

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from itertools import chain, repeat
 
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 
 __all__ = ["HUGE", "MaliciousBroker", "Victim", "publication", "remaining_length"]
 

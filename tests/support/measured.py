@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.frames import MAX_TICK
-from contract.measure_frames import MeasureFrame, Released
-from contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
-from contract.measure_table import TimedTable, encoded_table, set_of
-from contract.measurement import Measurement
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Categories, Clock
-from gateway.dphmm.compiled import compile_noise, fallback_noise
-from gateway.dphmm.hull import capped, complete_hull
-from gateway.dphmm.protection import protect
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.measure_policy import MeasurePolicy, StreamLoss, sparse_rows
+from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.measurement import Measurement
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Categories, Clock
+from fugu.places.compiled import compile_noise, fallback_noise
+from fugu.places.hull import capped, complete_hull
+from fugu.places.protection import protect
 
 
 def grid(side: int, *, stay: bool = True) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

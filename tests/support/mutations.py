@@ -8,8 +8,8 @@ from typing import Any
 
 import msgpack
 
-from contract.envelope import encode_roots
-from contract.measure_table import encode_table
+from fugu.contract.envelope import encode_roots
+from fugu.contract.measure_table import encode_table
 from tests.support.fuzz_target import KEYS, MEASURED, SIGNED
 
 __all__ = ["SEEDS", "mutated"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contract.frames import SYMBOLS, SymbolFrame, decode_symbols
-from contract.measure_frames import MEASURE, MeasureFrame, decode_measure
-from contract.window_frames import WINDOW, WindowFrame, decode_window
 from edge_agent.outbox import Outbox
+from fugu.contract.frames import SYMBOLS, SymbolFrame, decode_symbols
+from fugu.contract.measure_frames import MEASURE, MeasureFrame, decode_measure
+from fugu.contract.window_frames import WINDOW, WindowFrame, decode_window
 
 
 def symbol_frames(outbox: Outbox) -> list[SymbolFrame]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 __all__ = ["KINDS", "PRODUCT", "Mutant", "Place", "find", "functions", "mutants", "planted"]
 
-PRODUCT = ("contract", "host", "mqtt_link", "edge_agent", "firmware_sim", "gateway", "fugu")
+PRODUCT = ("edge_agent", "firmware_sim", "fugu", "gateway")
 KINDS = ("privacy", "loss", "other")
 TABLE = Path(__file__).parents[1] / "mutants" / "mutants.toml"
 

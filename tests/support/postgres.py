@@ -20,9 +20,9 @@ from typing import Any, Self
 import psycopg
 import pytest
 
+from fugu.host.database import AwayError
+from fugu.host.held_files import FileLostError
 from gateway.service.store import Server
-from host.database import AwayError
-from host.held_files import FileLostError
 from tests.support.brokers import free_port, wait_until
 
 __all__ = ["Postgres", "refused"]

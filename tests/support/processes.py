@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.chains import BinaryChains
-from contract.errors import FuguError
-from contract.frames import SymbolFrame, decode_symbols
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.window_frames import WindowFrame
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker, Link
 from gateway.service.monitor import asked
-from mqtt_link import Broker, Link
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.stored import stored_symbols
 

@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import contract
-from contract._document import Document
-from contract.topics import parse_topic
+from fugu import contract
+from fugu.contract._document import Document
+from fugu.contract.topics import parse_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 NAMES = {"fleet": "home", "device": "watch", "stream": "hr", "audience": "public", "name": "active"}
@@ -62,7 +62,7 @@ def observables() -> list[list[str]]:
 def messages() -> dict[str, set[str]]:
     """Every dataclass, and every part of a description, with its fields: what the contract can encode."""
     found: dict[str, set[str]] = {}
-    for module in pkgutil.iter_modules(contract.__path__, "contract."):
+    for module in pkgutil.iter_modules(contract.__path__, "fugu.contract."):
         for name, function in vars(import_module(module.name)).items():
             if name.startswith("encode_"):
                 for kind in typing.get_type_hints(function).values():
@@ -73,10 +73,10 @@ def messages() -> dict[str, set[str]]:
 def _collect(kind: Any, found: dict[str, set[str]]) -> None:
     for argument in typing.get_args(kind):
         _collect(argument, found)
-    if not isinstance(kind, type) or not kind.__module__.startswith("contract.") or kind.__name__ in found:
+    if not isinstance(kind, type) or not kind.__module__.startswith("fugu.contract.") or kind.__name__ in found:
         return
     home = vars(import_module(kind.__module__))
-    described = issubclass(kind, Document) and kind.__module__ == "contract.descriptions"
+    described = issubclass(kind, Document) and kind.__module__ == "fugu.contract.descriptions"
     if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or described:
         found[kind.__name__] = set(kind.__annotations__)
         for annotation in kind.__annotations__.values():

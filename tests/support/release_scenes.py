@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from contract.policy import Policy
-from contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.mqtt import Broker, Link
 from gateway.release.ledger import Ledger
 from gateway.service.release_progress import StoreProgress
 from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import open_releases
-from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import OTHER, Scene, catalogue, policy
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-from gateway.privacy.chain_class import MarkovChain
+from fugu.privacy.chain_class import MarkovChain
 
 Array = npt.NDArray[np.float64]
 Release = tuple[Iterable[int], Sequence[float], float]

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from contract.envelope import decode_envelope
-from contract.errors import TrustError
-from contract.fleet_documents import Address, Enrolment
-from contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
-from contract.frames import Status, encode_status
-from contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
-from contract.trust import Trust
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.errors import TrustError
+from fugu.contract.fleet_documents import Address, Enrolment
+from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
+from fugu.contract.frames import Status, encode_status
+from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
+from fugu.contract.trust import Trust
+from fugu.mqtt import Broker, Link
 from gateway.fleet import Document, Registry, RolloutPlan, Stage, Target
-from mqtt_link import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.enrolled import write_gateway_files
 from tests.support.processes import policy

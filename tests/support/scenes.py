@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass
-from contract.frames import Committed, SymbolFrame
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.policy import Clock, Policy, Thresholds
-from contract.windows import Window
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
+from fugu.contract.frames import Committed, SymbolFrame
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.windows import Window
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
 from gateway.service.policies import Catalogue

@@ -12,9 +12,9 @@ from typing import Any, Self
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from fugu.main import main
+from fugu.cli.main import main
+from fugu.mqtt import Broker
 from gateway.shard_accounts import shard_account
-from mqtt_link import Broker
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.release_scenes import FLEET, scheduled, write_config
 from tests.support.scenes import write_policies

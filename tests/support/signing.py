@@ -9,8 +9,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contract.envelope import Envelope, encode_envelope, key_name, sign
-from contract.fleet_documents import (
+from fugu.contract.envelope import Envelope, encode_envelope, key_name, sign
+from fugu.contract.fleet_documents import (
     Address,
     Enrolment,
     PolicyDocument,
@@ -21,8 +21,8 @@ from contract.fleet_documents import (
     TimeDocument,
     write_document,
 )
-from contract.measure_table import TimedTable, encoded_table
-from contract.policies import AnyPolicy
+from fugu.contract.measure_table import TimedTable, encoded_table
+from fugu.contract.policies import AnyPolicy
 
 NOW = 1_800_000_000
 

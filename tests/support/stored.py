@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame
 from gateway.service.store import Store, StoreError
 
 __all__ = ["stored_symbols"]

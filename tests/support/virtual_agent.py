@@ -17,13 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import contract.classify
 import edge_agent.agent
 import edge_agent.randomiser
 import edge_agent.ticker
+import fugu.contract.classify
 from edge_agent.__main__ import main
-from host.wake import Wake
-from mqtt_link import Link
+from fugu.host.wake import Wake
+from fugu.mqtt import Link
 
 START_US = 1_800_000_000_250_000
 TICKS = 60
@@ -106,13 +106,13 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
 
 
 def _look_at_states() -> None:
-    observe = contract.classify.Classifier.observe
+    observe = fugu.contract.classify.Classifier.observe
 
     def seen(discretiser: Any, *arguments: Any) -> Any:
         STATES.append(observe(discretiser, *arguments))
         return STATES[-1]
 
-    contract.classify.Classifier.observe = seen
+    fugu.contract.classify.Classifier.observe = seen
 
 
 def _after_each_tick(action: Callable[[Any, Any], None]) -> None:

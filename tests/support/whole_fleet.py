@@ -11,14 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from contract.frames import decode_symbols, encode_symbols
-from contract.policy import Categories
-from contract.topics import parse_topic
-from contract.windows import Window
 from firmware_sim.devices import AgentProcess
+from fugu.contract.frames import decode_symbols, encode_symbols
+from fugu.contract.policy import Categories
+from fugu.contract.topics import parse_topic
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker, Link
 from gateway.files import write_secret
 from gateway.fleet import Registry
-from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from contract.topics import parse_topic
 from edge_agent.outbox import Outbox
-from mqtt_link import Link
+from fugu.contract.topics import parse_topic
+from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.shipped import Shipped
 from tests.support.stored import stored_symbols

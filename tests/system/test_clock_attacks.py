@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import StatusCode
-from contract.frames import SymbolFrame, decode_status
 from firmware_sim.devices import simulate_recording, simulate_states, write_device
-from mqtt_link import Broker
+from fugu.contract.errors import StatusCode
+from fugu.contract.frames import SymbolFrame, decode_status
+from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy
@@ -26,7 +26,7 @@ PERIOD_US = 50_000
 YEAR = 365 * 86400
 UNSYNCHRONISED = """
 import pathlib, sys
-import host.clock as clock
+import fugu.host.clock as clock
 clock._TIMESYNC = pathlib.Path(sys.argv.pop())
 clock._steered = lambda: False
 from edge_agent.__main__ import main

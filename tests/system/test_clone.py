@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.health import AlarmCode, HealthAlarm, decode_health
-from contract.topics import health_topic, status_topic, stop_topic
 from edge_agent.local_status import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
+from fugu.contract.health import AlarmCode, HealthAlarm, decode_health
+from fugu.contract.topics import health_topic, status_topic, stop_topic
 from gateway.fleet import Registry
 from gateway.service.monitor import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -19,19 +19,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from contract.errors import GuaranteeError
-from contract.frames import Status, StreamStatus, encode_status
-from contract.policy import Policy
-from contract.topics import status_topic, window_topic
-from contract.window_frames import WindowFrame, encode_window
-from fugu.demo import session
-from fugu.demo.evaluation import PROMISE, DemoError, Night, evaluate, summary
-from fugu.demo.live import Observer
-from fugu.demo.people import BEATS, EPSILON, FLEET, Person, load_person, policy_for
-from fugu.demo.pictures import FACTORS, LEFT, RIGHT, private_picture, useful_picture
-from fugu.demo.report import html_report
-from gateway.attack import Attack
-from mqtt_link import Broker
+from fugu.attack import Attack
+from fugu.cli.demo import session
+from fugu.cli.demo.evaluation import PROMISE, DemoError, Night, evaluate, summary
+from fugu.cli.demo.live import Observer
+from fugu.cli.demo.people import BEATS, EPSILON, FLEET, Person, load_person, policy_for
+from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, private_picture, useful_picture
+from fugu.cli.demo.report import html_report
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.frames import Status, StreamStatus, encode_status
+from fugu.contract.policy import Policy
+from fugu.contract.topics import status_topic, window_topic
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.mqtt import Broker
 
 OFF = (-10, 20, 30, 0)
 
@@ -233,7 +233,7 @@ def test_without_a_web_server_the_demo_says_so_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "starlette.requests", None)
-    monkeypatch.delitem(sys.modules, "fugu.demo.page", raising=False)
+    monkeypatch.delitem(sys.modules, "fugu.cli.demo.page", raising=False)
     with ExitStack() as stack:
         session._show(stack, [], {}, Broker(port=1))
     [line] = capsys.readouterr().out.splitlines()

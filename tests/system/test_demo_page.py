@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.descriptions import describe, encode_description
-from contract.topics import description_topic, window_topic
-from contract.window_frames import WindowFrame, encode_window
-from fugu.demo.page import demo_page
-from fugu.demo.people import BEATS, FLEET, Person, load_person, policy_for
-from mqtt_link import Link
+from fugu.cli.demo.page import demo_page
+from fugu.cli.demo.people import BEATS, FLEET, Person, load_person, policy_for
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.topics import description_topic, window_topic
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import Site

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.discretisers import Baseline
-from contract.measure_table import StaircaseNoise
+from fugu.contract.discretisers import Baseline
+from fugu.contract.measure_table import StaircaseNoise
 from tests.support.brokers import Mosquitto
 from tests.support.differential import PLACES, Seen, Source, run
 from tests.support.measured import measure_policy

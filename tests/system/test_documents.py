@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from fugu.mqtt import Broker
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.fleet import Registry
 from gateway.location import Server
 from gateway.release.ledger import Ledger, ledger_beside
 from gateway.service.monitor import NotRunningError, asked
 from gateway.service.store import Store
-from mqtt_link import Broker
 from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.command import runner
@@ -184,7 +184,7 @@ def test_what_is_named_to_maintainers_is_there(name: str) -> None:
     """Files, folders and modules between backticks; `<kind>` stands for any name."""
     text = (ROOT / name).read_text()
     paths = re.findall(r"`((?:[\w<>]+/)+[\w<>.]*)`", text)
-    modules = re.findall(r"`((?:contract|edge_agent|gateway|mqtt_link|fugu|host)(?:\.\w+)+)`", text)
+    modules = re.findall(r"`((?:edge_agent|gateway|fugu)(?:\.\w+)+)`", text)
     assert len(paths) + len(modules) > 20
     for path in (one for one in paths if not one.startswith("build/")):
         assert list(ROOT.glob(re.sub("<.*?>", "*", path).rstrip("/"))), f"{name} names {path}"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from contract.frames import Status, encode_status
-from contract.health import AlarmCode, decode_health
-from contract.policy import Categories
-from contract.topics import health_topic, status_topic
 from firmware_sim.devices import AgentProcess
+from fugu.contract.frames import Status, encode_status
+from fugu.contract.health import AlarmCode, decode_health
+from fugu.contract.policy import Categories
+from fugu.contract.topics import health_topic, status_topic
+from fugu.mqtt import Link
 from gateway.fleet import Registry
-from mqtt_link import Link
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import trustme
 
-from contract.chains import BinaryChains
-from contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
-from contract.fleet_documents import PolicyDocument
-from contract.guarantee import Guarantee
-from contract.noise_table import NoiseTable
-from contract.pins import pins_of
-from contract.policy import Policy
-from contract.topics import root_topic, table_topic, time_topic
 from firmware_sim.devices import AgentProcess
-from mqtt_link import Broker
+from fugu.contract.chains import BinaryChains
+from fugu.contract.envelope import MAX_ENVELOPE_BYTES, encode_roots
+from fugu.contract.fleet_documents import PolicyDocument
+from fugu.contract.guarantee import Guarantee
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.pins import pins_of
+from fugu.contract.policy import Policy
+from fugu.contract.topics import root_topic, table_topic, time_topic
+from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.measured import measure_policy

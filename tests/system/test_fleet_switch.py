@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.topics import policy_set_topic
-from contract.trust import Trust, TrustState
 from edge_agent.config import load
 from firmware_sim.devices import AgentProcess
-from mqtt_link import Broker
+from fugu.contract.topics import policy_set_topic
+from fugu.contract.trust import Trust, TrustState
+from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Operator
 from tests.support.processes import Recorder, by_tick, policy

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
-from contract.topics import committed_topic, parse_topic
-from contract.watermark import is_authentic, sign_committed
 from edge_agent.local_status import ask_status
 from firmware_sim.devices import AgentProcess
+from fugu.contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
+from fugu.contract.topics import committed_topic, parse_topic
+from fugu.contract.watermark import is_authentic, sign_committed
 from gateway.files import write_secret
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until

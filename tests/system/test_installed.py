@@ -15,15 +15,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fugu import edge
-from fugu.app import COMMANDS, load
+from fugu.cli import edge
+from fugu.cli.app import COMMANDS, load
 from tests.support.brokers import free_port, wait_until
 from tests.support.pages import Site
 
 ROOT = Path(__file__).parents[2]
 HELP = """
 import contextlib, io, json, sys
-from fugu.main import main
+from fugu.cli.main import main
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         assert main([*words, "--help"]) == 0, words
@@ -40,12 +40,12 @@ def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...
 
 def holds_all_files(wheel: Path, archive: Path) -> None:
     """Fail unless both have every file of the packages, above all those that are no modules."""
-    packages = ("contract", "host", "mqtt_link", "edge_agent", "gateway", "firmware_sim", "fugu")
+    packages = ("edge_agent", "gateway", "firmware_sim", "fugu")
     tracked = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [ROOT / name for name in tracked.stdout.splitlines()]
     found = [one for path in paths for one in (path.iterdir() if path.is_dir() else [path])]  # units are linked to
     wanted = {str(one.relative_to(ROOT)) for one in found if one.is_file()}
-    assert {"gateway/dashboard/assets/uplot.js", "fugu/demo/assets/demo.html"} <= wanted
+    assert {"gateway/page/assets/uplot.js", "fugu/cli/demo/assets/demo.html"} <= wanted
     assert wanted - set(zipfile.ZipFile(wheel).namelist()) == set()
     with tarfile.open(archive) as source:
         held = {name.partition("/")[2] for name in source.getnames()}
@@ -72,7 +72,7 @@ def shows_its_page(fugu: Path) -> None:
     with subprocess.Popen([fugu, "dashboard", *words], stdout=subprocess.DEVNULL) as process:
         try:
             wait_until(page.answers, "the page")
-            for one in (ROOT / "gateway/dashboard/assets").iterdir():
+            for one in (ROOT / "gateway/page/assets").iterdir():
                 assert page.ask(f"/assets/{one.name}") == (200, one.read_bytes())
         finally:
             process.terminate()
@@ -107,7 +107,7 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     below = [[(name,)] if name in edge.COMMANDS else commands(load(name), (name,)) for name in COMMANDS]
     run(home / "bin" / "python", "-c", HELP, json.dumps([*chain.from_iterable(below)]))
     shipped = (
-        "import importlib.resources as r; print(r.files('contract').joinpath('asyncapi.json').read_text(), end='')"
+        "import importlib.resources as r; print(r.files('fugu.contract').joinpath('asyncapi.json').read_text(), end='')"
     )
     shows_its_page(fugu)
     assert run(fugu, "asyncapi") == run(home / "bin" / "python", "-c", shipped)

@@ -12,13 +12,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from contract.frames import decode_symbols
-from contract.windows import Window
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, write_device
-from mqtt_link import Broker
+from fugu.contract.frames import decode_symbols
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, policy

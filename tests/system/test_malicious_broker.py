@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from contract.topics import committed_topic
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
+from fugu.contract.topics import committed_topic
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim, publication
 from tests.support.processes import policy

@@ -7,10 +7,10 @@ import sqlite3
 import time
 from pathlib import Path
 
-from contract.measure_frames import MeasureFrame, decode_measure
-from contract.topics import table_topic
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
+from fugu.contract.measure_frames import MeasureFrame, decode_measure
+from fugu.contract.topics import table_topic
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
 from tests.support.outboxes import measure_frames

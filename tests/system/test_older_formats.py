@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.errors import EnvelopeError, FuguError, PolicyError
-from contract.fleet_documents import read_enrolment
-from contract.trust import TrustState
 from edge_agent.outbox import Outbox
+from fugu.contract.errors import EnvelopeError, FuguError, PolicyError
+from fugu.contract.fleet_documents import read_enrolment
+from fugu.contract.trust import TrustState
 from gateway.fleet.registry import Registry
 from gateway.release.ledger import Ledger
 from gateway.service.store import Store

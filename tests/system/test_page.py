@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from contract.descriptions import describe, encode_description
-from contract.frames import Status, StreamStatus, encode_status
-from contract.policy import Categories
-from contract.topics import description_topic, status_topic
 from firmware_sim.devices import AgentProcess, write_device
-from gateway.dashboard.login import password_line
-from mqtt_link import Broker, Link
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.frames import Status, StreamStatus, encode_status
+from fugu.contract.policy import Categories
+from fugu.contract.topics import description_topic, status_topic
+from fugu.mqtt import Broker, Link
+from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.documents import Page
@@ -40,7 +40,7 @@ PATHS = (
 )
 PATHS += ("/events/device/watch",)
 ASSETS = tuple(
-    f"/assets/{one.name}" for one in (Path(__file__).parents[2] / "gateway/dashboard/assets").iterdir() if one.is_file()
+    f"/assets/{one.name}" for one in (Path(__file__).parents[2] / "gateway/page/assets").iterdir() if one.is_file()
 )
 
 

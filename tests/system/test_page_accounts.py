@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from contract.release_frames import decode_release
-from contract.topics import release_topic, status_topic, symbols_topic
-from mqtt_link import Broker, Link
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.release_frames import decode_release
+from fugu.contract.topics import release_topic, status_topic, symbols_topic
+from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import ServedPage

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dashboard.login import password_line
+from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
@@ -106,7 +106,7 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
             ("127.0.0.1:1", "--dashboard-no-login", "--dashboard-tls-cert", "x", "--dashboard-tls-key", "y"): "No such",
             ("127.0.0.1:1", "--dashboard-login-file", "login"): "no hash",
         }
-        script = "import json, sys\nfrom fugu.main import main\nfor words in json.loads(sys.argv[1]): main(words)"
+        script = "import json, sys\nfrom fugu.cli.main import main\nfor words in json.loads(sys.argv[1]): main(words)"
         run = ["gateway", "run", "--fleet", "home", "--policies", "policies", "--store", "s.db", "--dashboard"]
         given = json.dumps([[*run, *words] for words in refused])
         done = subprocess.run([sys.executable, "-c", script, given], cwd=tmp_path, capture_output=True, text=True)

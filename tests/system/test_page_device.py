@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.topics import parse_topic
+from fugu.contract.topics import parse_topic
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import ServedPage

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.descriptions import describe, encode_description
-from contract.topics import description_topic
 from firmware_sim.devices import AgentProcess, write_device
+from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.topics import description_topic
+from fugu.mqtt import Broker, Link
 from gateway.release.ledger import Ledger
-from mqtt_link import Broker, Link
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.ledgers import ALLOWED, allow, open_ledger, release, reserve

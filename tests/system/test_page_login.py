@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.dashboard.login import password_line
+from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import ServedPage, Site

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.discretisers import Cells
-from contract.policies import AnyPolicy
 from firmware_sim.devices import AgentProcess, write_device
-from mqtt_link import Broker
+from fugu.contract.discretisers import Cells
+from fugu.contract.policies import AnyPolicy
+from fugu.mqtt import Broker
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.measured import measure_policy

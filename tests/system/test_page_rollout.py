@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from contract.frames import Status, encode_status
-from contract.health import AlarmCode, Health, HealthAlarm, encode_health
-from contract.topics import health_topic, status_topic
+from fugu.contract.frames import Status, encode_status
+from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.topics import health_topic, status_topic
+from fugu.mqtt import Link
 from gateway.fleet import RolloutPlan, Rollouts, Stage
-from mqtt_link import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.enrolled import Gateway

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from contract.policies import read_policy
-from contract.policy import Policy
-from contract.window_frames import decode_window
 from firmware_sim.devices import AgentProcess
-from fugu.main import main
-from mqtt_link import Broker
+from fugu.cli.main import main
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
+from fugu.contract.window_frames import decode_window
+from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from paho.mqtt.client import topic_matches_sub
 
-from contract.descriptions import decode_description
-from contract.envelope import decode_envelope, decode_roots
-from contract.errors import FrameError, FrameTypeError
-from contract.fleet_frames import decode_policy_status
-from contract.frames import decode_committed, decode_status, decode_symbols
-from contract.health import decode_health
-from contract.measure_frames import decode_measure
-from contract.release_frames import decode_release
-from contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
-from contract.topics import Kind, description_topic, discovery_topic, parse_topic
-from contract.window_frames import decode_window
+from fugu.contract.descriptions import decode_description
+from fugu.contract.envelope import decode_envelope, decode_roots
+from fugu.contract.errors import FrameError, FrameTypeError
+from fugu.contract.fleet_frames import decode_policy_status
+from fugu.contract.frames import decode_committed, decode_status, decode_symbols
+from fugu.contract.health import decode_health
+from fugu.contract.measure_frames import decode_measure
+from fugu.contract.release_frames import decode_release
+from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
+from fugu.contract.topics import Kind, description_topic, discovery_topic, parse_topic
+from fugu.contract.window_frames import decode_window
 from gateway.deployment.accounts import Account, access_list
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until

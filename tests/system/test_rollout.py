@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from contract.fleet_documents import Enrolment
+from fugu.contract.fleet_documents import Enrolment
 from gateway.fleet import Registry, Rollouts
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway

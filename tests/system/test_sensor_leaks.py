@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edge_agent.local_status import LocalStatusError, ask_status, described
-from mqtt_link import Link
+from fugu.mqtt import Link
 from tests.support.agents import toml
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.heart_monitor import ADDRESS

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from contract.frames import SymbolFrame
-from contract.release_frames import decode_release
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.release_frames import decode_release
 from gateway.location import Server
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger, ledger_beside

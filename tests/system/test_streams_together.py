@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from contract.policies import read_policy
-from contract.release_frames import ReleaseFrame
 from firmware_sim.devices import AgentProcess
-from fugu.main import main
+from fugu.cli.main import main
+from fugu.contract.policies import read_policy
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.release.audit import verify
 from gateway.release.charges import nats
 from gateway.release.ledger import Ledger

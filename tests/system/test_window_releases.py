@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from contract.chains import BinaryChains
-from contract.topics import symbols_topic
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from gateway.planning.joint_plan import WantedWindow, joint_plan
-from gateway.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
+from fugu.contract.chains import BinaryChains
+from fugu.contract.topics import symbols_topic
+from fugu.mqtt import Broker
+from fugu.planning.joint_plan import WantedWindow, joint_plan
+from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
-from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder
 from tests.support.release_scenes import Public, scheduled, start_gateway, write_config

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from contract.window_frames import WindowFrame, decode_window
-from contract.windows import Window
 from edge_agent.agent import Agent
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from mqtt_link import Broker
+from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, by_tick, policy

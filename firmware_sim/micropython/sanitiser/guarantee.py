@@ -1,7 +1,8 @@
 """The guarantee of a policy, derived anew on the board, in integers; every rounding goes outward.
 
-A likelihood ratio is an integer over 2^128. The bounds are those of the agent's `contract.guarantee` (binary chains in
-closed form, odds ratios), to 2^-100 or so; where the agent has one that the board has not, it takes a larger one.
+A likelihood ratio is an integer over 2^128. The bounds are those of the agent's `fugu.contract.guarantee` (binary
+chains in closed form, odds ratios), to 2^-100 or so; where the agent has one that the board has not, it takes a larger
+one.
 Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 

@@ -1,4 +1,4 @@
-"""Which documents a board accepts: the rules of the agent (`contract/trust.py`), in their order.
+"""Which documents a board accepts: the rules of the agent (`fugu/contract/trust.py`), in their order.
 
 A document is untrusted bytes until its envelope is well-formed and enough of a role's keys have signed it; what is
 inside is read only then. Loaded when there is something to judge, and unloaded afterwards; so are the parts of it,

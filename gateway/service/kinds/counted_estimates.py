@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.policy import Policy
-from contract.window_frames import WindowFrame
-from contract.windows import Window
-from gateway.chain.arrays import Floats
-from gateway.chain.counting import count_marginals
+from fugu.chains.arrays import Floats
+from fugu.chains.counting import count_marginals
+from fugu.contract.policy import Policy
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import SymbolModel, told
 from gateway.service.policies import Catalogue

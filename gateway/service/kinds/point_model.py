@@ -11,19 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.descriptions import place_grid
-from contract.errors import PolicyError
-from contract.measure_frames import MeasureFrame, Released
-from contract.measure_policy import MeasurePolicy
-from contract.measure_table import StaircaseNoise, TimedTable
-from contract.measurement import ConstraintSets
-from contract.noise_table import MAX_TABLE_STATES
-from gateway.chain import predict
-from gateway.chain.arrays import Floats
-from gateway.chain.moves import Transition
-from gateway.chain.tracking import Followed, Seen, fixed_lag, follow
-from gateway.dphmm.compiled import MOST_CELLS, Emission, emission, noise_pairs
-from gateway.dphmm.tracking import moments, seen_alone
+from fugu.chains import predict
+from fugu.chains.arrays import Floats
+from fugu.chains.moves import Transition
+from fugu.chains.tracking import Followed, Seen, fixed_lag, follow
+from fugu.contract.descriptions import place_grid
+from fugu.contract.errors import PolicyError
+from fugu.contract.measure_frames import MeasureFrame, Released
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import StaircaseNoise, TimedTable
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import MAX_TABLE_STATES
+from fugu.places.compiled import MOST_CELLS, Emission, emission, noise_pairs
+from fugu.places.tracking import moments, seen_alone
 
 __all__ = ["MeasureModel", "PointEstimates", "Tables"]
 

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from contract.errors import FuguError, Reason
-from contract.measure_frames import MeasureFrame, Released, decode_measure
-from contract.measure_table import TimedTable
-from contract.reports import Estimate
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.measure_frames import MeasureFrame, Released, decode_measure
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.reports import Estimate
 from gateway.service.kinds.kind import Kind, Place
 from gateway.service.kinds.point_model import MeasureModel, PointEstimates, Tables
 from gateway.service.kinds.reporting import measured_estimate

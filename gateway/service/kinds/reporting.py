@@ -11,14 +11,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from contract.descriptions import PlaceGrid
-from contract.ellipse import ellipse
-from contract.instants import instant
-from contract.policy import Policy
-from contract.policy_header import PolicyHeader
-from contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
-from contract.window_frames import WindowFrame
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.descriptions import PlaceGrid
+from fugu.contract.ellipse import ellipse
+from fugu.contract.instants import instant
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
+from fugu.contract.window_frames import WindowFrame
 from gateway.service.kinds.point_model import MeasureModel
 
 __all__ = ["CONFIDENCE", "measured_estimate", "noise_within", "state_estimate", "window_count"]

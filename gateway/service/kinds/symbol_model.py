@@ -1,4 +1,4 @@
-"""The hidden Markov model of a stream, as its policy gives it, and the kernels of `gateway.chain` applied to it."""
+"""The hidden Markov model of a stream, as its policy gives it, and the kernels of `fugu.chains` applied to it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
-from contract.frames import symbol_bits
-from contract.noise_table import SCALE, NoiseTable
-from contract.policy import Policy
-from gateway.chain import fixed_lag_marginals, predict, stationary_distribution
-from gateway.chain.filtering import run_filter
-from gateway.chain.model import Problem, likelihood_rows
+from fugu.chains import fixed_lag_marginals, predict, stationary_distribution
+from fugu.chains.filtering import run_filter
+from fugu.chains.model import Problem, likelihood_rows
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.frames import symbol_bits
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.policy import Policy
 
 __all__ = [
     "Beliefs",

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.errors import FuguError, Reason
-from contract.frames import SymbolFrame, decode_symbols
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import SymbolFrame, decode_symbols
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue, WrongKindError

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from contract.errors import FuguError, Reason
-from contract.reports import WindowCount
-from contract.window_frames import WindowFrame, decode_window, sequence_name
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.reports import WindowCount
+from fugu.contract.window_frames import WindowFrame, decode_window, sequence_name
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.reporting import window_count
 from gateway.service.kinds.symbol_model import SymbolModel

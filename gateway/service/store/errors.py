@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contract.errors import FuguError
+from fugu.contract.errors import FuguError
 
 __all__ = ["StoreError"]
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
-from contract.measure_table import TimedTable, decode_table, encode_table
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
+from fugu.contract.measure_table import TimedTable, decode_table, encode_table
 from gateway.database import Database
 
 __all__ = ["LIKELY", "MOST_LIKELY", "Measured", "PointStore"]

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple
 
+from fugu.host.database import STORE, DatabaseError
 from gateway.database import MOST_VALUES, Kind, Lease, batched, file_bytes, marks, open_engine
 from gateway.location import Location
 from gateway.service.coverage import Merge
@@ -28,7 +29,6 @@ from gateway.service.store.points import PointStore
 from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
-from host.database import STORE, DatabaseError
 
 __all__ = ["KIND", "Outgoing", "Store", "store_bytes"]
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import msgpack
 import numpy as np
 
-from contract.frames import SymbolFrame
-from gateway.chain.arrays import Floats
+from fugu.chains.arrays import Floats
+from fugu.contract.frames import SymbolFrame
 from gateway.database import MOST_VALUES, Database, batched, marks
 from gateway.service.symbols.columns import Columns, packed_size
 from gateway.service.symbols.tail import Tail

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.frames import SymbolFrame
-from gateway.chain.arrays import Ints
+from fugu.chains.arrays import Ints
+from fugu.contract.frames import SymbolFrame
 from gateway.service.kinds.kind import AnyFrame
 from gateway.service.symbols.columns import Columns
 from gateway.service.symbols.streams import Streams

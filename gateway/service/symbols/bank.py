@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
 from gateway.service.kinds.symbol_model import Model
 
 __all__ = ["Bank", "Models"]

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.chain.arrays import Floats, Ints
-from gateway.chain.kernel import kernel
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.kernel import kernel
 from gateway.service.symbols.bank import Models
 from gateway.service.symbols.columns import Bytes, Columns
 

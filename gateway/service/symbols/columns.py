@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from contract.errors import FuguError
-from contract.frames import SymbolFrame
-from gateway.chain.arrays import Ints
-from gateway.chain.kernel import kernel
+from fugu.chains.arrays import Ints
+from fugu.chains.kernel import kernel
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import SymbolFrame
 
 __all__ = ["Bytes", "Columns", "ColumnsError", "pack", "packed_size", "unpack", "unpacked"]
 

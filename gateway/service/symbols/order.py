@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gateway.chain.arrays import Bools, Ints
-from gateway.chain.kernel import kernel
+from fugu.chains.arrays import Bools, Ints
+from fugu.chains.kernel import kernel
 from gateway.service.symbols.columns import Columns
 
 __all__ = ["AFTER", "END", "MARKS", "NUMBER", "SHIFT", "UNKNOWN", "VERSION", "following"]

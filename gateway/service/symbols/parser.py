@@ -1,4 +1,4 @@
-"""A compiled parser for the one layout in which `contract.frames.encode_symbols` writes frames.
+"""A compiled parser for the one layout in which `fugu.contract.frames.encode_symbols` writes frames.
 
 It takes nothing that the contract's decoder would not take, and reads the same from it. What it does not take goes to
 that decoder, which takes other layouts of the same numbers, too, and says what is wrong with the rest.
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from contract.frames import MAX_FRAME_TICKS, MAX_TICK
-from gateway.chain.arrays import Bools, Ints
-from gateway.chain.kernel import kernel
+from fugu.chains.arrays import Bools, Ints
+from fugu.chains.kernel import kernel
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from gateway.service.symbols.columns import Bytes, Columns
 
 __all__ = ["HEAD_BYTES", "parse"]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.frames import MAX_TICK, SymbolFrame
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import Model, SymbolModel, smoothed
 from gateway.service.policies import Catalogue

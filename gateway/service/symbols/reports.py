@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from contract.errors import FuguError
-from contract.reports import StateEstimate
-from gateway.chain.arrays import Floats, Ints
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import FuguError
+from fugu.contract.reports import StateEstimate
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.reporting import state_estimate
 from gateway.service.kinds.symbol_model import SymbolModel, told

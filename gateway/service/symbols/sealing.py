@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gateway.chain.arrays import Ints
-from gateway.chain.kernel import kernel
+from fugu.chains.arrays import Ints
+from fugu.chains.kernel import kernel
 from gateway.service.kinds.kind import Place
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store

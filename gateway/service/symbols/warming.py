@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from contract.frames import SymbolFrame, encode_symbols
-from contract.policy_header import Clock
-from gateway.chain.model import likelihood_rows
+from fugu.chains.model import likelihood_rows
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.policy_header import Clock
 from gateway.service.kinds.symbol_model import Model
 from gateway.service.symbols.bank import Bank
 from gateway.service.symbols.beliefs import Beliefs, follow, look_back

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_leakage import EndlessLeakage
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.endless_leakage import EndlessLeakage
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from tests.support.oracle import (
     count_density,
     histogram_density,

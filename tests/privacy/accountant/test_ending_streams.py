@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.schedule import informed_losses
-from gateway.privacy.chain_class import MarkovChain
+from fugu.contract.chains import BinaryChains
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.schedule import informed_losses
+from fugu.privacy.chain_class import MarkovChain
 from tests.support.oracle import Array, worst_loss, worst_switched
 from tests.support.proofs import check_printed
 

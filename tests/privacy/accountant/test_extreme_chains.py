@@ -8,13 +8,13 @@ import warnings
 import numpy as np
 import pytest
 
-from contract.chains import BinaryChains
-from contract.guarantee import Adversary
-from gateway.chain import stationary_distribution
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_leakage import EndlessLeakage
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
-from gateway.privacy.quilts import mqm_exact
+from fugu.chains import stationary_distribution
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.endless_leakage import EndlessLeakage
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.quilts import mqm_exact
 from tests.support.oracle import (
     Array,
     count_density,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from gateway.privacy.accountant.inner_maximum import (
+from fugu.privacy.accountant.inner_maximum import (
     EXACT_STATES,
     box_step,
     closed,
@@ -14,7 +14,7 @@ from gateway.privacy.accountant.inner_maximum import (
     ratio_order,
     step,
 )
-from gateway.privacy.accountant.transport import no_moves, transport_step
+from fugu.privacy.accountant.transport import no_moves, transport_step
 
 
 def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
-from gateway.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, step
-from gateway.privacy.accountant.transport import no_moves, transport_step
-from gateway.privacy.accountant.walks import endless_bound
-from gateway.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
+from fugu.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, step
+from fugu.privacy.accountant.transport import no_moves, transport_step
+from fugu.privacy.accountant.walks import endless_bound
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 
 Array = np.ndarray
 

@@ -11,13 +11,13 @@ from fractions import Fraction
 
 import pytest
 
-from contract.chains import BinaryChains, BoundedChains, FiniteChains
-from contract.exponential import exp_up
-from contract.guarantee import Adversary, ratio_loss
-from gateway.privacy.accountant import ChainAccountant
-from gateway.privacy.accountant.bounded import odds_ratio_loss
-from gateway.privacy.accountant.inner_maximum import odds_ratio_step
-from gateway.privacy.chain_class import MarkovChain
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.bounded import odds_ratio_loss
+from fugu.privacy.accountant.inner_maximum import odds_ratio_step
+from fugu.privacy.chain_class import MarkovChain
 from gateway.release.allowance import joint_loss
 from gateway.release.charges import PER_NAT
 

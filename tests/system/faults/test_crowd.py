@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.frames import SymbolFrame, decode_committed, encode_symbols
-from contract.topics import committed_topic, symbols_topic
+from fugu.contract.frames import SymbolFrame, decode_committed, encode_symbols
+from fugu.contract.topics import committed_topic, symbols_topic
 from gateway.service.store import Store
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.memory import high_water_bytes

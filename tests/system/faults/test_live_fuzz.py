@@ -13,10 +13,12 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from contract.envelope import encode_roots
-from contract.errors import FrameError, Reason
-from contract.frames import Status, SymbolFrame, decode_committed, decode_status, encode_status, encode_symbols
-from contract.topics import (
+from edge_agent.local_status import LocalStatusError, ask_status
+from firmware_sim.devices import AgentProcess
+from fugu.contract.envelope import encode_roots
+from fugu.contract.errors import FrameError, Reason
+from fugu.contract.frames import Status, SymbolFrame, decode_committed, decode_status, encode_status, encode_symbols
+from fugu.contract.topics import (
     committed_topic,
     parse_topic,
     policy_set_topic,
@@ -27,12 +29,10 @@ from contract.topics import (
     time_topic,
     window_topic,
 )
-from contract.window_frames import WindowFrame, encode_window
-from contract.windows import Window
-from edge_agent.local_status import LocalStatusError, ask_status
-from firmware_sim.devices import AgentProcess
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.windows import Window
+from fugu.mqtt import Broker
 from gateway.service.store import Store
-from mqtt_link import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.memory import high_water_bytes
 from tests.support.mutations import SEEDS, mutated

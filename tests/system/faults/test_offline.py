@@ -9,7 +9,7 @@ import pytest
 
 from edge_agent.plan import StreamPlan
 from firmware_sim.devices import AgentProcess, write_device
-from mqtt_link import Broker
+from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, run
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import GatewayProcess, Recorder, policy

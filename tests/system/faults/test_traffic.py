@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contract.topics import parse_topic, symbols_topic
 from firmware_sim.devices import AgentProcess, write_device
-from mqtt_link import Broker, Link
+from fugu.contract.topics import parse_topic, symbols_topic
+from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
 from tests.support.eavesdropping import features, records, told_apart
 from tests.support.faulty_lines import Line, Lines, Opened

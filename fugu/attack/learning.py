@@ -1,0 +1,262 @@
+"""Attackers who learn: a chain from symbols (EM; the noise is the policy's), drift from counts, or outputs from truth.
+
+Who is supervised has seen the truth of another time of the same person, and learns what outputs mean from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice, pairwise
+
+import numpy as np
+from scipy.special import expit
+
+from fugu.attack.chains import hard, smoothing
+from fugu.attack.outputs import CountOutputs, Knowledge, Outputs, SymbolOutputs, without
+from fugu.chains import Learned, baum_welch, posterior_marginals, viterbi
+from fugu.chains.arrays import Floats, Ints
+
+__all__ = ["folded", "learned", "learned_levels", "learned_path", "regimes", "supervised"]
+
+_FIRST_ROUNDS = 15
+_ROUNDS = 150
+_TOLERANCE = 1e-7
+_MOST_WORK = 2e9
+"""Multiplications that an attacker spends; with many states and ticks it learns from fewer starts, or fewer regimes."""
+
+
+def learned(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who learns a chain from the symbols, and then uses every symbol."""
+    return _attack(outputs, knowledge, 1)
+
+
+def learned_path(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """An attacker who learns a chain from the symbols, and then names the most probable path."""
+    return _attack(outputs, knowledge, 1, decode=True)
+
+
+def regimes(count: int) -> Callable[[Outputs, Knowledge], Floats]:
+    """An attacker who learns a chain that switches slowly between several regimes, and then uses every symbol.
+
+    Args:
+        count: of regimes; the hidden state is a regime and a state.
+    """
+
+    def attacker(outputs: Outputs, knowledge: Knowledge) -> Floats:
+        return _attack(outputs, knowledge, count)
+
+    return attacker
+
+
+def _attack(outputs: Outputs, knowledge: Knowledge, regimes: int, *, decode: bool = False) -> Floats:
+    assert isinstance(outputs, SymbolOutputs)
+    symbols, table = knowledge.learn_from(outputs.symbols, outputs.emission)
+    if np.all(symbols < 0):
+        return smoothing(outputs, knowledge)
+    k, lengths = outputs.states, knowledge.lengths
+    rounds = int(_MOST_WORK / (2 * symbols.size * (k * regimes) ** 2))
+    if rounds < 2 * _FIRST_ROUNDS and regimes > 1:
+        return _attack(outputs, knowledge, regimes - 1)
+    starts = list(islice(_starts(knowledge.transition, regimes), max(1, rounds // (2 * _FIRST_ROUNDS))))
+    wide = np.tile(table, (regimes, 1))
+    uniform = np.full(k * regimes, 1 / (k * regimes))
+
+    def learn(transition: Floats, rounds: int, initial: Floats = uniform) -> Learned:
+        return baum_welch(
+            symbols, wide, lengths=lengths, initial=initial, transition=transition, iterations=rounds,
+            tolerance=_TOLERANCE,
+        )  # fmt: skip
+
+    first = min(_FIRST_ROUNDS, max(3, rounds))
+    best = max((learn(start, first) for start in starts), key=lambda one: one.log_likelihoods[-1])
+    best = learn(best.transition, max(0, min(_ROUNDS, rounds - first * len(starts))), best.initial)
+    model = (symbols, best.initial, best.transition, wide)
+    if decode:
+        return hard(viterbi(*model, lengths=lengths).states % k, k)
+    return np.asarray(posterior_marginals(*model, lengths=lengths).reshape(-1, regimes, k).sum(axis=1))
+
+
+def _starts(believed: Floats, regimes: int) -> Iterator[Floats]:
+    """First guesses: the believed chain, stickier and looser ones; or regimes of speeds, distributions or phases."""
+    k = len(believed)
+    chains = [_sticky(np.full(k, 1 / k), stay) for stay in (0.5, 0.9, 0.99)]
+    if regimes == 1:
+        yield np.maximum(believed, 1e-6) / np.maximum(believed, 1e-6).sum(axis=1, keepdims=True)
+        yield from chains
+        return
+    speeds = [chains[i % len(chains)] for i in range(regimes)]
+    for stay in (0.99, 0.999):
+        switch = _sticky(np.full(regimes, 1 / regimes), stay)
+        for base in (0.5, 0.9):
+            distributions = [np.full(k, 0.3 / k) + 0.7 * np.eye(k)[i % k] for i in range(regimes)]
+            if regimes > k:
+                distributions[k:] = [np.full(k, 1 / k)] * (regimes - k)
+            yield _joined(switch, [_sticky(distribution, base) for distribution in distributions])
+        yield _joined(switch, speeds)
+    # A state passes through its regimes as phases, and only then goes on to the next one: lengths of stay, and cycles.
+    order = np.arange(regimes * k).reshape(regimes, k).T.ravel()
+    onward = np.zeros((regimes * k, regimes * k))
+    onward[order, np.roll(order, -1)] = 1.0
+    for stay in (0.1, 0.8):
+        yield 0.1 / (regimes * k) + 0.9 * (stay * np.eye(regimes * k) + (1 - stay) * onward)
+
+
+def _sticky(distribution: Floats, stay: float) -> Floats:
+    """A chain (k, k) with a given stationary distribution, which a state keeps with a probability, else draws anew."""
+    return stay * np.eye(distribution.size) + (1 - stay) * distribution
+
+
+def _joined(switch: Floats, chains: list[Floats]) -> Floats:
+    """The chain of (regime, state), regime-major: the regime switches, and the state moves as in the new one."""
+    return np.block([[switch[i, j] * chain for j, chain in enumerate(chains)] for i in range(len(chains))])
+
+
+_LEVELS = 41
+_STEPS = (0.01, 0.03, 0.1, 0.3, 1.0)
+_SPREADS = (0.3, 1.0, 3.0, 10.0, 30.0)
+
+
+def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """A share for every window that drifts; how fast, and how far counts scatter about it, is what is most likely.
+
+    A share drifts by a normal step, and now and then anywhere. The count of L ticks at a share p is normal with mean
+    L p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of the counted states are then
+    multiplied by what they are for the expected share, over what they were; each count by itself.
+    """
+    prior = smoothing(without(outputs), knowledge)
+    assert isinstance(outputs, CountOutputs)
+    if not outputs.counts.size:
+        return prior
+    grid = (np.arange(_LEVELS) + 0.5) / _LEVELS
+    windows, odds = outputs.windows(), prior.copy()
+    for group, counts in zip(outputs.groups, outputs.counts.T, strict=True):
+        shares = max(_models(outputs, counts, grid), key=lambda one: one[0])[1] @ grid
+        usual = float(np.clip(knowledge.distribution[list(group)].sum(), 1e-6, 1 - 1e-6))
+        odds[:, group] *= np.append(shares / (1 - shares) * (1 - usual) / usual, 1.0)[windows][:, None]
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+
+def _models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple[float, Floats]]:
+    """Log-likelihood and posterior of the levels (w, levels) for every pair of step and spread."""
+    length, noise = outputs.length, 2 * float(outputs.scale) ** 2
+    for spread in _SPREADS:
+        variance = spread * length * grid * (1 - grid) + noise
+        logs = -((counts[:, None] - length * grid) ** 2) / (2 * variance) - np.log(variance) / 2
+        for step in _STEPS:
+            move = np.exp(-((grid[:, None] - grid) ** 2) / (2 * step**2)) + 1e-4
+            yield _smoothed(logs, move / move.sum(axis=1, keepdims=True))
+
+
+def _smoothed(logs: Floats, move: Floats) -> tuple[float, Floats]:
+    """Forward and backward over levels, from log-likelihoods (w, levels)."""
+    top = logs.max(axis=1, keepdims=True)
+    weights = np.exp(logs - top)
+    forward, backward = np.empty_like(weights), np.ones_like(weights)
+    total = float(top.sum())
+    distribution = np.full(len(move), 1 / len(move))
+    for w, weight in enumerate(weights):
+        distribution = distribution * weight
+        mass = distribution.sum()
+        total += float(np.log(mass))
+        forward[w] = distribution / mass
+        distribution = forward[w] @ move
+    for w in range(len(weights) - 1, 0, -1):
+        message = move @ (weights[w] * backward[w])
+        backward[w - 1] = message / message.max()
+    joint = forward * backward
+    return total, joint / joint.sum(axis=1, keepdims=True)
+
+
+_WIDTHS = (1, 3, 9, 27, 81, 243, 729)
+_WINDOWS = (1, 3, 9, 27)
+_PENALTY = 1.0
+_NEWTON_STEPS = 10
+_MOST_TICKS = 5000
+"""Ticks that are learned from, evenly taken from all: neighbours say nearly the same."""
+
+
+def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
+    """Logistic regression on sums of outputs over windows of several widths around each tick, one state at a time.
+
+    What it knows without the outputs, the odds of each tick under the believed chain given known states, is a feature,
+    too, and without any output all that it goes by.
+    """
+    truth = knowledge.truth
+    prior = smoothing(without(outputs), knowledge)
+    silent = not outputs.counts.size if isinstance(outputs, CountOutputs) else not (outputs.symbols >= 0).any()
+    if truth is None or silent or not (truth >= 0).any():
+        return prior
+    chosen = np.flatnonzero(truth >= 0)
+    chosen = chosen[:: -(-chosen.size // _MOST_TICKS)]
+    found = np.empty_like(prior)
+    for x in range(outputs.states):
+        odds = np.log(np.clip(prior[:, x], 1e-9, 1.0)) - np.log(np.clip(1 - prior[:, x], 1e-9, 1.0))
+        given = np.column_stack([np.ones(outputs.ticks), odds - odds.mean(), *_features(outputs, knowledge, x)])
+        found[:, x] = np.clip(expit(given @ _regression(given[chosen], truth[chosen] == x)), 1e-12, 1.0)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+def folded(attacker: Callable[[Outputs, Knowledge], Floats], folds: int) -> Callable[[Outputs, Knowledge], Floats]:
+    """An attacker who learns from the truth of some time, judged on another: on contiguous folds.
+
+    Args:
+        attacker: uses `truth`.
+        folds: number of parts; each is attacked with its own truth, and a tenth of its length on both sides, held back.
+    """
+
+    def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
+        if (truth := knowledge.truth) is None:
+            return attacker(outputs, knowledge)
+        found = np.empty((outputs.ticks, outputs.states))
+        for low, high in pairwise(np.linspace(0, outputs.ticks, folds + 1).astype(int)):
+            held, margin = truth.copy(), (high - low) // 10
+            held[max(0, low - margin) : high + margin] = -1
+            found[low:high] = attacker(outputs, replace(knowledge, truth=held))[low:high]
+        return found
+
+    return attack
+
+
+def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats]:
+    """Standardised features (n,) for a state: what symbols say for it, and counts that it is in, else all counts."""
+    seen = outputs.beside if isinstance(outputs, CountOutputs) else outputs
+    if seen is not None:
+        scores = np.append(np.log(seen.emission[x]) - np.log(seen.emission.mean(axis=0)), 0.0)
+        yield from map(_standard, _sums(scores[seen.symbols], knowledge.segments, _WIDTHS))
+    if isinstance(outputs, CountOutputs):
+        windows = outputs.windows()
+        own = [x in group for group in outputs.groups]
+        for counts in outputs.counts.T[own if any(own) else slice(None)].astype(np.float64):
+            for column in map(_standard, _sums(counts, knowledge.segments[outputs.first], _WINDOWS)):
+                yield np.append(column, 0.0)[windows]
+
+
+def _standard(column: Floats) -> Floats:
+    """Mean 0 and standard deviation 1; a constant becomes 0."""
+    return np.asarray((column - column.mean()) / (float(column.std()) or 1.0))
+
+
+def _sums(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Floats]:
+    """Means of a series (n,) over centred windows of odd widths, cut off where its segment ends."""
+    n = series.size
+    total = np.concatenate([[0.0], np.cumsum(series)])
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [n]])
+    first, last = np.repeat(edges[:-1], np.diff(edges)), np.repeat(edges[1:], np.diff(edges))
+    low = [np.maximum(first, np.arange(n) - width // 2) for width in widths]
+    high = [np.minimum(last, np.arange(n) + width // 2 + 1) for width in widths]
+    return [(total[h] - total[b]) / (h - b) for b, h in zip(low, high, strict=True)]
+
+
+def _regression(features: Floats, label: Floats) -> Floats:
+    """Weights (f,) of a logistic regression with a small ridge: Newton's method."""
+    weights = np.zeros(features.shape[1])
+    ridge = np.full(weights.size, _PENALTY)
+    for _ in range(_NEWTON_STEPS):
+        chance = expit(features @ weights)
+        slope = features.T @ (chance - label) + ridge * weights
+        step = np.linalg.solve((features * (chance * (1 - chance))[:, None]).T @ features + np.diag(ridge), slope)
+        weights -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    return weights

@@ -1,0 +1,190 @@
+"""What an attacker sees of a stream, symbols, noisy counts of windows or both, and what it knows or believes beside."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from fugu.chains import stationary_distribution
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.noise_table import SCALE, NoiseTable
+
+__all__ = [
+    "CountOutputs",
+    "Knowledge",
+    "Outputs",
+    "SymbolOutputs",
+    "known_every",
+    "release_counts",
+    "release_symbols",
+    "without",
+]
+
+
+@dataclass(frozen=True)
+class SymbolOutputs:
+    """A symbol for every tick, or a point: whatever one row of a table draws.
+
+    Attributes:
+        symbols: (n,) integers in -1..m-1, which symbol or which of m points; -1 where nothing tells of any state.
+        emission: (k, m), Pr(symbol | state): the policy's table, which everybody knows.
+    """
+
+    symbols: Ints
+    emission: Floats
+
+    @property
+    def ticks(self) -> int:
+        """The number of ticks n."""
+        return int(self.symbols.size)
+
+    @property
+    def states(self) -> int:
+        """The number of states k."""
+        return int(self.emission.shape[0])
+
+
+@dataclass(frozen=True)
+class CountOutputs:
+    """Noisy counts of every window; windows follow each other without sharing a tick.
+
+    Attributes:
+        counts: (w, g) counts of g groups of states, each with discrete Laplace noise of its own.
+        first: (w,) first tick of each window, increasing.
+        scale: of the noise, in ticks.
+        groups: the g groups of states that are counted; a histogram has one for each state.
+        ticks: n.
+        states: k.
+        present: (n,) 1 where a tick has a state, else 0; whoever sees the counts knows.
+        beside: symbols of the same ticks, if they are released too.
+    """
+
+    counts: Ints
+    first: Ints
+    length: int
+    scale: Fraction
+    groups: tuple[tuple[int, ...], ...]
+    ticks: int
+    states: int
+    present: Ints
+    beside: SymbolOutputs | None = None
+
+    def windows(self) -> Ints:
+        """The window that each tick is in (n,), or -1."""
+        found = np.full(self.ticks, -1, dtype=np.int64)
+        for w, first in enumerate(self.first):
+            found[first : first + self.length] = w
+        return found
+
+    def seen(self) -> SymbolOutputs:
+        """The symbols beside the counts; of a single meaningless kind where there are none."""
+        nothing = SymbolOutputs(np.full(self.ticks, -1, dtype=np.int64), np.ones((self.states, 1)))
+        return self.beside or nothing
+
+
+Outputs: TypeAlias = SymbolOutputs | CountOutputs
+
+
+def without(outputs: Outputs) -> Outputs:
+    """The same stream with nothing released."""
+    if isinstance(outputs, SymbolOutputs):
+        return replace(outputs, symbols=np.full_like(outputs.symbols, -1))
+    return replace(outputs, counts=outputs.counts[:0], first=outputs.first[:0], beside=None)
+
+
+def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Generator) -> SymbolOutputs:
+    """Symbols as a device would draw them, for simulations only.
+
+    Args:
+        states: (n,) true states, -1 where there is none: its symbol comes from a public distribution, and counts as
+            unobserved.
+    """
+    weights = np.array(table.weights(), dtype=np.float64)
+    emission = weights / weights.sum(axis=1, keepdims=True)
+    limits = np.cumsum(np.array(table.weights(), dtype=np.int64), axis=1)
+    words = generator.integers(SCALE, size=states.size)
+    return SymbolOutputs(np.where(states >= 0, (words[:, None] >= limits[states]).sum(axis=1), -1), emission)
+
+
+def release_counts(
+    states: Ints,
+    segments: Ints,
+    length: int,
+    scale: Fraction,
+    counted: tuple[int, ...] | Literal["histogram"],
+    generator: np.random.Generator,
+    *,
+    k: int,
+    beside: SymbolOutputs | None = None,
+) -> CountOutputs:
+    """Noisy counts of tumbling windows as a device would release them, for simulations only.
+
+    Args:
+        states: (n,) true states, -1 where there is none, which is not counted.
+        segments: (n,) equal inside a stretch without gaps; windows do not go beyond it, and its rest is not released.
+        length: ticks in a window.
+        scale: of the noise, in ticks.
+        counted: the states that are counted together, or "histogram", a count for each.
+        beside: symbols of the same ticks.
+    """
+    groups = tuple((x,) for x in range(k)) if counted == "histogram" else (counted,)
+    edges = np.flatnonzero(np.diff(segments)) + 1
+    stretches = zip([0, *edges], [*edges, states.size], strict=True)
+    first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)
+    inside = np.array([np.concatenate([[0], np.cumsum(np.isin(states, group))]) for group in groups]).T
+    # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s.
+    up, down = generator.geometric(-math.expm1(-1 / float(scale)), (2, first.size, len(groups)))
+    counts = (inside[first + length] - inside[first] + up - down).astype(np.int64)
+    present = (states >= 0).astype(np.int64)
+    return CountOutputs(counts, first, length, scale, groups, int(states.size), k, present, beside)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an attacker knows or believes beside the outputs.
+
+    Attributes:
+        transition: (k, k) the chain that is believed.
+        segments: (n,) equal inside a stretch without gaps.
+        known: (n,) true states that are known, -1 elsewhere.
+        truth: (n,) true states of a time to learn from, -1 where they are held back; the same person's.
+    """
+
+    transition: Floats
+    segments: Ints
+    known: Ints | None = None
+    truth: Ints | None = None
+
+    @property
+    def distribution(self) -> Floats:
+        """The stationary distribution (k,) of the believed chain."""
+        return stationary_distribution(self.transition)
+
+    @property
+    def lengths(self) -> Ints:
+        """Ticks of each stretch without gaps."""
+        return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))
+
+    def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
+        """Symbols and a table that also say the known states: state x is known by the symbol m + x.
+
+        Every likelihood is halved, which changes no posterior, and so the rows of the table remain distributions.
+        """
+        if self.known is None:
+            return symbols, emission
+        k, m = emission.shape
+        return np.where(self.known >= 0, m + self.known, symbols), np.hstack([emission, np.eye(k)]) / 2
+
+
+def known_every(states: Ints, every: int) -> Ints:
+    """True states at every so many ticks, -1 elsewhere; with 2, both neighbours of every other tick are known.
+
+    Args:
+        states: (n,) true states, -1 where there is none.
+        every: at least 2.
+    """
+    return np.where(np.arange(states.size) % every == 0, states, -1)

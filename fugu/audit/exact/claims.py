@@ -1,0 +1,111 @@
+"""The claims of a policy's JSON, each with the loss that is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from fugu.audit.exact.binary import binary_loss, odds_ratio_loss
+from fugu.audit.exact.numbers import NotRecomputed, exp_up, log_up
+from fugu.audit.exact.points import point_losses
+
+__all__ = ["Claim", "recompute", "stream_loss", "tick_ratios", "window_rate"]
+
+Ratios = tuple[Fraction, Fraction]  # of a tick's outputs, state 0 over 1 and 1 over 0; of more states the largest twice
+ChainsLoss = Callable[[Mapping[str, Any], Fraction, str], Fraction]
+PointsLoss = Callable[[Mapping[str, Any]], Fraction]
+_MANY = 12  # states, above which the other certificate may have found a smaller bound
+
+
+class Claim(NamedTuple):
+    """What a policy states of some outputs; and a loss in nats not below the true one, or why it is not computed."""
+
+    of: str
+    stated: Fraction
+    adversary: str
+    loss: Fraction | None
+    why: str = ""
+
+
+def recompute(
+    policy: Mapping[str, Any], known: ChainsLoss | None = None, all_points: PointsLoss | None = None
+) -> list[Claim]:
+    """All claims of a policy: of all that it releases, of windows alone, of points.
+
+    Args:
+        known, all_points: what known chains, and all points of a stream, lose; see `fugu.audit.exact.chains`.
+    """
+    if policy.get("kind") == "points":
+        near, far, whole = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]
+        claims = [
+            _claim("a point, of joined states", near, "any", lambda: log_up(point_losses(policy)[0])),
+            _claim("a point, of two possible states", far, "any", lambda: log_up(point_losses(policy)[1])),
+        ]
+        if whole["epsilon"] is not None:
+            loss = partial(_all_points, policy, all_points)
+            many = len(policy["transition"]) > _MANY
+            claims.append(_claim("all points", whole["epsilon"], whole["adversary"], loss, sharp=not many))
+        return claims
+    outputs = [name for name, key in (("symbols", "table"), ("windows", "windows")) if policy.get(key)]
+    chains, rate, most = policy["chains"], window_rate(policy), tick_ratios(policy)
+    names = (policy["stream"], f"{policy['device']}/{policy['stream']}")
+    own, streams = [one["rate"] for one in chains.get("streams", ()) if one["name"] in names], chains.get("streams", ())
+    asked = [(" and ".join(outputs), policy["guarantee"], chains, most)]
+    if len(outputs) == 2:  # of streams that move together the others tell what they may
+        alone = {**chains, "streams": [{**one, "rate": rate} if one["name"] in names else one for one in streams]}
+        asked.append(("windows alone", policy["windows_guarantee"], alone, (exp_up(rate),) * 2))
+    claims = []
+    for of, stated, each, ratios in asked:
+        loss = partial(stream_loss, each, ratios, stated["adversary"], known)
+        claims.append(_claim(of, stated["epsilon"], stated["adversary"], loss))
+    return [*claims, *(Claim("a tick of the stream", Fraction(one), "any", log_up(max(most))) for one in own)]
+
+
+def _claim(of: str, stated: float, adversary: str, loss: Callable[[], Fraction], *, sharp: bool = True) -> Claim:
+    try:
+        found = loss()
+    except NotRecomputed as error:
+        return Claim(of, Fraction(stated), adversary, None, str(error))
+    if found > stated and not sharp:
+        return Claim(of, Fraction(stated), adversary, None, f"only that it is at most {float(found):.6g}")
+    return Claim(of, Fraction(stated), adversary, found)
+
+
+def _all_points(policy: Mapping[str, Any], all_points: PointsLoss | None) -> Fraction:
+    if all_points is None:
+        raise NotRecomputed("all points together: see fugu.audit.exact.chains")
+    return log_up(all_points(policy))
+
+
+def tick_ratios(policy: Mapping[str, Any]) -> Ratios:
+    """max over z of B[x][z] / B[x'][z], B the differences of cumulative thresholds, times e^rate of the windows."""
+    beside = exp_up(window_rate(policy))
+    table = policy.get("table") or {"rows": [[], []]}  # windows alone
+    rows = [[b - a for a, b in pairwise([0, *row, 1 << 32])] for row in table["rows"]]
+    told = [[beside * max(Fraction(a, b) for a, b in zip(x, y, strict=True)) for y in rows] for x in rows]
+    return (told[0][1], told[1][0]) if len(rows) == 2 else (max(map(max, told)),) * 2
+
+
+def window_rate(policy: Mapping[str, Any]) -> Fraction:
+    """The sum over windows of ceil(length / stride) * sensitivity / scale, in nats: noise is discrete Laplace."""
+    each = ((one, 2 if one["states"] == "histogram" else 1) for one in policy.get("windows") or ())
+    return sum((-(-w["length"] // w["stride"]) * most / Fraction(w["scale"]) for w, most in each), Fraction(0))
+
+
+def stream_loss(chains: Mapping[str, Any], most: Ratios, adversary: str, known: ChainsLoss | None = None) -> Fraction:
+    """At least the loss of an endless stream (of joint chains all), in nats."""
+    if chains["kind"] == "binary":
+        (q, p), (r, s) = (map(Fraction, chains[name]) for name in "qr")
+        return log_up(binary_loss((q, p), (r, s), most, adversary))
+    if (alpha := chains.get("odds_ratio")) is None:
+        if known is None:
+            raise NotRecomputed("known chains: see fugu.audit.exact.chains")
+        return log_up(known(chains, max(most), adversary))
+    if chains["kind"] == "joint":
+        rates, shows = [Fraction(stream["rate"]) for stream in chains["streams"]], chains["shows"]
+        apart = (sum(s for s, a, b in zip(rates, x, y, strict=True) if a != b) for x in shows for y in shows)
+        most = (exp_up(Fraction(max(apart))),) * 2
+    return log_up(odds_ratio_loss(Fraction(alpha), max(most)))

@@ -1,0 +1,110 @@
+"""What single measured points tell of states that must be alike: integers of tables, and gauges of hulls.
+
+A table's weights W[x][z] sum to 2^32 in every row. A staircase has P(v) proportional to q^ceil(gauge(v)): moving its
+centre by d changes a likelihood by at most q^-ceil(gauge(d)). Rules: docs/proofs/private-points.md.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import msgpack
+
+from fugu.audit.exact.numbers import NotRecomputed
+
+__all__ = ["joined", "point_losses"]
+
+Ratio = Callable[[int, int], Fraction]
+
+
+def point_losses(policy: Mapping[str, Any]) -> tuple[Fraction, Fraction]:
+    """The largest ratios of any table, for pairs that must be alike, and for any two possible states.
+
+    Alike are joined possible states and, for a state with fewer of them than its degree asks for, the nearest others.
+    The fallback is for any set of states, and takes all to be joined.
+    """
+    graph, every = joined(policy), set(range(len(policy["coordinates"])))
+    alike = apart = Fraction(1)
+    for text in (policy["fallback"], *policy.get("tables", ())):
+        *_, bits, _first, _until, kind, body = msgpack.unpackb(base64.b64decode(text)[1:], raw=False)
+        possible = _members(bits) or every
+        ratio = (_staircase if kind else _weights)(policy["coordinates"], body)
+        apart = max([apart, *(ratio(x, y) for x in possible for y in possible if x < y)])
+        for x in every:
+            others = possible - {x}
+            near = others & (graph[x] if x in possible else set()) if bits else others
+            alike = max([alike, *(ratio(x, y) for y in near)])
+            if len(near) < (least := min(policy.get("degree", 2) - 1, len(others))):
+                alike = max(alike, sorted(ratio(x, y) for y in others)[least - 1])
+    return alike, apart
+
+
+def _members(bits: bytes) -> set[int]:
+    """The states of a set: bit x stands for state x."""
+    return {x for x in range(8 * len(bits)) if int.from_bytes(bits, "little") >> x & 1}
+
+
+def _weights(_coordinates: list[Any], body: list[Any]) -> Ratio:
+    """max over z of W[x][z] / W[y][z] or its inverse; W are the differences of cumulative thresholds."""
+    points, count, packed = body
+    size = 4 * (len(points) - 1)
+    rows = [[packed[i * size + j : i * size + j + 4] for j in range(0, size, 4)] for i in range(count)]
+    weights = [[b - a for a, b in pairwise([0, *(int.from_bytes(t, "big") for t in row), 1 << 32])] for row in rows]
+
+    return lambda x, y: max(Fraction(max(pair), min(pair)) for pair in zip(weights[x], weights[y], strict=True))
+
+
+def _staircase(coordinates: list[Any], body: list[Any]) -> Ratio:
+    """q^-ceil(gauge(difference of centres)); a state that is not likely has the centre of the nearest likely one."""
+    likely, corners, p, r, *_ = body
+    inside = _members(likely)
+    nearest = [min((sum(v * v for v in _minus(x, coordinates[k])), k) for k in inside)[1] for x in coordinates]
+
+    at = [coordinates[k] for k in nearest]
+    power = cache(lambda v: Fraction(r, p) ** max(-(-top // low) for top, low in _gauges(corners, v)))
+    return lambda x, y: power(_minus(at[x], at[y]))
+
+
+def _gauges(corners: list[Any], v: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Quotients whose maximum is the gauge of v: cross(v, b - a) / cross(a, b) for the edges a b of a hull about 0."""
+    half = len(corners) // 2
+    if [[-value for value in corner] for corner in corners] != [*corners[half:], *corners[:half]]:
+        raise NotRecomputed("a hull that is not symmetric about 0")
+    if half == 1:
+        if any(a * w != b * u for a, u in zip(v, corners[0], strict=True) for b, w in zip(v, corners[0], strict=True)):
+            raise NotRecomputed("a flat hull, which reveals where the state is")
+        return [(max(map(abs, v)), max(map(abs, corners[0])))]
+    edges = list(pairwise([*corners, corners[0]]))
+    turns = [_cross(_minus(b, a), _minus(d, c)) for (a, b), (c, d) in pairwise([*edges, edges[0]])]
+    if min(turns) <= 0 or any(_cross(corners[0], corner) <= 0 for corner in corners[1:half]):
+        raise NotRecomputed("a hull that is no convex polygon")
+    return [(_cross(v, _minus(b, a)), _cross(a, b)) for a, b in edges]
+
+
+def joined(policy: Mapping[str, Any]) -> list[set[int]]:
+    """For each state those that the policy graph joins to it."""
+    ((kind, value),) = policy["graph"].items()
+    at, states = policy["coordinates"], range(len(policy["coordinates"]))
+    parts = (policy["transition"], *(one["transition"] for one in policy.get("changes", ())))
+    following = [{(policy.get("shows") or states)[y] for y, _ in row} for rows in parts for row in rows]
+    test: dict[str, Callable[[int, int], bool]] = {
+        "complete": lambda x, y: True,
+        "categories": lambda x, y: value[x] == value[y],
+        "radius": lambda x, y: sum(v * v for v in _minus(at[x], at[y])) <= Fraction(value) ** 2,
+        "transition": lambda x, y: any(x in group and y in group for group in following),
+        "edges": lambda x, y: [x, y] in value or [y, x] in value,
+    }
+    return [{y for y in states if y != x and test[kind](x, y)} for x in states]
+
+
+def _minus(a: Any, b: Any) -> tuple[int, ...]:
+    return tuple(s - t for s, t in zip(a, b, strict=True))
+
+
+def _cross(a: Any, b: Any) -> int:
+    return int(a[0] * b[1] - a[1] * b[0])

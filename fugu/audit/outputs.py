@@ -1,0 +1,288 @@
+"""All that an audience hears of streams around one tick, drawn for many paths at once, and its exact likelihood.
+
+The likelihood adds up all paths and all counts that are under way: forward over the chain, with a count beside the
+state for every window that has begun and not ended. Counts of symbols that are heard say nothing that the symbols do
+not, and are left out. So are counts of pairs of symbols, whose likelihood is too large: `fugu.audit.witness` has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import product
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.privacy.chain_class import MarkovChain
+
+__all__ = ["Counted", "Heard", "Mechanism", "Randomness", "Simulated", "Source", "log_likelihoods", "paths", "release"]
+
+_CELLS = 4_000_000
+"""Numbers of one array: trials are taken a part at a time."""
+
+
+class Source(NamedTuple):
+    """What draws the symbols of one stream.
+
+    Attributes:
+        emission: (k, m) probabilities of symbols, given each state of the chain.
+        shows: the state of the stream that each state of the chain shows.
+        heard: whether its symbols are.
+    """
+
+    emission: Floats
+    shows: tuple[int, ...]
+    heard: bool
+
+
+class Counted(NamedTuple):
+    """A noisy count.
+
+    Attributes:
+        name: whose noise it has.
+        first, length: its ticks.
+        members: the states of the chain that are counted, or the symbols, or the pairs of symbols z m + z'.
+        symbols: the source whose symbols are counted; none if states are.
+        scale: of the discrete Laplace noise.
+        terms: how many such noises were added up.
+        consecutive: whether consecutive symbols are counted, two at a time.
+    """
+
+    name: str
+    first: int
+    length: int
+    members: tuple[int, ...]
+    symbols: int | None
+    scale: Fraction
+    terms: int = 1
+    consecutive: bool = False
+
+
+class Mechanism(NamedTuple):
+    """What is released of some ticks.
+
+    Attributes:
+        ticks: how many there are.
+        secret: the tick that is attacked.
+        states: of the chain.
+        sources: of symbols.
+        counts: that are heard.
+        shown: for each state of the chain what it shows, which is what is secret; empty if that is the state.
+    """
+
+    ticks: int
+    secret: int
+    states: int
+    sources: tuple[Source, ...]
+    counts: tuple[Counted, ...]
+    shown: tuple[int, ...] = ()
+
+    @property
+    def secrets(self) -> Ints:
+        """(k,) what each state of the chain shows."""
+        return np.array(self.shown or range(self.states))
+
+    @property
+    def independent(self) -> tuple[int, ...]:
+        """The counts that do not follow from symbols that are heard."""
+        heard = [one.heard for one in self.sources]
+        return tuple(n for n, one in enumerate(self.counts) if one.symbols is None or not heard[one.symbols])
+
+    @property
+    def telling(self) -> tuple[int, ...]:
+        """Those of them whose likelihood is computed."""
+        return tuple(n for n in self.independent if not self.counts[n].consecutive)
+
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """The sources that anything which is heard is made of."""
+        counted = {one.symbols for one in self.counts}
+        return tuple(n for n, one in enumerate(self.sources) if one.heard or n in counted)
+
+    def uses(self, name: str) -> int:
+        """How many noises of a name are drawn."""
+        return sum(one.name == name for one in self.counts)
+
+    @property
+    def cells(self) -> int:
+        """The numbers that the likelihood of one trial holds at a time, at most."""
+        most = 1
+        for tick in range(self.ticks):
+            size = 1
+            for n in self.telling:
+                one = self.counts[n]
+                if one.first <= tick < one.first + one.length:
+                    size *= tick - one.first + 2
+            most = max(most, size)
+        return most * self.states
+
+    @property
+    def work(self) -> int:
+        """About how many steps the likelihood of one trial takes."""
+        symbols = max((one.emission.shape[1] for one in self.sources), default=1)
+        return self.cells * self.ticks * self.states * symbols
+
+
+class Heard(NamedTuple):
+    """Symbols (trials, ticks) of every source that is drawn from, and counts (trials, counts)."""
+
+    symbols: dict[int, Ints]
+    counts: Ints
+
+
+class Randomness(Protocol):
+    """Where a device's draws come from."""
+
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
+
+    def noise(self, count: Counted, trials: int) -> Ints:
+        """(trials,) noise of a count."""
+
+
+class Simulated:
+    """Draws by the probabilities of a table, and by the stated scales."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def symbols(self, states: Ints, source: Source) -> Ints:
+        """A symbol for each state of the chain, in the same shape."""
+        found = np.empty_like(states)
+        for x, distribution in enumerate(source.emission):
+            at = states == x
+            limits = np.cumsum(distribution)[:-1]
+            found[at] = np.searchsorted(limits, self._generator.random(int(at.sum())), side="right")
+        return found
+
+    def noise(self, count: Counted, trials: int) -> Ints:
+        """(trials,) noise of a count: the difference of two geometric numbers."""
+        up, down = self._generator.geometric(-np.expm1(-1 / float(count.scale)), (2, trials, count.terms))
+        return np.asarray((up - down).sum(axis=1), dtype=np.int64)
+
+
+def paths(chain: MarkovChain, mechanism: Mechanism, secret: int, trials: int, generator: np.random.Generator) -> Ints:
+    """Paths (trials, ticks) of a stationary chain that show a secret at its tick."""
+    distribution, forward = _distribution(chain), chain.transition
+    backward = (distribution[:, None] * forward).T / distribution[:, None]
+    found = np.empty((trials, mechanism.ticks), dtype=np.int64)
+    inside = np.where(mechanism.secrets == secret, distribution, 0.0)
+    found[:, mechanism.secret] = generator.choice(len(distribution), trials, p=inside / inside.sum())
+    for tick in range(mechanism.secret + 1, mechanism.ticks):
+        found[:, tick] = _stepped(found[:, tick - 1], forward, generator)
+    for tick in range(mechanism.secret - 1, -1, -1):
+        found[:, tick] = _stepped(found[:, tick + 1], backward, generator)
+    return found
+
+
+def _stepped(states: Ints, transition: Floats, generator: np.random.Generator) -> Ints:
+    edges = np.cumsum(transition, axis=1)[:, :-1]
+    return np.asarray((generator.random(states.size)[:, None] >= edges[states]).sum(axis=1), dtype=np.int64)
+
+
+def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard:
+    """What is heard of paths (trials, ticks)."""
+    symbols = {n: randomness.symbols(states, mechanism.sources[n]) for n in mechanism.drawn}
+    counts = np.zeros((len(states), len(mechanism.counts)), dtype=np.int64)
+    for n, one in enumerate(mechanism.counts):
+        of = (states if one.symbols is None else symbols[one.symbols])[:, one.first : one.first + one.length]
+        if one.consecutive:
+            assert one.symbols is not None
+            of = of[:, :-1] * mechanism.sources[one.symbols].emission.shape[1] + of[:, 1:]
+        counts[:, n] = np.isin(of, one.members).sum(axis=1) + randomness.noise(one, len(states))
+    return Heard(symbols, counts)
+
+
+def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
+    """(trials, s) logarithms of the likelihood of all that is heard, given each of s secrets.
+
+    Up to a number for each trial.
+    """
+    size = max(1, _CELLS // mechanism.cells)
+    parts, distribution = [], np.bincount(mechanism.secrets, _distribution(chain))
+    for at in range(0, len(heard.counts), size):
+        part = Heard({n: own[at : at + size] for n, own in heard.symbols.items()}, heard.counts[at : at + size])
+        logs = [_forward(mechanism, chain, part, secret) for secret in range(len(distribution))]
+        parts.append(np.stack(logs, axis=1) - np.log(distribution))
+    return np.concatenate(parts)
+
+
+def _distribution(chain: MarkovChain) -> Floats:
+    assert chain.initial is not None
+    return chain.initial
+
+
+def _forward(mechanism: Mechanism, chain: MarkovChain, heard: Heard, secret: int) -> Floats:
+    """(trials,) logarithms of the likelihood of what is heard, and of a secret."""
+    total = np.zeros(len(heard.counts))
+    weights = _distribution(chain)[None, :].copy()  # (trials or 1, k, counts of each window under way)
+    open_: list[int] = []
+    for tick in range(mechanism.ticks):
+        if tick:
+            weights = np.moveaxis(np.tensordot(weights, chain.transition, axes=(1, 0)), -1, 1)
+        if tick == mechanism.secret:
+            weights[:, mechanism.secrets != secret] = 0.0
+        for n in mechanism.telling:
+            if mechanism.counts[n].first == tick:
+                open_.append(n)
+                weights = weights[..., None]
+        if open_:
+            weights = _counted(weights, [mechanism.counts[n] for n in open_], mechanism.sources)
+        for source, symbols in heard.symbols.items():
+            if mechanism.sources[source].heard:
+                seen = mechanism.sources[source].emission[:, symbols[:, tick]].T
+                weights = weights * seen.reshape(seen.shape + (1,) * (weights.ndim - 2))
+        for n in [n for n in open_ if mechanism.counts[n].first + mechanism.counts[n].length == tick + 1]:
+            weights = _told(weights, 2 + open_.index(n), mechanism.counts[n], heard.counts[:, n])
+            open_.remove(n)
+        scale = weights.reshape(len(weights), -1).sum(axis=1)
+        with np.errstate(divide="ignore"):
+            total = total + np.log(scale)
+        weights = weights / np.where(scale > 0, scale, 1.0).reshape((-1,) + (1,) * (weights.ndim - 1))
+    return total
+
+
+def _counted(weights: Floats, counts: Sequence[Counted], sources: Sequence[Source]) -> Floats:
+    """One more tick in all windows under way."""
+    grown = np.zeros((*weights.shape[:2], *(size + 1 for size in weights.shape[2:])))
+    used = sorted({one.symbols for one in counts if one.symbols is not None})
+    for x in range(weights.shape[1]):
+        added: dict[tuple[int, ...], float] = {}
+        for drawn in product(*(range(sources[n].emission.shape[1]) for n in used)):
+            symbols = dict(zip(used, drawn, strict=True))
+            chance = float(np.prod([sources[n].emission[x, z] for n, z in symbols.items()]))
+            step = tuple(int((x if one.symbols is None else symbols[one.symbols]) in one.members) for one in counts)
+            added[step] = added.get(step, 0.0) + chance
+        for step, chance in added.items():
+            at = tuple(slice(s, s + size) for s, size in zip(step, weights.shape[2:], strict=True))
+            inside = grown[:, x][(slice(None), *at)]
+            inside += chance * weights[:, x]
+    return grown
+
+
+def _told(weights: Floats, axis: int, count: Counted, told: Ints) -> Floats:
+    """The end of a window: its count is added up with the probability that noise makes of it what was told."""
+    size = weights.shape[axis]
+    distance = told[:, None] - np.arange(size)
+    distribution = np.exp(_log_noise(count, distance))
+    shape = [len(told)] + [1] * (weights.ndim - 1)
+    shape[axis] = size
+    return np.asarray((weights * distribution.reshape(shape)).sum(axis=axis))
+
+
+def _log_noise(count: Counted, distance: Ints) -> Floats:
+    """Logarithms of the probability of noise, up to a number for each row."""
+    size = np.abs(distance)
+    if count.terms == 1:
+        return np.asarray(-(size - size.min(axis=1, keepdims=True)) / float(count.scale))
+    most = int(size.max())
+    reach = max(most, int(40 * float(count.scale) * count.terms)) + 1
+    one = np.exp(-np.abs(np.arange(-reach, reach + 1)) / float(count.scale))
+    distribution = one / one.sum()
+    whole = distribution
+    for _ in range(count.terms - 1):
+        whole = np.convolve(whole, distribution, mode="same")
+    logs = np.log(np.maximum(whole[reach:], 1e-300))[size]
+    return np.asarray(logs - logs.max(axis=1, keepdims=True))

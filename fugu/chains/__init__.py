@@ -1,0 +1,31 @@
+"""Numeric kernels for hidden Markov chains: filtering, smoothing, decoding, learning, simulation.
+
+Pure functions on arrays, compiled; nothing here keeps state, reads a file or knows what a policy is. k states,
+m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbols with -1 for "unobserved".
+"""
+
+from __future__ import annotations
+
+from fugu.chains.filtering import Filtered, condition, filter_beliefs, predict
+from fugu.chains.learning import Learned, baum_welch
+from fugu.chains.model import stationary_distribution
+from fugu.chains.simulation import Simulated, simulate
+from fugu.chains.smoothing import backward_messages, fixed_lag_marginals, posterior_marginals
+from fugu.chains.viterbi import Decoded, viterbi
+
+__all__ = [
+    "Decoded",
+    "Filtered",
+    "Learned",
+    "Simulated",
+    "backward_messages",
+    "baum_welch",
+    "condition",
+    "filter_beliefs",
+    "fixed_lag_marginals",
+    "posterior_marginals",
+    "predict",
+    "simulate",
+    "stationary_distribution",
+    "viterbi",
+]

@@ -1,0 +1,182 @@
+"""Learning a chain from sanitised symbols when the emission table is known (it always is: it is the policy's)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.filtering import run_filter
+from fugu.chains.kernel import kernel
+from fugu.chains.model import Problem, check_distribution, check_emission, check_transition, pose
+from fugu.chains.steps import LIFT, TINY, condition_row, lift_row
+
+__all__ = ["Expected", "Learned", "baum_welch", "expectations"]
+
+
+class Learned(NamedTuple):
+    """A fitted chain.
+
+    Attributes:
+        transition: (k, k).
+        initial: (k,).
+        log_likelihoods: (iterations,) of every chain that was tried, in nats; the last one is of this chain.
+        converged: whether the gain fell below the tolerance.
+    """
+
+    transition: Floats
+    initial: Floats
+    log_likelihoods: Floats
+    converged: bool
+
+
+class Expected(NamedTuple):
+    """The log-likelihood of a chain, expected first states (k,), and expected moves (k, k) from state to state."""
+
+    log_likelihood: float
+    first: Floats
+    moves: Floats
+
+
+@kernel
+def _expect_two(
+    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, rows: Floats, first: Floats,
+    moves: Floats,
+) -> None:  # fmt: skip
+    """Expected first states (2,) and moves (2, 2) from filtered beliefs (n, 2), k = 2."""
+    p00, p01, p10, p11 = transition[0, 0], transition[0, 1], transition[1, 0], transition[1, 1]
+    m00 = m01 = m10 = m11 = 0.0
+    for sequence in range(starts.size - 1):
+        low, high = starts[sequence], starts[sequence + 1]
+        if low == high:
+            continue
+        b0 = b1 = 1.0
+        for t in range(high - 1, low, -1):
+            w0, w1 = b0 * rows[symbols[t], 0], b1 * rows[symbols[t], 1]
+            b0, b1 = p00 * w0 + p01 * w1, p10 * w0 + p11 * w1
+            a0, a1 = beliefs[t - 1, 0], beliefs[t - 1, 1]
+            scale = 1.0 / (a0 * b0 + a1 * b1)
+            a0, a1 = a0 * scale, a1 * scale
+            m00, m01, m10, m11 = m00 + a0 * w0, m01 + a0 * w1, m10 + a1 * w0, m11 + a1 * w1
+            while 0.0 < b0 + b1 < TINY:
+                b0, b1 = b0 * LIFT, b1 * LIFT
+        a0, a1 = beliefs[low, 0] * b0, beliefs[low, 1] * b1
+        first[0] += a0 / (a0 + a1)
+        first[1] += a1 / (a0 + a1)
+    moves[0, 0], moves[0, 1] = m00 * p00, m01 * p01
+    moves[1, 0], moves[1, 1] = m10 * p10, m11 * p11
+
+
+@kernel
+def _expect(
+    symbols: Ints, starts: Ints, beliefs: Floats, transition: Floats, rows: Floats, first: Floats,
+    moves: Floats,
+) -> None:  # fmt: skip
+    """Expected first states (k,) and moves (k, k) from filtered beliefs (n, k)."""
+    k = transition.shape[0]
+    work = np.empty((2, k))  # row 0: the weighed message of a tick, row 1: the message of the tick before
+    for sequence in range(starts.size - 1):
+        low, high = starts[sequence], starts[sequence + 1]
+        if low == high:
+            continue
+        work[1] = 1.0
+        for t in range(high - 1, low, -1):
+            work[0] = work[1]
+            lift_row(work, 0, condition_row(work, 0, rows, symbols[t]))
+            mass = 0.0
+            for i in range(k):
+                work[1, i] = 0.0
+                for j in range(k):
+                    work[1, i] += transition[i, j] * work[0, j]
+                mass += beliefs[t - 1, i] * work[1, i]
+            for i in range(k):
+                weight = beliefs[t - 1, i] / mass
+                for j in range(k):
+                    moves[i, j] += weight * work[0, j]
+        mass = 0.0
+        for i in range(k):
+            mass += beliefs[low, i] * work[1, i]
+        for i in range(k):
+            first[i] += beliefs[low, i] * work[1, i] / mass
+    for i in range(k):
+        for j in range(k):
+            moves[i, j] *= transition[i, j]
+
+
+def expectations(problem: Problem) -> Expected:
+    """What the symbols of some sequences say of their states under a chain: one E step of expectation maximisation."""
+    filtered = run_filter(problem)
+    k = problem.transition.shape[0]
+    first, moves = np.zeros(k), np.zeros((k, k))
+    expect = _expect_two if k == 2 else _expect
+    expect(problem.symbols, problem.starts, filtered.beliefs, problem.transition, problem.rows, first, moves)
+    return Expected(filtered.log_likelihood, first, moves)
+
+
+def _normalised(counts: Floats, fallback: Floats) -> Floats:
+    """Distributions from expected counts (..., k); a row without any count keeps its `fallback`."""
+    sums = counts.sum(axis=-1, keepdims=True)
+    return np.where(sums > 0.0, counts / np.where(sums > 0.0, sums, 1.0), fallback)
+
+
+def baum_welch(
+    symbols: ArrayLike,
+    emission: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+    initial: ArrayLike | None = None,
+    transition: ArrayLike | None = None,
+    iterations: int = 100,
+    tolerance: float = 1e-8,
+) -> Learned:
+    """Fit transition and initial distribution to symbols by expectation maximisation, the emission table being known.
+
+    Args:
+        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
+        emission: (k, m), Pr(symbol | state), kept as it is.
+        lengths: (sequences,) ticks in each sequence; None for a single one.
+        initial: (k,) first guess; None: uniform. With few sequences it tends to a corner, as it must.
+        transition: (k, k) first guess; None: stay with 0.8, move evenly. Its zeros stay zeros.
+        iterations: how often at most to improve the guess.
+        tolerance: stop when an iteration gains less than this, in nats per symbol.
+
+    Returns:
+        The fitted chain, the log-likelihoods of the guess and of every improvement, and whether it converged.
+
+    Raises:
+        ValueError: bad shapes or distributions, no symbols, or symbols of probability zero under the first guess.
+
+    Source: Baum, Petrie, Soules, Weiss 1970; Rabiner 1989, section III.C.
+    """
+    k = check_distribution(emission, "emission").shape[0]
+    table = check_emission(emission, k)
+    start = np.full(k, 1.0 / k) if initial is None else check_distribution(initial, "initial", k)
+    guess = _sticky(k) if transition is None else check_transition(transition)
+    if start.ndim != 1 or guess.shape != (k, k):
+        raise ValueError(f"initial and transition must be ({k},) and ({k}, {k}), like the {k} emission rows")
+    problem = pose(symbols, start, guess, table, lengths)
+    if problem.symbols.size == 0:
+        raise ValueError("cannot learn from no symbols at all")
+    history: list[float] = []
+    for _ in range(iterations + 1):
+        log_likelihood, first, moves = expectations(problem)
+        gain = log_likelihood - history[-1] if history else np.inf
+        history.append(log_likelihood)
+        if gain < tolerance * problem.symbols.size or len(history) > iterations:
+            break
+        start = _normalised(first, start)
+        guess = _normalised(moves, guess)
+        problem = problem._replace(
+            initial=np.ascontiguousarray(np.broadcast_to(start, problem.initial.shape)), transition=guess
+        )
+    converged = bool(gain < tolerance * problem.symbols.size)
+    return Learned(guess, start, np.array(history), converged)
+
+
+def _sticky(k: int) -> Floats:
+    """First guess (k, k): stay with 0.8, move evenly; breaks the symmetry that a uniform one is stuck in."""
+    if k == 1:
+        return np.ones((1, 1))
+    return np.full((k, k), 0.2 / (k - 1)) + (0.8 - 0.2 / (k - 1)) * np.eye(k)

@@ -1,0 +1,230 @@
+"""What every public function checks before a kernel runs, and the tables that kernels read.
+
+A chain is (initial, transition); a symbol stream adds the emission table. Sequences may be many: their
+symbols are concatenated and `lengths` says where each ends.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fugu.chains.arrays import Floats, Ints
+
+__all__ = [
+    "Problem",
+    "check_distribution",
+    "check_emission",
+    "check_symbols",
+    "check_transition",
+    "impossible",
+    "likelihood_rows",
+    "pose",
+    "stationary_distribution",
+    "step_tables",
+]
+
+# Rows come from exact rationals over 2^32 or from a fit: this only catches tables that are not distributions at all.
+_SUM_TOLERANCE = 1e-9
+_TINY = 1e-290  # below this a float loses relative accuracy soon
+
+
+class Problem(NamedTuple):
+    """A checked question to a kernel.
+
+    Attributes:
+        symbols: (n,) of all sequences, one after the other.
+        starts: (sequences + 1,) where each begins, and the end.
+        initial: (sequences, k).
+        transition: (k, k).
+        rows: (m + 1, k) the likelihood of each symbol, and at last of an unobserved tick: all ones.
+    """
+
+    symbols: Ints
+    starts: Ints
+    initial: Floats
+    transition: Floats
+    rows: Floats
+
+
+def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:
+    """Check distributions over states or symbols, one per row.
+
+    Args:
+        values: (..., k) probabilities.
+        name: how an error calls them.
+        states: k, if known.
+
+    Returns:
+        C-contiguous float64 array of the same shape.
+
+    Raises:
+        ValueError: a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
+    """
+    distributions = np.ascontiguousarray(values, dtype=np.float64)
+    if (
+        distributions.ndim == 0
+        or distributions.shape[-1] == 0
+        or (states is not None and distributions.shape[-1] != states)
+    ):
+        raise ValueError(f"{name} has shape {distributions.shape}; its last axis must be the {states or 'k'} states")
+    if not (distributions >= 0.0).all():
+        raise ValueError(f"{name} has a negative or undefined entry; all entries must be probabilities")
+    sums = distributions.sum(axis=-1)
+    if distributions.size and not (np.abs(sums - 1.0) <= _SUM_TOLERANCE).all():
+        worst = float(sums.flat[np.argmax(np.abs(sums - 1.0))])
+        raise ValueError(f"{name} has a row that sums to {worst!r} instead of 1")
+    return distributions
+
+
+def check_transition(transition: ArrayLike) -> Floats:
+    """Check a transition matrix, whose entries may be zero: a C-contiguous float64 array (k, k).
+
+    Raises:
+        ValueError: not square, or a row is not a distribution.
+    """
+    matrix = check_distribution(transition, "transition")
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"transition has shape {matrix.shape}; it must be square (k, k)")
+    return matrix
+
+
+def check_emission(emission: ArrayLike, states: int) -> Floats:
+    """Check an emission table Pr(symbol z | state x): a C-contiguous float64 array (k, m).
+
+    Raises:
+        ValueError: not k rows, or a row is not a distribution.
+    """
+    table = check_distribution(emission, "emission")
+    if table.ndim != 2 or table.shape[0] != states:
+        raise ValueError(f"emission has shape {table.shape}; it must have one row per state ({states}, m)")
+    return table
+
+
+def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
+    """Check a stream of symbols in -1..m-1, -1 for an unobserved tick: a C-contiguous int64 array (n,).
+
+    Raises:
+        ValueError: not a vector of integers in -1..m-1.
+    """
+    given = np.asarray(symbols)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise ValueError(f"symbols must be a vector of integers, not {given.dtype} of shape {given.shape}")
+    stream = np.ascontiguousarray(given, dtype=np.int64)
+    if stream.size and (stream.min() < -1 or stream.max() >= alphabet):
+        raise ValueError(f"symbols reach from {stream.min()} to {stream.max()}; allowed: -1..{alphabet - 1}")
+    return stream
+
+
+def pose(
+    symbols: ArrayLike,
+    initial: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    lengths: ArrayLike | None,
+) -> Problem:
+    """Check everything that a kernel over sequences reads.
+
+    Args:
+        symbols: (n,) integers in -1..m-1, all sequences one after the other.
+        initial: (k,) distribution of every first tick, or (sequences, k).
+        transition: (k, k) row-stochastic.
+        emission: (k, m), Pr(symbol | state).
+        lengths: (sequences,) ticks in each sequence, or None for a single one.
+
+    Returns:
+        The problem, in the types that kernels are compiled for.
+
+    Raises:
+        ValueError: anything that is not a chain, a table, or a stream of its symbols.
+    """
+    matrix = check_transition(transition)
+    k = matrix.shape[0]
+    table = check_emission(emission, k)
+    stream = check_symbols(symbols, table.shape[1])
+    sizes = np.array([stream.size]) if lengths is None else np.asarray(lengths)
+    if sizes.ndim != 1 or (sizes.size and (sizes.dtype.kind not in "iu" or sizes.min() < 0)):
+        raise ValueError("lengths must be a vector of counts")
+    if int(sizes.sum()) != stream.size:
+        raise ValueError(f"lengths sum to {int(sizes.sum())}, but there are {stream.size} symbols")
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    first = check_distribution(initial, "initial", k)
+    if first.ndim > 2 or (first.ndim == 2 and first.shape[0] != sizes.size):
+        raise ValueError(f"initial has shape {first.shape}; it must be ({k},) or ({sizes.size}, {k})")
+    first = np.ascontiguousarray(np.broadcast_to(first, (sizes.size, k)))
+    return Problem(stream, starts, first, matrix, likelihood_rows(table))
+
+
+def likelihood_rows(emission: Floats) -> Floats:
+    """(m + 1, k) likelihoods of the states for each symbol; the last row, which index -1 finds, is all ones."""
+    return np.ascontiguousarray(np.vstack([emission.T, np.ones((1, emission.shape[0]))]))
+
+
+def step_tables(problem: Problem) -> tuple[Floats, Floats]:
+    """The matrices Pr(next state, symbol | state) of every symbol, and their transposes.
+
+    The first is that of an unobserved tick: the transition alone. Shapes are those that `vectors.advance` takes.
+    """
+    forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
+    padding = ((0, 0), (0, 0), (0, 1 if forward.shape[1] == 3 else 0))
+    backward = forward.transpose(0, 2, 1)
+    return np.ascontiguousarray(np.pad(forward, padding)), np.ascontiguousarray(np.pad(backward, padding))
+
+
+def impossible(tick: int) -> ValueError:
+    """The error for evidence of probability zero, noticed at a position in `symbols`."""
+    return ValueError(
+        f"the symbols have probability zero under this chain and emission table (noticed at position {tick}); "
+        "check that they belong together"
+    )
+
+
+def stationary_distribution(transition: ArrayLike) -> Floats:
+    """Stationary distribution of a chain, exactly 0 for states that die out.
+
+    Args:
+        transition: (k, k) row-stochastic with a single closed class of states.
+
+    Returns:
+        (k,) the distribution pi with pi P = pi; every entry has a small relative error.
+
+    Raises:
+        ValueError: the chain has more than one stationary distribution, or one with an entry too small for a float.
+    """
+    matrix = check_transition(transition)
+    closed = _closed_class(matrix)
+    distribution = np.zeros(len(matrix))
+    distribution[closed] = _eliminated(matrix[np.ix_(closed, closed)].copy())
+    if not np.all(distribution[closed] >= _TINY):
+        raise ValueError("a state is so rare that its stationary probability does not fit a float")
+    return distribution
+
+
+def _closed_class(transition: Floats) -> Ints:
+    """The states that the chain, wherever it is, comes to and never leaves: reachability, not floating point."""
+    reach = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
+    for _ in range(len(transition).bit_length()):
+        reach = (reach.astype(np.float32) @ reach.astype(np.float32)) > 0.0
+    recurrent = np.flatnonzero(np.all(~reach | reach.T, axis=1))
+    if not reach[np.ix_(recurrent, recurrent)].all():
+        raise ValueError("the chain has more than one stationary distribution; give the initial distribution instead")
+    return np.asarray(recurrent, dtype=np.int64)
+
+
+def _eliminated(remaining: Floats) -> Floats:
+    """Stationary distribution (k,) of an irreducible (k, k) chain, which is overwritten.
+
+    Grassmann, Taksar, Heyman (1985): eliminates states without a subtraction, so that rare states keep their relative
+    accuracy.
+    """
+    k = len(remaining)
+    with np.errstate(all="ignore"):  # what underflows is refused by the caller
+        for last in range(k - 1, 0, -1):
+            remaining[:last, last] /= remaining[last, :last].sum()
+            remaining[:last, :last] += np.outer(remaining[:last, last], remaining[last, :last])
+        distribution = np.ones(k)
+        for state in range(1, k):
+            distribution[state] = distribution[:state] @ remaining[:state, state]
+        return np.asarray(distribution / distribution.sum(), dtype=np.float64)

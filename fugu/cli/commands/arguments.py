@@ -1,0 +1,194 @@
+"""The texts of options become values; what cannot be read is a usage problem, what is out of range is not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from typing import NamedTuple, TypeVar, get_args
+
+from fugu.cli.errors import CommandError, CommandLineError
+from fugu.contract.guarantee import Adversary
+
+__all__ = [
+    "StateRules",
+    "adversary",
+    "baseline_ticks",
+    "exact_probability",
+    "interval",
+    "moment",
+    "number",
+    "one_of",
+    "period",
+    "positive",
+    "span",
+    "state_edge",
+    "states",
+    "stream_units",
+]
+
+_Choice = TypeVar("_Choice", bound=str)
+_MAX_DIGITS = 400
+_LATEST = 2**53
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class StateRules(NamedTuple):
+    """How rows of recordings become states: options, with commas between streams where there are several."""
+
+    column: str | None
+    threshold: str | None
+    baseline: str | None
+    name: str | None
+    decimate: int
+    order: int
+
+
+def number(text: str, name: str) -> float:
+    """Read a finite number; a `CommandLineError` if the text is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise CommandLineError(f"{name} must be a number, got {_shown(text)}")
+    return value
+
+
+def span(text: str, name: str) -> tuple[float, bool]:
+    """Read a time like `30s`, `5m`, `1h` or `2d`, or a bare number.
+
+    Returns:
+        Seconds and true, or the number and false; above 0.
+
+    Raises:
+        CommandLineError: the text is neither.
+        CommandError: out of range.
+    """
+    unit = text[-1:] if text[-1:] in _SECONDS else ""
+    value = positive(number(text.removesuffix(unit), name), name)
+    return value * _SECONDS.get(unit, 1.0), bool(unit)
+
+
+def positive(value: float, name: str) -> float:
+    """Refuse with a `CommandError` a number that is not above zero, or not finite."""
+    if not 0.0 < value < math.inf:
+        raise CommandError(f"{name} must be above 0 and finite, got {value:g}")
+    return value
+
+
+def period(given: float | None, known: float | None = None) -> float | None:
+    """The seconds of a tick that were given, checked as by `positive`, else those that are known."""
+    return known if given is None else positive(given, "period")
+
+
+def moment(text: str, name: str) -> int:
+    """Read a time, as Unix seconds or ISO 8601; a `CommandLineError` if it is neither."""
+    try:
+        if text.isdecimal():
+            seconds = int(text[:20])
+        else:
+            read = datetime.fromisoformat(text)
+            seconds = int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
+        if not 0 <= seconds <= _LATEST:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise CommandLineError(f"{name} must be Unix seconds or like 2030-01-31T12:00, got {text[:40]!r}") from None
+    return seconds
+
+
+def interval(text: str, name: str) -> tuple[float, float]:
+    """Read `x` or `low:high` with both inside (0, 1).
+
+    Raises:
+        CommandLineError: the text is neither.
+        CommandError: a number is not inside (0, 1), or low is above high.
+    """
+    low, colon, high = text.partition(":")
+    values = (number(low, name), number(high if colon else low, name))
+    if not 0.0 < values[0] <= values[1] < 1.0:
+        raise CommandError(f"{name} must lie strictly inside (0, 1), as NUMBER or LOW:HIGH, got {_shown(text)}")
+    return values
+
+
+def exact_probability(text: str, name: str) -> Fraction:
+    """Read a decimal number (or a fraction like 1/3) inside (0, 1), exactly.
+
+    Raises:
+        CommandLineError: the text is no number.
+        CommandError: the number is not inside (0, 1).
+    """
+    try:
+        if len(text) > _MAX_DIGITS or abs(number(text, name) if "/" not in text else 0.0) > 2.0:
+            raise ValueError
+        # A long exponent would make a huge integer: the float has told that the number is small.
+        if "e" in text.lower() and abs(int(text.lower().partition("e")[2])) > _MAX_DIGITS:
+            raise ValueError
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise CommandLineError(f"{name} must be a number, got {_shown(text)}") from None
+    if not 0 < value < 1:
+        raise CommandError(f"{name} must lie strictly inside (0, 1), got {_shown(text)}")
+    return value
+
+
+def one_of(text: str, name: str, allowed: tuple[_Choice, ...]) -> _Choice:
+    """Read one of several words; a `CommandLineError` if it is none of them."""
+    for word in allowed:
+        if text == word:
+            return word
+    raise CommandLineError(f"{name} must be one of {', '.join(allowed)}, got {_shown(text)}")
+
+
+def states(text: str) -> tuple[int, ...]:
+    """Read numbers of states, with commas between them.
+
+    Raises:
+        CommandLineError: one of them is none.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        raise CommandLineError(f"states are numbers from 0 on, with commas between them, got {text!r}")
+    return tuple(map(int, words))
+
+
+def adversary(text: str) -> Adversary:
+    """Read the name of an adversary; a `CommandLineError` if there is none of that name."""
+    words: tuple[Adversary, ...] = get_args(Adversary)
+    return one_of(text, "adversary", words)
+
+
+def _shown(text: str) -> str:
+    """The text as an error shows it: short, on one line."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")
+
+
+def state_edge(text: str | None) -> float | str | None:
+    """An edge between two states: none, "mean", or a number."""
+    return text if text in (None, "mean") else number(str(text), "threshold")
+
+
+def baseline_ticks(text: str | None) -> int | None:
+    """The ticks of a running mean, or none.
+
+    Raises:
+        CommandError: these are none.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) == int(text)):
+        raise CommandError(f"baseline is a whole number of ticks, at least 1, got {text!r}")
+    return int(text)
+
+
+def stream_units(texts: Sequence[str] | None) -> dict[str, Fraction]:
+    """Read words like `hr=1/10`: by stream, what a reading of 1 stands for."""
+    found = {}
+    for text in texts or ():
+        stream, _, unit = text.partition("=")
+        try:
+            found[stream] = Fraction(unit)
+        except (ValueError, ZeroDivisionError):
+            raise CommandLineError(f"--unit must be like hr=1/10, got {_shown(text)}") from None
+    return found

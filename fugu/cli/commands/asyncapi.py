@@ -1,0 +1,24 @@
+"""`fugu asyncapi`."""
+
+from __future__ import annotations
+
+import typer
+
+from fugu.contract.asyncapi import asyncapi_json
+
+__all__ = ["asyncapi"]
+
+asyncapi = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@asyncapi.command()
+def _asyncapi() -> None:
+    """Print the protocol as an AsyncAPI 3 document.
+
+    Every topic, and what its messages hold.
+
+    \b
+    examples:
+      fugu asyncapi > asyncapi.json
+    """
+    print(asyncapi_json(), end="")

@@ -1,0 +1,98 @@
+"""`fugu attack`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu.cli.commands.arguments import number, positive
+from fugu.cli.commands.options import JsonOption
+from fugu.cli.errors import CommandLineError
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import read_policy
+from fugu.contract.policy import Policy
+
+if TYPE_CHECKING:
+    from fugu.planning.attacked import Trial
+    from fugu.planning.readings import Readings
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command()
+def _attack(
+    files: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recordings: CSV or NPZ.")],
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What a device with this policy releases.")
+    ] = None,
+    threshold: Annotated[
+        str | None, typer.Option(metavar="mean|NUMBER", help="Two states: the number and above, or below.")
+    ] = None,
+    baseline: Annotated[
+        list[int] | None, typer.Option(metavar="TICKS", min=1, help="Two states: above the running mean, or below.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="Column to read.")] = None,
+    epsilon: Annotated[float, typer.Option(metavar="E", help="The guarantee, without a policy.")] = 1.0,
+    known: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Attack what would be released of a recording.
+
+    The recording is the truth that attackers are judged by.
+
+    Without a policy noise is tried for independent readings (ordinary randomised response), for the mean chain of the
+    recording and its halves, and for every stretch of it.
+
+    \b
+    examples:
+      fugu attack sleep.csv.gz --policy policy.json
+      fugu attack sleep.csv.gz --baseline 300
+      fugu attack one.csv two.csv --threshold mean --baseline 300 --baseline 100 --json
+    """
+    if (policy is None) == (threshold is None and not baseline):
+        raise CommandLineError("give either --policy, or --threshold or --baseline")
+    from fugu.cli.view.attack import show_trials, trial_document
+    from fugu.cli.view.terminal import answer, working
+    from fugu.planning.readings import read_readings
+
+    trials: list[Trial] = []
+    with working("attacking") as told:
+        for file in files:
+            told(file.name)
+            readings = read_readings(file, column)
+            if policy is not None:
+                trials += _by_policy(policy, readings, known)
+                continue
+            positive(epsilon, "epsilon")
+            trials += _by_states(readings, threshold, baseline or [], epsilon, known)
+    answer(as_json, lambda: {"trials": [trial_document(trial) for trial in trials]}, lambda: show_trials(trials))
+
+
+def _by_policy(file: Path, readings: Readings, known: int | None) -> Iterator[Trial]:
+    from fugu.planning.attacked import attack_policy
+
+    try:
+        policy = read_policy(file.read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+    if not isinstance(policy, Policy):
+        raise PolicyError(f"{file}: measured points are not attacked by this command")
+    return attack_policy(policy, readings, known)
+
+
+def _by_states(
+    readings: Readings, threshold: str | None, baselines: list[int], epsilon: float, known: int | None
+) -> Iterator[Trial]:
+    from fugu.planning.attacked import attack_classes, two_states
+
+    edge = None if threshold in (None, "mean") else number(str(threshold), "threshold")
+    for ticks in [*([None] if threshold is not None else []), *baselines]:
+        name, states = two_states(readings, ticks, edge)
+        yield from attack_classes(readings.source, name, states, readings.segments, epsilon, known)

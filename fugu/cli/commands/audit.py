@@ -1,0 +1,302 @@
+"""`fugu audit policy`, `fugu audit device`, `fugu audit stream` and `fugu audit ledger`."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from firmware_sim.constant import parts, run_constant
+from fugu.audit.device import device_tests
+from fugu.cli.commands.arguments import positive
+from fugu.cli.commands.fleet_options import EnrolmentsOption, PassphraseFiles, at_hand, owners
+from fugu.cli.commands.ledger import LedgerOption, ledger_location
+from fugu.cli.commands.options import ConnectionOptions, JsonOption, command_group, grouped
+from fugu.cli.errors import CommandError, CommandLineError
+from fugu.cli.view.audit import (
+    ledger_document,
+    show_ledger_audit,
+    show_statement,
+    show_stream,
+    show_tested,
+    stream_document,
+    tested_document,
+)
+from fugu.cli.view.terminal import answer, working
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.mqtt.listening import listen
+from fugu.planning.readings import read_readings
+from gateway.audit import policy_statement, signed_statement
+from gateway.audit.access import audiences, listed, planned_audiences
+from gateway.audit.heard import heard_topics, read_messages
+from gateway.audit.stream import audit_stream, not_listed
+from gateway.files import write_public
+from gateway.fleet.keystore import key_files, unlock
+from gateway.fleet.roots import read_root
+from gateway.fleet.signing import policies_in
+from gateway.location import store_location
+from gateway.release.ledger import Ledger
+from gateway.service.release_config import load_releases
+
+if TYPE_CHECKING:
+    from fugu.audit.draws import Tested
+    from fugu.contract.fleet_documents import Enrolment
+
+__all__ = ["app"]
+
+_PATIENCE = 60.0
+"""Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""
+
+app = command_group("Check what is promised, trusting nobody.")
+
+
+@app.command("policy")
+def policy(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy in its JSON form.")],
+    enrolment: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Hold it against this device's ceilings and pins.")
+    ] = None,
+    broker: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: who may read what is released.")
+    ] = None,
+    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign the statement with this key's file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the signed statement is written.")
+    ] = None,
+    passphrase_file: PassphraseFiles = None,
+    as_json: JsonOption = False,
+) -> int:
+    """State what a policy releases, to whom, and what that loses.
+
+    Every epsilon is computed again by a second implementation, in exact fractions. What it does not compute is said to
+    be NOT RECOMPUTED.
+
+    Exit code 1 if something is wrong, or not recomputed.
+
+    \b
+    examples:
+      fugu audit policy policy.json
+      fugu audit policy policy.json --enrolment watch/enrolment.json --broker broker --json
+      fugu audit policy policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
+    """
+    if (sign is None) != (output is None):
+        raise CommandLineError("--sign and --output belong together")
+    owner: Enrolment | None = next(iter(owners([enrolment] if enrolment else None)), None)
+    try:
+        with working("computing every epsilon again"):
+            statement = policy_statement(file.read_bytes(), owner, broker)
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+    if sign is not None and output is not None:
+        write_public(output, signed_statement(statement, _key(sign, passphrase_file)))
+    answer(as_json, statement.document, lambda: show_statement(statement))
+    return 0 if statement.confirmed else 1
+
+
+@app.command("device")
+@grouped
+def device(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
+    connection: ConnectionOptions,
+    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Broker that the device publishes to.")] = (
+        "127.0.0.1:1883"
+    ),
+    command: Annotated[
+        str, typer.Option(metavar="WORDS", help="The agent's program; the path of a configuration is added.")
+    ] = "fugu-agent",
+    draws: Annotated[int, typer.Option(metavar="N", min=1000, help="Symbols or points of every state.")] = 100_000,
+    counts: Annotated[int, typer.Option(metavar="N", min=100, help="Counts of every state and window.")] = 2000,
+    false_alarms: Annotated[float, typer.Option(metavar="P", help="Chance of an alarm without a fault.")] = 1e-3,
+    period: Annotated[
+        float, typer.Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
+    ] = 5e-4,
+    as_json: JsonOption = False,
+) -> int:
+    """Test the randomness of a device, from the bytes that it publishes.
+
+    The agent runs with readings that stay the same, one stream for each of up to 8 states, so that all that differs is
+    what it draws. Symbols, counts and points are held against the distributions that the policy gives them, and against
+    each other. A hundred million draws take hours.
+
+    Exit code 1 if anything is not as it should be.
+
+    \b
+    examples:
+      fugu audit device policy.json
+      fugu audit device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
+    """
+    if not 0.0 < false_alarms < 1.0:
+        raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
+    period_us = round(positive(period, "period") * 1e6)
+    policy = _policy(file)
+    tested: list[Tested] = []
+    problem, pieces, at = "", parts(policy), connection.broker(broker)
+    for piece in pieces:
+        enough = counts if isinstance(piece, Policy) and piece.table is None else draws
+        with tempfile.TemporaryDirectory() as folder, working("drawing"):
+            outputs = run_constant(
+                shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
+            )
+        problem = problem or outputs.problem
+        tested += device_tests(policy, outputs.symbols, outputs.noise, outputs.points, false_alarms / len(pieces))
+    told = {"false_alarms": false_alarms, "problem": problem, "tests": [tested_document(one) for one in tested]}
+    answer(as_json, lambda: told, lambda: show_tested(tested, problem, false_alarms))
+    return 1 if problem or any(one.alarms for one in tested) else 0
+
+
+@app.command("stream")
+@grouped
+def stream(
+    file: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
+    connection: ConnectionOptions,
+    truth: Annotated[
+        Path | None, typer.Argument(metavar="[TRUTH]", help="What was read, a row a tick: CSV or NPZ.")
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="POLICY", help="Of a stream that moves together with it; may be repeated."),
+    ] = None,
+    releases: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration of releases.")
+    ] = None,
+    access: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: who may read what by its access list.")
+    ] = None,
+    recording: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Lines of a topic, a space and the payload in hex.")
+    ] = None,
+    live: Annotated[float | None, typer.Option(metavar="SECONDS", help="Instead: listen at the broker.")] = None,
+    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:1883",
+    column: Annotated[str | None, typer.Option(help="Column of the truth to read.")] = None,
+    loop: Annotated[bool, typer.Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
+    known: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
+    ] = None,
+    trials: Annotated[int, typer.Option(metavar="N", min=1000, help="Simulated, of each of two states.")] = 20_000,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is simulated.")] = 1,
+    as_json: JsonOption = False,
+) -> int:
+    """Attack all that each audience may read of a stream.
+
+    What an audience may read is attacked as it is configured, by simulation. What was heard is held against that, and
+    attacked too if its truth is given. What attackers reach shows an epsilon that there is at least, at a confidence
+    of 95 %.
+
+    Exit code 1 if that is above what is promised, or something that was heard is not as it is stated.
+
+    \b
+    examples:
+      fugu audit stream policy.json --releases releases.toml --access broker
+      fugu audit stream light.json --with motion.json
+      fugu audit stream policy.json night.csv --recording heard.txt
+      fugu audit stream policy.json night.csv --loop --live 600 --username screen --password-file password
+    """
+    if recording is not None and live is not None:
+        raise CommandLineError("give either --recording or --live")
+    if truth is not None and recording is None and live is None:
+        raise CommandLineError("what was read is of use beside --recording or --live")
+    policies = [_policy(one) for one in (file, *(beside or ()))]
+    config = load_releases(releases) if releases is not None else None
+    list_ = listed(access) if access is not None else None
+    told = planned_audiences(policies, config) if list_ is None else audiences(list_, policies, config)
+    with working("listening and attacking"):
+        messages, account = None, connection.username or ""
+        if recording is not None:
+            messages = read_messages(recording)
+        elif live is not None:
+            topics = heard_topics(policies[0])
+            messages = listen(connection.broker(broker), topics, positive(live, "live"))
+        readings = read_readings(truth, column) if truth is not None else None
+        found = audit_stream(
+            policies, told, config,
+            messages=messages, readings=readings, loop=loop, known=known, trials=trials, seed=seed,
+        )  # fmt: skip
+    if list_ is not None and live is not None:
+        found = found._replace(findings=(*not_listed(list_, account, messages or ()), *found.findings))
+    answer(as_json, lambda: stream_document(found), lambda: show_stream(found))
+    return 1 if found.findings else 0
+
+
+def _policy(file: Path) -> AnyPolicy:
+    try:
+        return read_policy(file.read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
+
+
+@app.command("ledger")
+def ledger(
+    ledger: LedgerOption = None,
+    store: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="The gateway's store: is this its newest ledger?")
+    ] = None,
+    broker: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: what each reader was told in all.")
+    ] = None,
+    policies: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="Policies that were in force, JSON or signed, or a folder; may be repeated."),
+    ] = None,
+    root: Annotated[Path | None, typer.Option(metavar="FILE", help="The fleet's root, for signed policies.")] = None,
+    enrolment: EnrolmentsOption = None,
+    releases: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration: what audiences are promised.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Recompute what audiences have learned.
+
+    Every charge is added up again, every release is computed again from its sums and its noise, and what the worst tick
+    of each stream has lost is held against what the audience is promised. The store knows which releases were
+    published, and so whether this is the newest ledger: one that was put back from a copy adds up, and is not.
+
+    Without --policies and --releases the ledger alone says what its charges are for: who can write to it can change
+    that. The output says what was believed.
+
+    Exit code 1 if more was told than promised, or something does not agree.
+
+    \b
+    examples:
+      fugu audit ledger --store home.db
+      fugu audit ledger --store home.db --policies policies --releases releases.toml
+      fugu audit ledger --ledger home-ledger.db --store home.db --broker broker --json
+    """
+    from gateway.audit.ledger import audit_ledger
+    from gateway.service.release_record import ledger_problem
+
+    location = ledger_location(ledger, store)
+    with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
+        doubt = ledger_problem(opened, store_location(store)) if store is not None else ""
+        with opened.snapshot() as rows:
+            devices = {row[1] for row in rows.accounts()}
+        trusted = policies_in(_files(policies), None if root is None else read_root(root), owners(enrolment), devices)
+        if policies and not any(isinstance(one, Policy) for one in trusted):
+            raise CommandLineError("--policies has no policy of symbols or windows: nothing would be held against them")
+        config = None if releases is None else load_releases(releases)
+        promises = None
+        if config is not None:
+            promises = {name: (one.epsilon, one.adversary) for name, one in config.audiences.items()}
+        found = audit_ledger(opened, broker, trusted, promises)
+    found = found._replace(problems=((doubt,) if doubt else ()) + found.problems)
+    answer(as_json, lambda: ledger_document(found), lambda: show_ledger_audit(found, location.name))
+    return 1 if found.problems else 0
+
+
+def _files(paths: list[Path] | None) -> list[Path]:
+    """Files, with those of folders in place of the folders."""
+    every = [sorted(path.iterdir()) if path.is_dir() else [path] for path in paths or ()]
+    return [file for files in every for file in files if file.suffix in (".json", ".envelope") or file in (paths or ())]
+
+
+def _key(file: Path, passphrases: list[Path] | None) -> Ed25519PrivateKey:
+    found = [one for one in key_files([file.parent]) if one.path == file]
+    if not found:
+        raise CommandError(f"{file} is no file of a key, as 'fugu fleet init' writes them")
+    return unlock(found[0], at_hand(passphrases))

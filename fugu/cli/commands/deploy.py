@@ -1,0 +1,323 @@
+"""`fugu deploy`: write a broker's configuration, and folders for those who use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fugu.cli.commands import arguments, deploy_readers
+from fugu.cli.commands.deploy_options import (
+    ANEW,
+    AccountOption,
+    AddOptions,
+    BrokerFolderOption,
+    InPlaceOption,
+    OutOption,
+    report,
+    show_ends,
+)
+from fugu.cli.commands.options import ConnectionOptions, command_group, grouped
+from fugu.cli.errors import CommandLineError
+from fugu.cli.view.terminal import say_waiting, warn
+from gateway.deployment import folders
+from gateway.deployment.accounts import Account, Role
+from gateway.deployment.broker_files import Settings, check_name, create_broker, open_broker
+from gateway.deployment.units import AGENT, BROKER, GATEWAY
+from gateway.files import new_folder
+
+if TYPE_CHECKING:
+    from fugu.contract.policies import AnyPolicy
+
+__all__ = ["app"]
+
+app = command_group("Write a broker, and folders for those who use it.")
+
+
+@app.command("broker")
+def broker(
+    out: OutOption,
+    fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
+    host: Annotated[
+        list[str], typer.Option(help="Name or address of the broker for its clients; again for further ones.")
+    ],
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for TLS.")] = 8883,
+    bind: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Listen there only (default: everywhere).")
+    ] = None,
+    mutual: Annotated[bool, typer.Option("--mutual", help="Client certificates instead of passwords.")] = False,
+    boards: Annotated[bool, typer.Option("--boards", help="Take TLS 1.2 too: microcontrollers have no other.")] = False,
+    days: Annotated[
+        int, typer.Option(min=1, max=20_000, help="How long certificates hold; the authority's, 10 years.")
+    ] = 365,
+    largest: Annotated[
+        int, typer.Option(metavar="BYTES", min=1 << 16, max=1 << 24, help="Largest message, such as a signed policy.")
+    ] = 1 << 18,
+    in_place: InPlaceOption = False,
+) -> None:
+    """Write a Mosquitto configuration with TLS and access lists.
+
+    TLS 1.3, with an authority of its own. There are no accounts yet.
+
+    \b
+    examples:
+      fugu deploy broker --out broker --fleet home --host gw.example
+      fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
+    """
+    check_name(fleet, "fleet")
+    settings = Settings(
+        fleet=fleet,
+        hosts=tuple(host),
+        port=port,
+        bind=bind,
+        mutual=mutual,
+        boards=boards,
+        in_place=in_place,
+        days=days,
+        largest=largest,
+    )
+    made = create_broker(out, settings, datetime.now(UTC))
+    place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
+    print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
+    print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
+    show_ends([out / "server.pem", out / "ca.pem"])
+
+
+@app.command("renew")
+def renew(
+    broker: BrokerFolderOption,
+    ca_key: Annotated[
+        Path | None, typer.Option("--ca-key", metavar="FILE", help="The authority's key, if not in DIR-offline.")
+    ] = None,
+) -> None:
+    """Renew the broker's certificate.
+
+    Its clients need nothing new.
+
+    \b
+    examples:
+      fugu deploy renew --broker broker
+      fugu deploy renew --broker broker --ca-key /media/stick/ca.key
+    """
+    opened = open_broker(broker)
+    opened.renew(datetime.now(UTC), ca_key=ca_key)
+    print(f"{broker}: the certificate of the broker at {opened.address} is new, {ANEW}")
+    show_ends([broker / "server.pem", broker / "ca.pem"])
+
+
+@app.command("device")
+@grouped
+def device(
+    adding: AddOptions,
+    name: Annotated[str, typer.Option(help="Name of the device, as in its topics and policies.")],
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
+    ] = None,
+    stream: Annotated[
+        list[str] | None, typer.Option("--stream", help="A stream whose policy is sent to the device; again for more.")
+    ] = None,
+    ceiling: Annotated[
+        float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")
+    ] = 1,
+    measurement_ceiling: Annotated[
+        float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
+    ] = None,
+    sensor: Annotated[
+        str, typer.Option(metavar="SENSOR", help="stdin, or a Python function, package.module:function.")
+    ] = "stdin",
+    program: Annotated[
+        str, typer.Option(metavar="PATH", help="Where fugu-agent is installed on the device.")
+    ] = "/opt/fugu-edge/bin/fugu-agent",
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add a device: its account, and the folder for it.
+
+    The folder holds agent.toml and a systemd unit.
+
+    \b
+    examples:
+      fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
+      fugu deploy device --out watch --broker broker --name watch --stream heart-rate --stream steps
+    """
+    opened = open_broker(adding.broker)
+    check_name(name, "device")
+    options = folders.DeviceOptions(
+        policies=folders.read_policies(policy or [], opened.settings.fleet, name),
+        ceiling=arguments.positive(ceiling, "ceiling"),
+        measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
+        sensor=sensor,
+        program=folders.checked_program(program),
+        in_place=in_place,
+    )
+    folders.check_ceilings(options)
+    new_folder(adding.out)
+    streams = _streams(options.policies.values(), stream)
+    credentials = adding.add(opened, Account(name=name, role="device", streams=streams))
+    folders.write_device(adding.out, opened, credentials, options)
+    report(adding.out, opened, credentials, "a device", None if in_place else AGENT.config)
+    if sensor == "stdin" and not in_place:
+        warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
+    if not opened.account(name).streams:
+        warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
+
+
+@app.command("streams")
+def streams(
+    broker: BrokerFolderOption,
+    name: Annotated[str, typer.Option(help="Name of the device.")],
+    policy: Annotated[
+        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
+    ] = None,
+    stream: Annotated[list[str] | None, typer.Option("--stream", help="A stream; again for more.")] = None,
+) -> None:
+    """Say anew which streams a device may publish.
+
+    These, and no others any more.
+
+    \b
+    examples:
+      fugu deploy streams --broker broker --name watch --stream heart-rate --stream steps
+    """
+    opened = open_broker(broker)
+    account = opened.account(name)
+    if account.role != "device":
+        raise CommandLineError(f"the account {name} is no device, but {account.role}")
+    policies = folders.read_policies(policy or [], opened.settings.fleet, name)
+    opened.change(account.with_streams(_streams(policies.values(), stream)))
+    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {ANEW}")
+
+
+@app.command("gateway")
+@grouped
+def gateway(
+    adding: AddOptions,
+    name: Annotated[
+        str, typer.Option(help="Name of its account; every program that connects needs its own.")
+    ] = "gateway",
+    rollout: Annotated[
+        bool, typer.Option("--rollout", help="Add an account NAME-rollout of the operators' role, for rollouts.")
+    ] = False,
+    shards: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Add accounts NAME-0, ... for so many shards, if not 1.")
+    ] = 1,
+    program: Annotated[
+        str, typer.Option(metavar="PATH", help="Where fugu is installed on the gateway.")
+    ] = "/opt/fugu-edge/bin/fugu",
+    in_place: InPlaceOption = False,
+) -> None:
+    """Add the gateway: its account, and its folder.
+
+    The folder holds a systemd unit.
+
+    \b
+    examples:
+      fugu deploy gateway --out gateway --broker broker
+      fugu deploy gateway --out gateway --broker broker --shards 4
+    """
+    program = folders.checked_program(program)
+    opened = open_broker(adding.broker)
+    roles: dict[str, Role] = {name: "gateway"}
+    roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
+    roles |= {f"{name}-rollout": "operator"} if rollout else {}
+    for one, role in roles.items():
+        opened.check_free(one, role, renew=adding.renew)
+    new_folder(adding.out)
+    made = [adding.add(opened, Account(name=one, role=role)) for one, role in roles.items()]
+    credentials, sender = made.pop(0), made.pop() if rollout else None
+    folders.write_gateway(adding.out, opened, credentials, sender, made, program=program, in_place=in_place)
+    report(adding.out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
+
+
+@app.command("operator")
+@grouped
+def operator(
+    adding: AddOptions,
+    name: Annotated[str, typer.Option(help="Name of the account; every person needs an own one.")] = "operator",
+) -> None:
+    """Add an operator, who may send policies to devices.
+
+    Operators read what devices report. Nobody else may do either.
+
+    \b
+    examples:
+      fugu deploy operator --out anna --broker broker --name anna
+    """
+    opened = open_broker(adding.broker)
+    check_name(name, "account")
+    adding.add_client(opened, Account(name=name, role="operator"))
+
+
+app.command("subscriber")(deploy_readers.subscriber)
+
+
+@app.command("home-assistant")
+@grouped
+def home_assistant(
+    adding: AddOptions,
+    name: Annotated[str, typer.Option(help="Name of the account.")] = "home-assistant",
+) -> None:
+    """Add Home Assistant.
+
+    It reads what a site reads and is JSON; and the gateway may tell it of devices.
+
+    \b
+    examples:
+      fugu deploy home-assistant --out home-assistant --broker broker
+    """
+    opened = open_broker(adding.broker)
+    check_name(name, "account")
+    adding.add_client(opened, Account(name=name, role="home-assistant"))
+
+
+app.command("join")(deploy_readers.join)
+app.command("leave")(deploy_readers.leave)
+
+
+@app.command("remove")
+@grouped
+def remove(
+    broker: BrokerFolderOption,
+    name: AccountOption,
+    connection: ConnectionOptions,
+) -> None:
+    """Take an account away, such as that of a lost device.
+
+    What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
+    the credentials of an operator.
+
+    \b
+    examples:
+      fugu deploy remove --broker broker --name watch
+      fugu deploy remove --broker broker --name watch --ca-file anna/ca.pem --username anna \\
+          --password-file anna/password
+    """
+    opened = open_broker(broker)
+    operator = connection.username is not None or connection.cert_file is not None
+    if not (operator and opened.uncleared(name)):
+        opened.remove(name)
+        print(f"{name} may do nothing any more, {ANEW}")
+    if (gone := opened.uncleared(name)) is None:
+        return
+    if not operator:
+        print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
+        return
+    from gateway.deployment.clear import clear_retained
+
+    fleet = opened.settings.fleet
+    clear_retained(
+        connection.broker(opened.address),
+        opened.left_by(gone),
+        waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
+    )
+    opened.cleared(gone)
+    print(f"the broker at {opened.address} has nothing of {name} any more")
+
+
+def _streams(policies: Iterable[AnyPolicy], named: list[str] | None) -> tuple[str, ...]:
+    found = dict.fromkeys((*(policy.stream for policy in policies), *(named or ())))
+    for stream in found:
+        check_name(stream, "stream")
+    return tuple(found)

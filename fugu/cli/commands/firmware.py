@@ -1,0 +1,126 @@
+"""`fugu firmware build` and `fugu firmware simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from firmware_sim.build import BOARDS, Burnt, build, enrolled
+from fugu.cli.commands.arguments import one_of, positive, stream_units
+from fugu.cli.commands.options import JsonOption, UnitOption, command_group
+from fugu.cli.errors import CommandError
+from fugu.cli.simulation import simulate
+from fugu.cli.view.firmware import image_document, show_image, show_simulation, simulation_document
+from fugu.cli.view.terminal import answer, working
+from fugu.contract.errors import PolicyError
+from fugu.contract.fleet_documents import read_enrolment
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from fugu.mqtt import Broker
+
+__all__ = ["app"]
+
+app = command_group("Images for microcontrollers.")
+
+
+@app.command("build")
+def build_image(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="POLICY...", help="Policies in their JSON form, one a stream.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the image.")],
+    board: Annotated[str, typer.Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
+    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it publishes.")] = "127.0.0.1:1883",
+    username: Annotated[str, typer.Option(help="User name at the broker.")] = "",
+    password_file: Annotated[Path | None, typer.Option(help="Its first line is the password.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="Certificate authority; switches TLS on.")] = None,
+    enrolment: Annotated[Path | None, typer.Option(help="The device's enrolment, from fugu fleet enrol.")] = None,
+    ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon it accepts.")] = None,
+    secret_file: Annotated[
+        Path | None,
+        typer.Option(help="32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on."),
+    ] = None,
+    unit: UnitOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Build the image of a board from policies.
+
+    They become integers, and the board's own check of its guarantee is run. The image is for the root of the
+    board's file system, beside a driver.py that reads the sensor.
+
+    \b
+    examples:
+      fugu firmware build policy.json --board esp32 -o image
+      fugu firmware build policy.json --board unix --unit hr=1/10 -o image
+      fugu firmware build policy.json --board rp2040 --secret-file secret -o image
+    """
+    policies = [_read(file) for file in files]
+    at = Broker.parse(broker)
+    burnt = Burnt(
+        board=one_of(board, "board", BOARDS),
+        ceiling=None if ceiling is None else positive(ceiling, "ceiling"),
+        host=at.host,
+        port=at.port,
+        username=username,
+        password="" if password_file is None else password_file.read_text().partition("\n")[0].strip(),
+        ca=b"" if ca_file is None else ca_file.read_bytes(),
+        secret=b"" if secret_file is None else secret_file.read_bytes(),
+    )
+    if enrolment is not None:
+        burnt = enrolled(burnt, read_enrolment(enrolment.read_bytes()), policies)
+    image = build(policies, output, burnt, stream_units(unit))
+    answer(as_json, lambda: image_document(image), lambda: show_image(image))
+
+
+@app.command("simulate")
+def simulate_boards(
+    file: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy in its JSON form, given to every device.")],
+    folder: Annotated[Path, typer.Option(metavar="DIR", help="For all files; what a simulation left there goes.")],
+    boards: Annotated[int, typer.Option(min=0, max=50, help="Boards, each a process of MicroPython's Unix port.")] = 3,
+    agents: Annotated[int, typer.Option(min=0, max=50, help="Agents on CPython beside them.")] = 2,
+    seconds: Annotated[float, typer.Option(help="How long they run.")] = 30.0,
+    rounds: Annotated[int, typer.Option(min=0, help="Faults of every kind.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the faults, and of the readings.")] = 1,
+    broker: Annotated[str, typer.Option(help="auto, mosquitto or embedded.")] = "auto",
+    as_json: JsonOption = False,
+) -> int:
+    """Run boards and agents with faults, and count what was lost.
+
+    A broker and a gateway of its own, and devices whose readings follow a chain of the policy's class from its
+    stationary distribution on. Faults come by a schedule that the seed draws: flash that fails, loses its power or
+    rots, clocks that drift and jump, memory that is full, lines that are away, silent or slow.
+
+    Exit code 1 if anything that was sealed is lost, or a tick was drawn twice.
+
+    \b
+    examples:
+      fugu firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
+    """
+    policy = _read(file)
+    if not isinstance(policy, Policy) or policy.table is None:
+        raise CommandError("the simulation takes a policy with symbols")
+    if not boards + agents:
+        raise CommandError("no device to simulate")
+    folder.mkdir(parents=True, exist_ok=True)
+    with working("boards, agents and faults"):
+        result = simulate(
+            policy,
+            folder,
+            boards=boards,
+            agents=agents,
+            seconds=positive(seconds, "seconds"),
+            seed=seed,
+            rounds=rounds,
+            broker=one_of(broker, "broker", ("auto", "mosquitto", "embedded")),
+        )
+    answer(as_json, lambda: simulation_document(result), lambda: show_simulation(result))
+    return 0 if result.sound else 1
+
+
+def _read(file: Path) -> AnyPolicy:
+    try:
+        return read_policy(file.read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None

@@ -1,0 +1,155 @@
+"""`fugu fleet init` and `fugu fleet keys`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fugu.cli.commands.arguments import one_of
+from fugu.cli.commands.fleet_options import KeysOption, PassphraseFiles, at_hand
+from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.errors import CommandLineError
+from fugu.cli.view.terminal import say, show_table
+from fugu.contract.fleet_documents import RootDocument
+from gateway.fleet import roots
+from gateway.fleet.key_file import new_passphrase
+from gateway.fleet.keystore import ROLES, key_files, short
+from gateway.fleet.roots import ROOT_FILE, initialise, root_in
+
+__all__ = ["app", "init"]
+
+app = command_group("The keys that a fleet trusts.")
+_MOST_KEYS = 16
+
+
+def init(
+    fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
+    keys: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the keys; it must be new or empty.")],
+    root_keys: Annotated[int, typer.Option(min=1, max=_MOST_KEYS, help="Keys that name all others.")] = 3,
+    root_threshold: Annotated[int, typer.Option(min=1, help="How many of them have to sign a new root.")] = 2,
+    policy_keys: Annotated[int, typer.Option(min=1, max=_MOST_KEYS, help="Keys that sign policies.")] = 1,
+    policy_threshold: Annotated[int, typer.Option(min=1, help="How many of them have to sign a document.")] = 1,
+    passphrase_file: PassphraseFiles = None,
+    gateway_passphrase_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Passphrase of the gateway's key, which is online (default: the same)."),
+    ] = None,
+) -> None:
+    """Make a fleet's keys.
+
+    Root keys, which go offline, policy keys for operators, and one for the gateway.
+
+    \b
+    examples:
+      fugu fleet init --fleet home --keys keys
+      fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
+    """
+    passphrase = at_hand(passphrase_file).new()
+    online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
+    root = initialise(
+        fleet,
+        keys,
+        {"root": root_keys, "policy": policy_keys, "gateway": 1},
+        {"root": root_threshold, "policy": policy_threshold, "gateway": 1},
+        {"root": passphrase, "policy": passphrase, "gateway": online},
+    )
+    _show(root.document, [keys])
+    say(f"{keys / ROOT_FILE}: the root, public; every device gets it by 'fugu fleet enrol'")
+    say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
+
+
+@app.command("show")
+def show(keys: KeysOption, as_json: JsonOption = False) -> None:
+    """Show whose signatures count for what.
+
+    And which private keys are in the folders.
+
+    \b
+    examples:
+      fugu fleet keys show --keys keys
+      fugu fleet keys show --keys keys --keys /media/offline/keys --json
+    """
+    document = root_in(keys).document
+    if as_json:
+        print(json.dumps(_document(document, keys)))
+    else:
+        _show(document, keys)
+
+
+@app.command("rotate")
+def rotate(
+    keys: KeysOption,
+    role: Annotated[str, typer.Option(help="root, policy or gateway.")],
+    key: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The one to replace, by its first digits (default: all).")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, max=_MOST_KEYS, help="Without --key: how many new ones (default: as many).")
+    ] = None,
+    threshold: Annotated[
+        int | None, typer.Option(min=1, help="How many have to sign from now on (default: as before).")
+    ] = None,
+    passphrase_file: PassphraseFiles = None,
+    new_passphrase_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Passphrase of the new keys (default: the first one).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replace keys, such as one that was lost or stolen.
+
+    By a new root that enough old and new root keys sign.
+
+    \b
+    examples:
+      fugu fleet keys rotate --role gateway --keys keys --keys /media/offline/keys
+      fugu fleet keys rotate --role policy --key 1f3a99c0 --keys keys --keys /media/offline/keys
+    """
+    if key is not None and count is not None:
+        raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")
+    passphrases = at_hand(passphrase_file)
+    chosen = one_of(role, "--role", ROLES)
+    fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
+    root, made = roots.rotate(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
+    if as_json:
+        print(json.dumps({**_document(root.document, keys), "new": [str(path) for path in made]}))
+        return
+    _show(root.document, keys)
+    say(f"{keys[0] / roots.ROOT_FILE}: root version {root.document.version}")
+    every = " ".join(f"--root {keys[0]}/root-{n + 1}.envelope" for n in range(root.document.version))
+    say(f"Devices get it from the gateway, which needs all of them: fugu gateway run {every} ...")
+    if chosen == "policy":
+        say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
+
+
+def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:
+    """The root, and where its private keys are."""
+    files, retired = _files(document, folders)
+    roles: dict[str, Any] = {
+        role: {
+            "threshold": getattr(document, role).threshold,
+            "keys": [{"key": name, "file": files.get(short(name))} for name in getattr(document, role).keys],
+        }
+        for role in ROLES
+    }
+    return {"fleet": document.fleet, "version": document.version, **roles, "retired": list(retired.values())}
+
+
+def _show(document: RootDocument, folders: list[Path]) -> None:
+    files, retired = _files(document, folders)
+    rows: list[tuple[str, str, str, str]] = []
+    for role in ROLES:
+        members = getattr(document, role)
+        takes = f"{members.threshold} of {len(members.keys)}"
+        rows += [(role, takes, short(name), files.get(short(name), "elsewhere")) for name in members.keys]
+    rows += [("none any more", "", name, path) for name, path in retired.items()]
+    title = f"Root version {document.version} of fleet {document.fleet}"
+    show_table(title, ("role", "takes", "key", "file"), rows)
+
+
+def _files(document: RootDocument, folders: list[Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Paths of all keys by their short names, and of those among them that the root does not name."""
+    files, named = {file.short: str(file.path) for file in key_files(folders)}, {short(name) for name in document.keys}
+    return files, {name: path for name, path in files.items() if name not in named}

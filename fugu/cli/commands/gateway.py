@@ -1,0 +1,233 @@
+"""`fugu gateway run`, `cluster`, `status`, `watch`, `history`, `migrate` and `forget`."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Annotated
+
+import typer
+
+from fugu.cli.commands.dashboard_options import DashboardOptions
+from fugu.cli.commands.gateway_options import (
+    FleetOptions,
+    OperatorOptions,
+    ProcessOptions,
+    ServiceOptions,
+    gateway_settings,
+)
+from fugu.cli.commands.options import ConnectionOptions, JsonOption, command_group, grouped
+from fugu.cli.view.terminal import answer, say, working
+from fugu.contract.errors import UsageError
+from fugu.contract.frames import MAX_TICK
+from gateway.location import store_location
+from gateway.release.ledger import ledger_beside
+
+__all__ = ["app"]
+
+app = command_group("Receive what devices publish, and estimate from it.")
+
+
+@app.command("run")
+@grouped
+def run(
+    service: ServiceOptions,
+    process: ProcessOptions,
+    signed: FleetOptions,
+    operator: OperatorOptions,
+    connection: ConnectionOptions,
+    page: DashboardOptions,
+    shards: Annotated[
+        int, typer.Option(metavar="N", help="So many processes here share the devices; each has a store of its own.")
+    ] = 1,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Be one of N shards of any machine, or fleet/N: the rest of it.")
+    ] = None,
+) -> int:
+    """Serve a fleet until SIGTERM or SIGINT.
+
+    \b
+    examples:
+      fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
+      fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
+      fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
+      fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep windows=2d
+      fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
+      fugu gateway run --fleet home --policies policies --store home.db \\
+          --dashboard 127.0.0.1:8080 --dashboard-no-login
+      fugu gateway run --fleet home --policies policies --store home.db --shards 4
+      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard 0/2
+      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard fleet/2
+      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home?sslmode=verify-full
+      fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
+          --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
+          --operator-password-file operator.password
+    """
+    from gateway.service import run as serve
+
+    if shard is not None and shards != 1:
+        raise UsageError("--shards are all on this machine, --shard is one of any: give one of the two")
+    settings = gateway_settings(service, process, signed, operator, connection, shards, shard)
+    ledger = None if settings.releases is None else settings.ledger or ledger_beside(settings.store)
+    with page.beside(settings.fleet, settings.broker, ledger) as shown, ExitStack() as starting:
+        if shown is not None:
+            say(f"the page: {shown.settings.address}")
+        starting.enter_context(working(f"checking {settings.store}, and starting"))
+        return serve(settings, started=starting.close)
+
+
+@app.command("cluster")
+@grouped
+def cluster(
+    service: ServiceOptions,
+    process: ProcessOptions,
+    signed: FleetOptions,
+    operator: OperatorOptions,
+    connection: ConnectionOptions,
+    shards: Annotated[int, typer.Option(metavar="N", min=2, help="So many processes share the devices.")],
+    address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
+    ] = "auto",
+) -> int:
+    """Serve a fleet by shards on a Ray cluster.
+
+    Until SIGTERM or SIGINT. The store is on a server, and all machines have the same files. When this process is
+    killed, the shards go on; started again, it finds them.
+
+    \b
+    examples:
+      fugu gateway cluster --fleet home --policies /etc/fugu/policies --shards 16 \\
+          --store postgresql://fugu@db.example/home?sslmode=verify-full --broker gw.example:8883 \\
+          --ca-file /etc/fugu/ca.pem --username gateway --password-file /etc/fugu/password
+    """
+    from gateway.cluster import run_cluster
+
+    settings = gateway_settings(service, process, signed, operator, connection, shards)
+    with ExitStack() as starting:
+        starting.enter_context(working(f"starting {shards} shards"))
+        return run_cluster(settings, address, started=starting.close)
+
+
+@app.command("status")
+def status(
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store of the gateway that runs.")],
+    as_json: JsonOption = False,
+) -> int:
+    """Ask the running gateway how it is.
+
+    Exit code 1 if there is an alarm, or no gateway.
+
+    \b
+    examples:
+      fugu gateway status --store /var/lib/fugu/home.db
+      fugu gateway status --store home.db --json
+    """
+    from fugu.cli.view.gateway import show_status
+    from gateway.service.monitor import asked
+
+    found = asked(store_location(store))
+    answer(as_json, lambda: found, lambda: show_status(found))
+    return 1 if found["alarms"] else 0
+
+
+@app.command("watch")
+def watch(
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
+    false_alarms: Annotated[
+        float, typer.Option(metavar="RATE", help="The most false alarms expected in a year of the whole fleet.")
+    ] = 0.1,
+    as_json: JsonOption = False,
+) -> int:
+    """Test whether streams are still in the classes of their policies.
+
+    From symbols alone. Exit code 1 if one is not.
+
+    \b
+    examples:
+      fugu gateway watch --store home.db
+      fugu gateway watch --store home.db --false-alarms 0.01 --json
+    """
+    from fugu.cli.view.model import show_watched
+    from gateway.service.model_watch import watch_store
+
+    with working("testing every stream"):
+        found = watch_store(store_location(store), false_alarms)
+    answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
+    return 1 if any(one.alarm is not None for one in found) else 0
+
+
+@app.command("history")
+def history(
+    device: Annotated[str, typer.Argument(help="The device.")],
+    stream: Annotated[str, typer.Argument(help="Its stream.")],
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
+    first: Annotated[int, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
+    last: Annotated[
+        int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
+    ] = None,
+    lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's.")] = 8,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the estimates of a stream from the store, tick by tick.
+
+    \b
+    examples:
+      fugu gateway history watch hr --store home.db --first 3600 --last 7199
+      fugu gateway history watch hr --store home.db --json
+    """
+    from fugu.cli.view.gateway import history_json, history_line
+    from gateway.service.history import estimates_between
+
+    for row in estimates_between(store_location(store), device, stream, first, last, lag):
+        print(history_json(row) if as_json else history_line(row))
+
+
+@app.command("migrate")
+def migrate(
+    source: Annotated[
+        str, typer.Option("--from", metavar="FILE|URL", help="The store; its gateway must not be running.")
+    ],
+    target: Annotated[str, typer.Option("--to", metavar="FILE|URL", help="A new store.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a store from a file to a server, or back.
+
+    And those of its shards, and the ledger beside it. All of it, or nothing; the old ones must not be used any more.
+
+    \b
+    examples:
+      fugu gateway migrate --from home.db --to postgresql://fugu@db.example/home?sslmode=verify-full
+      fugu gateway migrate --from postgresql://fugu@db.example/home?sslmode=verify-full --to home.db
+    """
+    from gateway.service.migration import migrate_store
+
+    old, new = store_location(source), store_location(target)
+    with working(f"copying {old.name}", measured=True) as told:
+        rows = migrate_store(old, new, told)
+    answer(as_json, lambda: rows, lambda: say(f"{new.name} has all {sum(rows.values())} rows; put {old.name} away."))
+
+
+@app.command("forget")
+def forget(
+    device: Annotated[str, typer.Argument(help="The device.")],
+    store: Annotated[
+        str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")
+    ],
+    ledger: Annotated[
+        str | None, typer.Option(metavar="FILE|URL", help="Ledger of the releases (default: beside the store).")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase what a device has sent from the store.
+
+    And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
+
+    \b
+    examples:
+      fugu gateway forget watch --store home.db
+    """
+    from gateway.service.forgetting import forget_device
+
+    with working(f"erasing {device}"):
+        found = forget_device(store_location(store), device, None if ledger is None else store_location(ledger))
+    text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
+    answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

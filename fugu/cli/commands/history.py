@@ -1,0 +1,160 @@
+"""`fugu export`, `fugu learn` and `fugu smooth`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.cli.commands.arguments import moment
+from fugu.cli.commands.options import JsonOption, grouped
+from fugu.cli.errors import CommandLineError
+from fugu.cli.view.history import show_learned, show_rows
+from fugu.cli.view.terminal import answer, working
+from gateway.location import store_location
+
+__all__ = ["export", "learn", "smooth"]
+
+_LATEST = 2 * 86_400
+"""Seconds after now: nothing that is stored is later."""
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu export wrote.")
+]
+RayOption = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
+]
+
+learn = typer.Typer(rich_markup_mode=None, add_completion=False)
+smooth = typer.Typer(rich_markup_mode=None, add_completion=False)
+export = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanOptions:
+    """A stretch of wall-clock time."""
+
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="The first moment (default: the first that is stored).")
+    ] = None
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="The moment after the last (default: now).")
+    ] = None
+
+    def microseconds(self) -> tuple[int, int]:
+        """Both in Unix time; they are in UTC unless they say otherwise."""
+        since = 0 if self.since is None else moment(self.since, "--from")
+        until = int(time.time()) + _LATEST if self.until is None else moment(self.until, "--to")
+        if since >= until:
+            raise CommandLineError("--from must be before --to")
+        return since * 10**6, until * 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """Which streams."""
+
+    stream: Annotated[str | None, typer.Option(help="Only streams of this name.")] = None
+    device: Annotated[list[str] | None, typer.Option(help="Only this device; repeatable.")] = None
+
+
+@export.command()
+@grouped
+def _export(
+    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store; its gateway may be running.")],
+    parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
+    time: SpanOptions,
+    ledger: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|URL", help="The releases' ledger (default: beside the store, if there)."),
+    ] = None,
+    lag: Annotated[int, typer.Option(min=0, max=4096, help="Ticks of later symbols or points that estimates see.")] = 8,
+    as_json: JsonOption = False,
+) -> int:
+    """Write what a gateway has stored as Parquet files.
+
+    Symbols, points, estimates, windows and releases, by date.
+
+    \b
+    examples:
+      fugu export --store home.db --parquet everything
+      fugu export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+    """
+    since_until, location = time.microseconds(), store_location(store)
+    from gateway.history.export import Span, export_history
+
+    with working(f"exporting {location.name}", measured=True) as told:
+        known = None if ledger is None else store_location(ledger)
+        rows = export_history(location, known, Span(*since_until), parquet, lag=lag, told=told)
+    answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
+    return 0
+
+
+@smooth.command()
+@grouped
+def _smooth(
+    source: SourceArgument,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="A new folder for the files.")],
+    streams: StreamOptions,
+    time: SpanOptions,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Tell states from all symbols, as Parquet files.
+
+    Of every tick, from those before it and those after it.
+
+    \b
+    examples:
+      fugu smooth home.db -o smoothed
+      fugu smooth october --stream hr --device watch -o smoothed --ray local
+    """
+    since_until = time.microseconds()
+    from gateway.history.smooth import Source, Span, open_tasks, smooth_history
+
+    location = store_location(source)
+    chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with open_tasks(ray) as tasks, working(f"smoothing {location.name}", measured=True) as told:
+        rows = smooth_history(chosen, output, tasks=tasks, told=told)
+    answer(as_json, lambda: rows, lambda: show_rows(output, rows))
+    return 0
+
+
+@learn.command()
+@grouped
+def _learn(
+    source: SourceArgument,
+    streams: StreamOptions,
+    time: SpanOptions,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the class, for the plan commands.")
+    ] = None,
+    ray: RayOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Learn a class of chains from randomised symbols.
+
+    Of one stream of a whole fleet, or of some devices; exit code 1 if the symbols tell too little.
+
+    \b
+    examples:
+      fugu learn home.db --stream hr -o class.json
+      fugu learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+    """
+    since_until = time.microseconds()
+    from gateway.history.learning import Source, Span, learn_class, open_tasks
+
+    location = store_location(source)
+    chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
+    with open_tasks(ray) as tasks, working(f"learning from {location.name}") as told:
+        model = learn_class(chosen, tasks=tasks, told=told)
+    if output is not None:
+        output.write_text(model.to_json(), encoding="utf-8")
+    if as_json:
+        print(model.to_json(), end="")
+    else:
+        show_learned(model)
+    return 1 if model.chains is None else 0

@@ -1,0 +1,117 @@
+"""`fugu ledger show`, `fugu ledger resume` and `fugu ledger progress`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.errors import CommandLineError
+from fugu.cli.view.ledger import account_document, entry_document, show_ledger
+from fugu.cli.view.terminal import answer
+from fugu.contract.frames import MAX_TICK
+from gateway.location import Location, store_location
+from gateway.release.ledger import Ledger, ledger_beside
+
+__all__ = ["LedgerOption", "app", "ledger_location"]
+
+app = command_group("What every audience has been told.")
+LedgerOption = Annotated[
+    str | None, typer.Option("--ledger", metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
+]
+StoreOption = Annotated[str, typer.Option("--store", metavar="FILE|URL", help="The gateway's store.")]
+
+
+def ledger_location(ledger: str | None, store: str | None) -> Location:
+    """Where a ledger is."""
+    if ledger is not None:
+        return store_location(ledger)
+    if store is None:
+        raise CommandLineError("which ledger? say --ledger, or --store for the one beside it")
+    return ledger_beside(store_location(store))
+
+
+@app.command("show")
+def show(
+    ledger: LedgerOption = None,
+    store: Annotated[str | None, typer.Option(metavar="FILE|URL", help="Of the ledger beside this store.")] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show what is allowed, spent and left, and the releases.
+
+    For every stream and audience.
+
+    \b
+    examples:
+      fugu ledger show --ledger home-ledger.db
+      fugu ledger show --store home.db --json
+    """
+    with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
+        accounts, entries = opened.accounts(), opened.entries()
+        answer(
+            as_json,
+            lambda: {
+                "accounts": [account_document(account) for account in accounts],
+                "entries": [
+                    entry_document(one, opened.charges(one.number), opened.shifts(one.number)) for one in entries
+                ],
+            },
+            lambda: show_ledger(accounts, entries),
+        )
+    return 0
+
+
+@app.command("resume")
+def resume(
+    store: StoreOption,
+    ledger: LedgerOption = None,
+    after: Annotated[
+        int,
+        typer.Option(
+            metavar="TICK", min=-1, max=MAX_TICK, help="The last tick released, if both were put back from copies."
+        ),
+    ] = -1,
+) -> None:
+    """Go on with a ledger or a store that was lost or put back.
+
+    After the last tick that was released.
+
+    What is missing in the ledger was told to somebody, so nothing is ever released again about those ticks.
+
+    \b
+    examples:
+      fugu ledger resume --ledger home-ledger.db --store home.db
+    """
+    from gateway.service.release_record import resume_ledger
+
+    resumed, location = ledger_location(ledger, store), store_location(store)
+    for begun in resume_ledger(resumed, location, after):
+        print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
+    print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
+
+
+@app.command("progress")
+def progress(
+    store: StoreOption,
+    release: Annotated[
+        str, typer.Option("--release", metavar="NAME", help="The release, as `fugu ledger show` has it.")
+    ],
+    first: Annotated[
+        int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
+    ],
+    ledger: LedgerOption = None,
+) -> None:
+    """Let the schedule of a release go on at another tick.
+
+    With the gateway stopped; no window is released twice.
+
+    \b
+    examples:
+      fugu ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
+    """
+    from gateway.service.release_record import set_progress
+
+    before = set_progress(ledger_location(ledger, store), store_location(store), release, first)
+    print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")

@@ -1,0 +1,73 @@
+"""`fugu loss stream` and `fugu loss windows`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fugu.cli.commands.options import JsonOption, command_group, grouped
+from fugu.cli.commands.plan_options import AdversaryOption, ChainOptions, StartOption
+
+__all__ = ["app"]
+
+app = command_group("What given noise really loses.")
+
+
+@app.command("stream")
+@grouped
+def stream(
+    rho0: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 1 | state 0), read exactly.")],
+    rho1: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 0 | state 1), read exactly.")],
+    chains: ChainOptions,
+    adversary: AdversaryOption = "informed",
+    as_json: JsonOption = False,
+) -> None:
+    """The real epsilon of a stream of randomised bits, from its noise.
+
+    rho0 and rho1 are taken as the exact decimal numbers (or fractions) that are written; the result is rounded up.
+
+    \b
+    examples:
+      fugu loss stream --q .2 --r .35 --rho0 .3 --rho1 .3
+      fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
+      fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
+    """
+    from fugu.cli.commands.loss_work import stream_loss
+
+    stream_loss(rho0, rho1, chains, adversary, as_json=as_json)
+
+
+@app.command("windows")
+@grouped
+def windows(
+    release: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FIRST:LENGTH:MECHANISM:SCALE[:QUERY]",
+            help="A window's first tick (from 1) and its ticks, the mechanism that chose the noise (chain, mqm-exact, "
+            "mqm-approx, wasserstein, gk16, group or entry), the Laplace scale of every number, count or histogram "
+            "(default: count). Several may be given.",
+        ),
+    ],
+    chains: ChainOptions,
+    count: Annotated[
+        str | None, typer.Option(metavar="STATE[,STATE...]", help="States that a count counts (default: 1 of two).")
+    ] = None,
+    start: StartOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What releases about windows of one stream lose together.
+
+    By the papers' theorems on composition, as corrected, by the accountants, and in truth where every path can be
+    added up.
+
+    \b
+    examples:
+      fugu loss windows --q .1 --r .4 --release 1:8:chain:4 --release 11:8:mqm-exact:13
+      fugu loss windows --q .01 --r .4 --release 1:6:wasserstein:2 --release 1:6:wasserstein:2 --json
+      fugu loss windows --model chain.json --start any --release 1:30:mqm-exact:13 --release 1:30:mqm-exact:20:histogram
+    """
+    from fugu.cli.commands.loss_work import window_loss
+
+    window_loss(release, chains, count, start, as_json=as_json)

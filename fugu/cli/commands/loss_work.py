@@ -1,0 +1,77 @@
+"""The work of `fugu loss stream` and `fugu loss windows`."""
+
+from __future__ import annotations
+
+import json
+
+from fugu.cli.commands import arguments
+from fugu.cli.commands.plan_options import ChainOptions
+from fugu.cli.commands.plan_values import chain_source, chosen_start, declared_chains
+from fugu.cli.errors import CommandLineError
+from fugu.cli.view.loss import show_verdicts, verdict_document
+from fugu.cli.view.terminal import warn, working
+from fugu.privacy.baselines import real_loss
+from fugu.privacy.composition_theorems import verdicts
+from fugu.privacy.starts import covered_start
+from fugu.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
+from fugu.privacy.window_releases import WindowRelease
+
+__all__ = ["stream_loss", "window_loss"]
+
+_QUERIES: tuple[Query, ...] = ("count", "histogram")
+
+
+def stream_loss(rho0: str, rho1: str, chains: ChainOptions, adversary: str, *, as_json: bool) -> None:
+    """Print the real epsilon of a stream of randomised bits; errors as `window_loss`."""
+    notion = arguments.adversary(adversary)
+    flips = arguments.exact_probability(rho0, "rho0"), arguments.exact_probability(rho1, "rho1")
+    source = chain_source(chains)
+    loss = real_loss(source.chains, *flips, notion)
+    if as_json:
+        print(json.dumps({**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}))
+        return
+    for note in source.notes:
+        print(note)
+    print(f"epsilon {loss.epsilon:.10g} ({loss.adversary} adversary; {loss.bound})")
+    print(f"  state 0 rather than 1: {loss.epsilon_01:.10g}")
+    print(f"  state 1 rather than 0: {loss.epsilon_10:.10g}")
+
+
+def window_loss(texts: list[str], chains: ChainOptions, count: str | None, start: str | None, *, as_json: bool) -> None:
+    """Print what each theorem says of releases together.
+
+    Raises:
+        FuguError: something cannot be read or is out of range.
+        OSError: a file cannot be read.
+    """
+    made = [_release(text) for text in texts]
+    declared, _, notes, warnings = declared_chains(chains)
+    states = None if count is None else arguments.states(count)
+    request = WindowRequest(declared, 1.0, None, "count", "ignorant", states, chosen_start(start))
+    covered = covered_start(request.accounted)
+    with working("adding up"):
+        rows = verdicts(request, made)
+    if as_json:
+        print(json.dumps({**verdict_document(made, covered, rows), "notes": notes}, indent=2))
+    else:
+        show_verdicts(made, covered, rows, notes)
+    for warning in warnings:
+        warn(warning)
+
+
+def _release(text: str) -> WindowRelease:
+    parts = text.split(":")
+    if not 4 <= len(parts) <= 5:
+        raise CommandLineError(f"a release is FIRST:LENGTH:MECHANISM:SCALE[:QUERY], got {text!r:.60}")
+    ticks = [arguments.number(part, name) for part, name in zip(parts, ("first tick", "length"), strict=False)]
+    if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
+        raise CommandLineError(
+            f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}"
+        )
+    return WindowRelease(
+        first=int(ticks[0]),
+        length=int(ticks[1]),
+        mechanism=arguments.one_of(parts[2], "mechanism", MECHANISMS),
+        scale=arguments.positive(arguments.number(parts[3], "scale"), "scale"),
+        query=arguments.one_of(parts[4], "query", _QUERIES) if len(parts) == 5 else "count",
+    )

@@ -1,0 +1,98 @@
+"""`fugu model fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.cli.commands.arguments import StateRules
+from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.errors import CommandLineError
+
+__all__ = ["app"]
+
+app = command_group("Chains that describe readings.")
+
+
+@app.command("fit")
+def fit(
+    context: typer.Context,
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.csv[.gz]...", help="Recording with a header, one row per tick.")
+    ],
+    column: Annotated[
+        str | None, typer.Option(help="Column to read (default: state, or value with --threshold).")
+    ] = None,
+    threshold: Annotated[
+        str | None, typer.Option(metavar="mean|NUMBER", help="Make two states of a measured column: value >= NUMBER.")
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option(metavar="TICKS", help="Instead: above or below the running mean of so many ticks.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="A,B[,C]", help="Streams that move together: their names (default: columns, or files)."),
+    ] = None,
+    order: Annotated[
+        int, typer.Option(min=1, max=2, help="2: the next state depends on this one and on the one before.")
+    ] = 1,
+    decimate: Annotated[int, typer.Option(metavar="D", help="Use every D-th row only.")] = 1,
+    confidence: Annotated[float, typer.Option(help="Level of the intervals that are shown.")] = 0.95,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="Attack the class at this epsilon, widen it as needed, compare other states and periods."),
+    ] = None,
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Places (columns lat, lon, and if you like trace and t) over square cells.")
+    ] = False,
+    cell: Annotated[float | None, typer.Option(metavar="METRES", help="Grid: side of a cell (default: 500).")] = None,
+    cells: Annotated[
+        int | None, typer.Option(metavar="N", min=2, help="Grid: the smallest cells that leave at most N of them.")
+    ] = None,
+    period: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="Grid: one place every so long, by column t.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write chain.json.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a chain to a recording, and test what such a chain assumes.
+
+    And find the class that covers every stretch.
+
+    Two or three files with a column t, or --column A,B of one, are streams that move together, with one chain of their
+    joint states. Options of each stream then stand in its order, with commas between them and - where one has none.
+
+    \b
+    examples:
+      fugu model fit sleep.csv.gz --column state -o chain.json
+      fugu model fit sleep.csv.gz --threshold mean --decimate 10
+      fugu model fit sleep.csv.gz --baseline 300 --epsilon 1 -o chain.json
+      fugu model fit power.csv --column watts --threshold 150 --json
+      fugu model fit heart.csv steps.csv --threshold 61.5,- --baseline -,300 -o both.json
+      fugu model fit room.csv --column occupied,light --threshold -,400 -o room.json
+      fugu model fit motion.csv --column state --order 2 -o pairs.json
+      fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
+      fugu model fit walks.csv --grid --order 2 -o pairs.json
+    """
+    from fugu.cli.commands.model_fit import fit_places, fit_recordings
+
+    if grid:
+        of_states = ("column", "threshold", "baseline", "name", "decimate", "confidence", "epsilon")
+        _refuse(context, "with --grid, places make the states", of_states)
+        if len(files) > 1:
+            raise CommandLineError("--grid fits one file")
+        fit_places(files[0], cell, cells, period, order, output, as_json=as_json)
+        return
+    _refuse(context, "only with --grid", ("cell", "cells", "period"))
+    rules = StateRules(column, threshold, baseline, name, decimate, order)
+    fit_recordings(files, rules, confidence, epsilon, output, as_json=as_json)
+
+
+def _refuse(context: typer.Context, why: str, names: tuple[str, ...]) -> None:
+    """Refuse options of the other way to fit."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise CommandLineError(f"--{name}: {why}")

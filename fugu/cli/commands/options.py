@@ -1,0 +1,100 @@
+"""Options that several commands share; those that belong together are the fields of one dataclass."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from inspect import Parameter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+
+import typer
+
+from fugu.cli.commands.arguments import one_of
+
+if TYPE_CHECKING:
+    from fugu.mqtt import Broker
+
+__all__ = ["ConnectionOptions", "JsonOption", "UnitOption", "command_group", "grouped"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
+
+UnitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unit",
+        metavar="STREAM=N",
+        help="What a board's reading of 1 stands for, such as hr=1/10 (default: 1); again for more.",
+    ),
+]
+
+_Result = TypeVar("_Result")
+_Version = Literal["auto", "5", "3.1.1"]
+_VERSIONS: tuple[_Version, ...] = ("auto", "5", "3.1.1")
+
+
+def command_group(about: str) -> typer.Typer:
+    """A group of commands, be it of one only, that explains itself where no command is named."""
+    group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    group.callback()(lambda: None)
+    return group
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions:
+    """How to connect to the broker."""
+
+    username: Annotated[str | None, typer.Option(help="User name at the broker.")] = None
+    password_file: Annotated[str | None, typer.Option(help="Its first line is the password.")] = None
+    ca_file: Annotated[str | None, typer.Option(help="Certificate authority; switches TLS on.")] = None
+    cert_file: Annotated[str | None, typer.Option(help="Client certificate.")] = None
+    key_file: Annotated[str | None, typer.Option(help="Key of the client certificate.")] = None
+    protocol: Annotated[str, typer.Option(help="MQTT version: auto, 5 or 3.1.1.")] = "auto"
+
+    def broker(self, address: str) -> Broker:
+        """The broker at HOST:PORT.
+
+        Raises:
+            FuguError: the address or the protocol cannot be read.
+        """
+        from fugu.mqtt import Broker
+
+        given = asdict(self)
+        given["protocol"] = one_of(self.protocol, "protocol", _VERSIONS)
+        return replace(Broker.parse(address), **given)
+
+
+def grouped(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Give a command an option for each field of the dataclasses among its parameters.
+
+    Args:
+        command: a function, some of whose parameters are dataclasses with fields as `typer` takes its parameters.
+
+    Returns:
+        The same for `typer`: with the fields as parameters of their own, from which the dataclasses are made.
+    """
+    groups: dict[str, type[Any]] = {}
+    flat: list[Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        group = parameter.annotation
+        if not is_dataclass(group):
+            flat.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        assert isinstance(group, type)
+        groups[parameter.name] = group
+        hints = get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            default = Parameter.empty if field.default is MISSING else field.default
+            flat.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]))
+
+    def run(**given: Any) -> _Result:
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        return command(**made, **given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__dict__["__signature__"] = inspect.Signature(flat)
+    run.__annotations__ = {}
+    return run

@@ -1,0 +1,212 @@
+"""`fugu plan auto`, `stream`, `window`, `joint`, `measure` and `network`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fugu.cli.commands.options import JsonOption, command_group, grouped
+from fugu.cli.commands.plan_options import (
+    AutoOptions,
+    ChainOptions,
+    DiscretiserOptions,
+    HeaderOptions,
+    JointOptions,
+    MeasureOptions,
+    OutputOption,
+    StreamOptions,
+    WindowOptions,
+)
+
+__all__ = ["app"]
+
+app = command_group("Noise for a guarantee.")
+
+
+@app.command("auto")
+@grouped
+def auto(
+    readings: Annotated[
+        list[Path],
+        typer.Argument(metavar="READINGS...", help="CSV (also gzipped) or NPZ, not to be released; one of each donor."),
+    ],
+    options: AutoOptions,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Write policy.json, agent.toml and plan.html there."),
+    ] = None,
+    as_json: JsonOption = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the plan that is in DIR.")] = False,
+) -> None:
+    """Plan from a recording and a question.
+
+    What to release, how far off it is, and what attackers make of it.
+
+    Compares symbols at several periods and windows of several lengths, or points of places, at the same epsilon,
+    attacks what it recommends, and judges it on a part of the recording that it was not chosen by. Says so where
+    nothing is worth it.
+
+    \b
+    examples:
+      fugu plan auto sleep.csv.gz --baseline 300 -o plan
+      fugu plan auto ann.csv bob.csv cid.csv -o plan
+      fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
+      fugu plan auto rooms.csv --want histogram --devices 20 --json
+    """
+    from fugu.cli.commands.auto_plan import plan_recordings
+
+    plan_recordings(readings, options, output=output, as_json=as_json, force=force)
+
+
+@app.command("stream")
+@grouped
+def stream(
+    plan: StreamOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan a stream: how to randomise each reading.
+
+    What that costs, and what else could be done.
+
+    With --model the class of chains is the one that 'fugu model fit' found to cover every stretch of the recording; a
+    file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
+
+    \b
+    examples:
+      fugu plan stream --q .08938 --r .10924 --epsilon 1
+      fugu plan stream --q .08:.10 --r .10:.12 --epsilon 1 --adversary universal --json
+      fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
+          --fleet home --device wrist-1 --stream heart --threshold 61.5
+    """
+    from fugu.cli.commands.stream_plan import plan_stream
+
+    plan_stream(plan, chains, header, discretiser, output=output, as_json=as_json)
+
+
+@app.command("window")
+@grouped
+def window(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan windows of ticks.
+
+    With --window the policy of a device that counts, with the error of its answers; without, the Laplace noise that
+    each mechanism needs for the same guarantee.
+
+    \b
+    examples:
+      fugu plan window --q .1 --r .4 --epsilon 1 --period 1 --window 5m
+      fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:.2 --symbols .5 -o policy.json \\
+          --fleet home --device wrist-1 --stream heart
+      fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
+      fugu plan window --model chain.json --epsilon 1 --length 60
+    """
+    from fugu.cli.commands.window_plan import plan_window
+
+    plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
+
+
+@app.command("joint")
+@grouped
+def joint(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu model fit' with several streams.")],
+    options: JointOptions,
+    header: HeaderOptions,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a policy for each stream there.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan streams that move together, under one epsilon.
+
+    Noise for each; epsilon is for all of them.
+
+    Every policy names all streams and what each may tell of a tick, so that each device checks its own alone. Streams
+    have the names of the model; --device A,B says that each is of a device of its own.
+
+    \b
+    examples:
+      fugu plan joint both.json --epsilon 1
+      fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
+      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --fleet home --device wrist-1
+    """
+    from fugu.cli.commands.streams_plan import plan_joint
+
+    plan_joint(model, options, header, output=output, as_json=as_json)
+
+
+@app.command("measure")
+@grouped
+def measure(
+    options: MeasureOptions,
+    header: HeaderOptions,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan private measurements of many states, such as places.
+
+    A point every tick, noise by a policy graph, and what it all reveals.
+
+    \b
+    keys of FILE (lists are by state; states are counted from 0):
+      coordinates  [[x, y], ...] what is measured, 1 to 3 whole numbers; or
+      grid         "10x10": cells row by row, with a random walk unless transition is given
+      transition   [[p, ...], ...], or a file of 'fugu model fit --grid' (brings coordinates and names as well)
+      graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
+                   {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}
+      epsilon      most that a point may tell about such a pair, in nats
+      initial      [p, ...] at tick 0, "stationary", or "any": any state is possible (the default)
+      names, resolution (size of a lattice step: coordinates are divided by it), unit,
+      objective (of added edges: error, nearest or area), mechanism (staircase or optimal), delta
+      for -o also: fleet, device, stream, period, latency, version, epoch, valid_until, discretiser
+
+    \b
+    examples:
+      fugu plan measure --spec place.toml
+      fugu plan measure --spec place.toml --json --quick
+      fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
+          --fleet home --device phone-1 --stream place --period 60
+    """
+    from fugu.cli.commands.measure_plan import plan_measure
+
+    plan_measure(options, header, output=output, as_json=as_json)
+
+
+@app.command("network")
+def network(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The network, in TOML or JSON; its keys are below.")],
+    epsilon: Annotated[float | None, typer.Option(metavar="E", help="Instead of the file's.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Plan one release over a few variables that depend on one another.
+
+    In any pattern: the noise of each mechanism.
+
+    \b
+    keys of FILE:
+      variables  a list, parents first: name; table, the probabilities of its values, nested by the values of its
+                 parents (numbers, or texts such as "1/3"); parents, a list of names; values, a list of names
+      query      {weights = [what each value adds]}, or by variable {weights = {ann = [0, 1]}}, the others adding
+                 nothing; or {lipschitz = 1}: any answer that one variable alone changes by at most that
+      secrets    "all" (the default), a list of variables, or pairs of values: {ann = [["well", "ill"]]}
+      epsilon    most that the answer may tell about a secret, in nats
+
+    \b
+    examples:
+      fugu plan network flu.toml
+      fugu plan network flu.toml --epsilon 5 --json
+    """
+    from fugu.cli.commands.network_plan import plan_network_file
+
+    plan_network_file(file, epsilon, as_json=as_json)

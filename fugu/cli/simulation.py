@@ -1,0 +1,269 @@
+"""A simulation with faults: a broker and a gateway of its own, boards and agents, and a table of what became of it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+from firmware_sim.boards import UNIT, BoardProcess, readings
+from firmware_sim.build import Board, Burnt, build, enrolled
+from firmware_sim.devices import simulate_recording, simulate_states, typical_chain, write_device
+from firmware_sim.lines import Line
+from firmware_sim.trial import (
+    AgentDevice,
+    BoardDevice,
+    Device,
+    Fault,
+    Heard,
+    Outcome,
+    Stored,
+    outcome,
+    schedule,
+    suffer,
+)
+from fugu.cli.demo.broker import start_broker
+from fugu.contract.envelope import encode_envelope, key_name, sign
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document
+from fugu.contract.policy import Policy
+from fugu.mqtt import Broker
+from gateway.fleet import Registry
+from gateway.service.monitor import asked
+from gateway.service.store import Store
+
+__all__ = ["Result", "simulate"]
+
+_START_SECONDS = 600.0
+_SETTLE_SECONDS, _LAST_SECONDS = 120.0, 4.0
+_LOOK_SECONDS = 0.2
+_PASSPHRASE = "of a gateway that lives for an hour"
+_EXPECTED = ("frames", "duplicates")
+_KINDS: tuple[Board, ...] = ("unix", "rp2040")
+"""What boards are built for, in turns: both kinds of randomness."""
+
+
+class Result(NamedTuple):
+    """What came out.
+
+    Attributes:
+        faults: as they were inflicted.
+        counted: what the gateway has counted, by its names.
+    """
+
+    outcomes: list[Outcome]
+    faults: list[Fault]
+    counted: Counter[str]
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was lost, and nothing drawn twice."""
+        return all(one.sound for one in self.outcomes)
+
+
+def simulate(
+    template: Policy, folder: Path, *, boards: int, agents: int, seconds: float, seed: int, rounds: int, broker: str
+) -> Result:
+    """Run boards and agents for some time, with faults of every kind.
+
+    Args:
+        template: is given to every device, under the device's own name and beginning now.
+        folder: for all files; what a simulation has left there is removed.
+        rounds: how many faults of every kind.
+        broker: "auto", "mosquitto" or "embedded".
+
+    Raises:
+        FuguError: the policy is not for boards, or a process does not start.
+    """
+    shutil.rmtree(folder / "devices", ignore_errors=True)
+    for name in ("gateway.sqlite", "fleet.sqlite"):
+        for file in folder.glob(f"{name}*"):
+            file.unlink()
+    (folder / "policies").mkdir(parents=True, exist_ok=True)
+    for file in (folder / "policies").iterdir():
+        file.unlink()
+    with ExitStack() as stack:
+        port, _ = stack.enter_context(start_broker(broker, folder))
+        made = _Maker(template, folder, port, seconds, seed)
+        devices: list[Device] = [made.board(number) for number in range(boards)]
+        devices += [made.agent(number) for number in range(agents)]
+        made.registry.close()
+        for device in devices:
+            stack.callback(device.line.close)
+        heard = Heard(Broker(port=port), template.fleet)
+        stack.callback(heard.link.stop)
+        gateway = stack.enter_context(_gateway(folder, template.fleet, port))
+        for device in devices:
+            stack.callback(_off, device)
+        on_boards = [one.name for one in devices if isinstance(one, BoardDevice)]
+        on_agents = [one.name for one in devices if isinstance(one, AgentDevice)]
+        faults = schedule(on_boards, on_agents, seconds, seed, rounds)
+        suffer(devices, faults, seconds, threading.Event())
+        _settle(devices, folder, heard, gateway)
+        counted = Counter(asked(folder / "gateway.sqlite")["counters"])
+        gateway.terminate()
+        gateway.wait(_START_SECONDS)
+        for device in devices:
+            if isinstance(device, BoardDevice):
+                device.process.read_flash()
+        stored = _stored(folder / "gateway.sqlite")
+        return Result([outcome(one, heard, stored.get(one.name, Stored())) for one in devices], faults, counted)
+
+
+class _Maker:
+    """Makes devices: their folders, keys, policies and sensors."""
+
+    def __init__(self, template: Policy, folder: Path, port: int, seconds: float, seed: int) -> None:
+        self._template, self._folder, self._port, self._seed = template, folder, port, seed
+        self._clock = template.clock.model_copy(update={"epoch_us": time.time_ns() // 1000})
+        self._length = 1000 + round(3 * (seconds + _SETTLE_SECONDS) * 1e6 / self._clock.period_us)
+        self._root = _keys(folder, template.fleet)
+        self.registry = Registry(folder / "fleet.sqlite", fleet=template.fleet)
+
+    def _policy(self, name: str) -> Policy:
+        policy = self._template.model_copy(update={"device": name, "clock": self._clock})
+        (self._folder / "policies" / f"{name}.json").write_text(policy.to_json())
+        return policy
+
+    def _states(self, name: str, policy: Policy) -> list[int]:
+        generator = random.Random(f"{self._seed} {name}")
+        return simulate_states(typical_chain(policy), self._length, generator)
+
+    def board(self, number: int) -> BoardDevice:
+        """A board, enrolled."""
+        name, kind = f"board-{number}", _KINDS[number % len(_KINDS)]
+        policy, folder = self._policy(name), self._folder / "devices" / name
+        folder.mkdir(parents=True)
+        key = self.registry.enrol(name, [], who="simulation", time_us=time.time_ns() // 1000)
+        enrolment = Enrolment(
+            fleet=policy.fleet, device=name, root=self._root.hex(), ceiling=policy.guarantee.epsilon, key=key.hex()
+        )
+        line = Line(self._port)
+        secret = random.Random(f"{self._seed} secret").randbytes(32) if kind == "rp2040" else b""
+        burnt = enrolled(Burnt(board=kind, port=line.port, secret=secret), enrolment, policy)
+        image = build(policy, folder / "image", burnt, UNIT)
+        (folder / "states").write_bytes(bytes(self._states(name, policy)))
+        sensors = {policy.stream: (folder / "states", readings(policy))}
+        provisioned = [file for file in image.sizes if file.endswith(".seed")]
+        return BoardDevice(name, policy, BoardProcess(image.folder, folder, sensors, provisioned), line)
+
+    def agent(self, number: int) -> AgentDevice:
+        """An agent on CPython."""
+        name = f"agent-{number}"
+        policy, folder = self._policy(name), self._folder / "devices" / name
+        folder.mkdir(parents=True)
+        simulate_recording(folder / "states.csv", policy, self._states(name, policy))
+        line = Line(self._port)
+        broker = Broker(port=line.port, max_backoff=1)
+        config = write_device(folder, policy, folder / "states.csv", "value", broker, loop=True, status_seconds=1.0)
+        return AgentDevice(name, policy, config, line)
+
+
+def _keys(folder: Path, fleet: str) -> bytes:
+    """Files of the gateway's key; the envelope of a root with one key of every role."""
+    root, policy, gateway = (Ed25519PrivateKey.generate() for _ in range(3))
+    public = {one: one.public_key().public_bytes_raw() for one in (root, policy, gateway)}
+
+    def role(one: Ed25519PrivateKey) -> Role:
+        return Role(keys=(key_name(public[one]).hex(),), threshold=1)
+
+    document = RootDocument(
+        fleet=fleet,
+        version=1,
+        keys={key_name(key).hex(): key.hex() for key in public.values()},
+        root=role(root),
+        policy=role(policy),
+        gateway=role(gateway),
+    )
+    envelope = encode_envelope(sign("root", write_document(document), [root]))
+    lock = BestAvailableEncryption(_PASSPHRASE.encode())
+    files = {
+        "root.envelope": envelope,
+        "passphrase": _PASSPHRASE.encode() + b"\n",
+        "gateway.key": gateway.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock),
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+        (folder / name).chmod(0o600)
+    return envelope
+
+
+@contextmanager
+def _gateway(folder: Path, fleet: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """The gateway of a fleet with a registry; it has started when the context begins."""
+    command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", "--fleet", fleet]
+    command += ["--policies", str(folder / "policies"), "--store", str(folder / "gateway.sqlite")]
+    command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite")]
+    command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
+    command += ["--passphrase-file", str(folder / "passphrase")]
+    log = folder / "gateway.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        if not _wait(lambda: process.poll() is not None or "has started" in log.read_text(), _START_SECONDS):
+            raise FuguError(f"the gateway does not start: see {log}")
+        if process.poll() is not None:
+            raise FuguError(f"the gateway has ended with code {process.returncode}: see {log}")
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _off(device: Device) -> None:
+    if isinstance(device, BoardDevice):
+        device.process.cut()
+    elif device.process is not None and device.process.process.poll() is None:
+        device.process.kill()
+
+
+def _settle(devices: Sequence[Device], folder: Path, heard: Heard, gateway: subprocess.Popen[bytes]) -> None:
+    """Let everything that was sealed arrive, and end the devices in order."""
+    boards = [one for one in devices if isinstance(one, BoardDevice)]
+    sealed = {one.name: len(one.process.life().sealed) for one in boards}
+
+    def arrived() -> bool:
+        stored = _stored(folder / "gateway.sqlite")
+        return gateway.poll() is not None or not any(
+            outcome(one, heard, stored.get(one.name, Stored()), sealed[one.name]).lost for one in boards
+        )
+
+    _wait(arrived, _SETTLE_SECONDS)
+    for device in devices:
+        if device.process is not None:
+            device.process.stop()
+    sealed = {one.name: len(one.process.life().sealed) for one in boards}
+    _wait(arrived, _LAST_SECONDS)
+
+
+def _stored(path: Path) -> dict[str, Stored]:
+    """What is durable, by device."""
+    found: dict[str, Stored] = {}
+    with closing(Store(path)) as store:
+        for one in store.aged.sequences(0, 1_000_000):
+            stored = found.setdefault(one.device, Stored())
+            if one.window:
+                stored.windows[one.name] = store.windows.within(one.number, 0, 2**53)
+            else:
+                stored.symbols[one.name] = list(store.symbols.following(one.number, 0))
+    return found

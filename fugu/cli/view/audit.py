@@ -1,0 +1,195 @@
+"""What an audit has found, for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fugu.cli.view.attack import show_trials, trial_document
+from fugu.cli.view.terminal import say, show_table
+from fugu.contract.policy import Policy
+from fugu.contract.sentences import class_sentence, protected_sentence
+from gateway.release.charges import nats
+
+if TYPE_CHECKING:
+    from fugu.audit.alternatives import Bound
+    from fugu.audit.draws import Tested
+    from gateway.audit.ledger import LedgerAudit
+    from gateway.audit.statement import Statement
+    from gateway.audit.stream import StreamAudit
+
+__all__ = [
+    "ledger_document",
+    "show_ledger_audit",
+    "show_statement",
+    "show_stream",
+    "show_tested",
+    "stream_document",
+    "tested_document",
+]
+
+_MOST_ALARMS = 20
+
+
+def show_statement(statement: Statement) -> None:
+    """Print a statement about a policy."""
+    policy = statement.policy
+    say(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}", style="bold")
+    say(f"SHA-256 of the file: {statement.digest}")
+    say(protected_sentence(policy.discretiser))
+    rows = [(one.what, one.topic, " ".join(one.readers) or "the site") for one in statement.outputs]
+    show_table("What is released, and who may read it", ("output", "topic", "readers"), rows)
+    claims = [
+        (one.of, f"{one.epsilon:.10g}", f"{one.recomputed:.10g}" if one.recomputed else "NOT RECOMPUTED", one.adversary)
+        for one in statement.claims
+    ]
+    show_table("Epsilon, as stated and as computed again", ("of", "stated", "recomputed", "adversary"), claims)
+    if isinstance(policy, Policy):
+        say(f"The class of chains: {class_sentence(policy.chains)}.")
+        _show_bounds("Each kind of adversary, all that is released in sum", statement.adversaries)
+        if statement.windows:
+            _show_bounds("Each kind of adversary, windows alone", statement.windows)
+        _show_bounds("If the truth is not in the class", statement.others)
+    say("What nobody can recompute:", style="bold")
+    for assumption in statement.document()["assumptions"]:
+        print(f"  {assumption}")
+    for finding in statement.findings:
+        say(f"{'WRONG' if finding.wrong else 'NOTE'} {finding.name}: {finding.about}", style="bold")
+    say(statement.summary, style="bold")
+
+
+def _show_bounds(title: str, bounds: Sequence[Bound]) -> None:
+    rows = [(one.truth, f"no bound: {one.why}" if one.epsilon is None else f"{one.epsilon:.6g}") for one in bounds]
+    show_table(title, ("", "epsilon, at most"), rows)
+
+
+def tested_document(tested: Tested) -> dict[str, Any]:
+    """What was found of some draws, as an object for JSON."""
+    return {**tested._asdict(), "alarms": [alarm._asdict() for alarm in tested.alarms]}
+
+
+def show_tested(tested: Sequence[Tested], problem: str, false_alarms: float) -> None:
+    """Print what was found of a device.
+
+    Args:
+        tested: its outputs.
+        problem: what was not as the protocol has it; empty if nothing was.
+        false_alarms: probability of an alarm without a fault.
+    """
+    if problem:
+        say(f"WRONG protocol: {problem}", style="bold")
+        return
+    rows = [
+        (one.of, str(one.draws), f"{one.smallest:.2g}", "-" if one.longest is None else str(one.longest))
+        for one in tested
+    ]
+    show_table("What was tested", ("draws of", "draws", "error of a probability", "no repeat of"), rows)
+    alarms = [(one.of, alarm) for one in tested for alarm in one.alarms]
+    for of, alarm in alarms[:_MOST_ALARMS]:
+        say(f"WRONG {alarm.test}: {of}: {alarm.about}", style="bold")
+    if len(alarms) > _MOST_ALARMS:
+        say(f"and {len(alarms) - _MOST_ALARMS} more")
+    say(
+        f"A device without a fault is called wrong at most with probability {false_alarms:g}; one with an error of a "
+        "probability as large as in the table is found with 99 %."
+    )
+    if not alarms:
+        say("Nothing is wrong that so many draws could show.", style="bold")
+
+
+def stream_document(audit: StreamAudit) -> dict[str, Any]:
+    """What was found of a stream, as an object for JSON."""
+    finite = [
+        {
+            **one._asdict(),
+            "promised": _finite(one.promised),
+            "certified": _finite(one.certified),
+            "refuted": one.refuted,
+        }
+        for one in audit.audiences
+    ]
+    return {
+        "confirmed": not audit.findings,
+        "audiences": finite,
+        "trials": [trial_document(trial) for trial in audit.trials],
+        "findings": [one._asdict() for one in audit.findings],
+        "not_attacked": list(audit.left),
+    }
+
+
+def show_stream(audit: StreamAudit) -> None:
+    """Print what attackers reached, audience by audience, and on what was published."""
+    rows = [
+        (
+            *(one.audience, one.heard, one.draws, f"{one.promised:.6g}", f"{one.certified:.6g}"),
+            *(f"{one.least:.4g}", _shown(one.extended), _shown(one.witness)),
+            f"{one.hits} and {one.alarms} of {one.trials}",
+        )
+        for one in audit.audiences
+    ]
+    titles = ("audience", "hears", "draws", "promised", "certified", "at least", "extended", "witness", "happened")
+    show_table("Epsilon of all that an audience may read", titles, rows)
+    say(
+        "at least: of an event that tells two states of a tick apart, by how often it happened under each, at a "
+        "confidence of 95 % for the table. extended: what single draws show of all outputs, if draws are independent. "
+        "witness: how much likelier some output is under one state, if draws are as the policy states; no interval."
+    )
+    if audit.trials:
+        show_trials(audit.trials)
+    for one in audit.left:
+        say(f"NOTE not-attacked: {one}")
+    for finding in audit.findings:
+        say(f"WRONG {finding.name}: {finding.about}", style="bold")
+    if not audit.findings:
+        say("No attacker refutes what is promised.", style="bold")
+
+
+def _finite(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _shown(bound: float | None) -> str:
+    return "-" if bound is None else f"{bound:.4g}"
+
+
+def ledger_document(audit: LedgerAudit) -> dict[str, Any]:
+    """What was found of a ledger, as an object for JSON, in nats."""
+    streams = [
+        {**one.key._asdict(), **{k: v for k, v in one._asdict().items() if k != "key"}, "charge": nats(one.charge)}
+        for one in audit.streams
+    ]
+    return {**audit._asdict(), "streams": streams, "readers": [one._asdict() for one in audit.readers]}
+
+
+def show_ledger_audit(audit: LedgerAudit, name: str) -> None:
+    """Print what was found of a ledger of this name."""
+    rows = [
+        (
+            *(f"{one.key.device}/{one.key.stream}", one.key.audience, _amount(one.epsilon), f"{one.promised:.10g}"),
+            *(one.adversary, one.mechanism, str(one.tick), f"{nats(one.charge):.6g}", one.by),
+        )
+        for one in audit.streams
+    ]
+    bound = ("epsilon", "promised", "adversary", "mechanism", "tick", "most charged", "bound by")
+    show_table("The worst tick of every stream, by what was published", ("stream", "audience", *bound), rows)
+    if audit.readers:
+        told = [
+            (
+                *(one.reader, f"{one.device}/{one.stream}", " ".join(one.audiences)),
+                *(_amount(one.epsilon), f"{one.limit:.10g}", one.adversary),
+            )
+            for one in audit.readers
+        ]
+        titles = ("reader", "stream", "audiences", "epsilon", "limit", "adversary")
+        show_table("What readers were told, by all their audiences", titles, told)
+    for line in audit.believed:
+        say(f"NOTE believed: {line}")
+    for problem in audit.problems:
+        say(f"WRONG {problem}", style="bold")
+    if not audit.problems:
+        say(f"{name} agrees: {audit.entries} releases, {audit.accounts} accounts, no tick above its promise.")
+
+
+def _amount(epsilon: float | None) -> str:
+    return "no bound" if epsilon is None else f"{epsilon:.10g}"

@@ -1,0 +1,285 @@
+"""What `fugu plan auto` found, as sentences and a table, and as an object for JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fugu.attack import Attack
+from fugu.cli.view.guarantee import show_stretches, stretch_documents
+from fugu.cli.view.terminal import say, show_table
+from fugu.contract.chains import BoundedChains
+from fugu.contract.policy import Policy
+from fugu.contract.sentences import protected_sentence
+from fugu.contract.stretches import Stretch
+from fugu.planning.answers import group_error
+from fugu.planning.auto import AutoPlan
+from fugu.planning.auto_files import UNKNOWN_PERIOD
+from fugu.planning.candidates import Candidate, useful
+from fugu.planning.chain_source import covered_words
+
+__all__ = ["answer_words", "auto_document", "candidate_document", "percent", "show_auto", "time_words", "verdict"]
+
+_COLUMNS = (
+    "released",
+    "answer over",
+    "off by",
+    "95 % within",
+    "held back",
+    "guessing",
+    "known after",
+    "messages",
+    "bytes",
+)
+_UNITS = ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def show_auto(plan: AutoPlan, policy: Policy | None) -> None:
+    """Print the verdict, what was compared, and what stretches of time lose."""
+    one, about = plan.readings, ""
+    if one.period_seconds is not None:
+        about = f", {'one' if one.steady else 'typically one'} every {time_words(one.period_seconds)}"
+    say(f"{one.source}, column {one.column}: {len(one.segments)} ticks{about}")
+    for note in (*one.notes, *plan.states.notes):
+        say(f"- {note}")
+    for number, sentence in enumerate(verdict(plan)):
+        say(sentence, style="" if number else "bold")
+    if plan.candidates:
+        title = f"What was compared, all at epsilon {plan.question.epsilon:g}, {plan.question.adversary} adversary"
+        show_table(title, _COLUMNS, [_row(plan, candidate) for candidate in plan.candidates])
+        say("off by: mean absolute error. guessing: the usual answer, always. messages and bytes: a day, payloads.")
+    if policy is not None:
+        show_stretches(_stretches(policy))
+        if one.period_seconds is None:
+            say(f"the recording has no times: its policy takes {UNKNOWN_PERIOD:g} s from tick to tick")
+
+
+def verdict(plan: AutoPlan) -> list[str]:
+    """Why, in sentences; the first one is the answer."""
+    chosen, question = plan.recommended, plan.question
+    if chosen.kind == "none":
+        return [*_nothing(plan), *_adversary(plan)]
+    told = [
+        f"Release {answer_words(plan, chosen)}: off by {percent(chosen.expected_error)} on average, 95 % of answers "
+        f"within {percent(chosen.error_95)}; always guessing is off by {percent(chosen.guess_error)}."
+    ]
+    if chosen.held_back_error is not None:
+        told.append(f"On the part of the recording that was held back it is off by {percent(chosen.held_back_error)}.")
+    best = _best(plan, "symbols") if chosen.kind == "windows" else None
+    if best is not None and useful(best):
+        told.append(
+            f"The best symbol stream is useful as well: off by {percent(best.expected_error)} over "
+            f"{_span(plan, best.window_ticks or 1)}, where always guessing is off by {percent(best.guess_error)}."
+        )
+    elif best is not None:
+        told.insert(
+            0 if question.want == "now" else 1,
+            f"No symbol stream is useful at epsilon {question.epsilon:g}: the best is off by "
+            f"{percent(best.expected_error)} where always guessing is off by {percent(best.guess_error)}.",
+        )
+    if chosen.attack is not None:
+        told.append(_attacked(chosen.attack, chosen))
+    if chosen.known_chain is not None:
+        told.append(_odds(chosen.known_chain, chosen.learner, chosen.epsilon))
+    protected = protected_sentence(chosen.discretiser)
+    told.append(
+        f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
+        "adversary: proven if the readings are in the class of chains."
+    )
+    if isinstance(chosen.chains, BoundedChains) and plan.covered is not None:
+        told.append(
+            f"That class has steps of odds ratios up to {chosen.chains.odds_ratio:g}: it covers "
+            f"{covered_words(plan.covered)} of this recording, of every length."
+        )
+    return [*told, *_adversary(plan)]
+
+
+def _adversary(plan: AutoPlan) -> list[str]:
+    """Whether the adversary that was asked for makes no difference, in a sentence."""
+    classes = [one.chains for one in (plan.recommended, *plan.candidates) if one.chains is not None]
+    if plan.question.adversary == "universal" or not classes or not isinstance(classes[0], BoundedChains):
+        return []
+    return [
+        f"--adversary {plan.question.adversary} changes nothing here: the chains of this recording change over time, "
+        "and then each adversary gets the bound of the universal one."
+    ]
+
+
+def _attacked(attack: Attack, chosen: Candidate) -> str:
+    if attack.success <= attack.guess:
+        return (
+            f"There, what is released made no attacker better: right {attack.guess:.1%} of the time before, with it "
+            f"{_reached(attack)}; epsilon {chosen.epsilon:g} allows {attack.ceiling:.1%}."
+        )
+    return (
+        f"There, the strongest of the attackers that were run ({attack.attacker}) is right {attack.success:.1%} of the "
+        f"time ({attack.low:.1%} to {attack.high:.1%}), and {attack.guess:.1%} without what is released; epsilon "
+        f"{chosen.epsilon:g} allows {attack.ceiling:.1%}."
+    )
+
+
+def _odds(known: Attack, learner: Attack | None, epsilon: float) -> str:
+    """How far odds moved of an attacker who knows the habits beforehand, and of one who learns them."""
+    said = (
+        f"There, the odds on a tick change by a factor of at most {known.furthest:.2g} for an attacker who already "
+        f"knows the habits behind the recording; epsilon {epsilon:g} allows {math.exp(epsilon):.2g}."
+    )
+    if learner is None:
+        return said
+    return (
+        f"{said} Habits are not protected: the odds of one who learns them ({learner.attacker}) change by up to "
+        f"{learner.furthest:.2g}, and by more than {math.exp(epsilon):.2g} on {learner.beyond:.1%} of ticks."
+    )
+
+
+def _reached(attack: Attack) -> str:
+    """What the most successful attacker reached, of whom nobody gained."""
+    if attack.low == attack.high:
+        return f"as often, since the best of them ({attack.attacker}) never guesses otherwise"
+    return f"at best {attack.success:.1%} ({attack.attacker}: {attack.low:.1%} to {attack.high:.1%})"
+
+
+def _nothing(plan: AutoPlan) -> list[str]:
+    """Why nothing is recommended, and what would be nearest to it."""
+    question = plan.question
+    told = [f"Nothing is recommended at epsilon {question.epsilon:g}."]
+    if plan.reasons:
+        return told + [f"{reason[0].upper()}{reason[1:]}." for reason in plan.reasons]
+    best = _best(plan, "symbols" if question.want == "now" else "windows")
+    if best is not None:
+        told.append(
+            f"The most accurate answer, {answer_words(plan, best)}, is within {percent(best.expected_error)} on "
+            f"average and no less; always guessing is off by {percent(best.guess_error)}."
+        )
+        if 2.0 * best.expected_error <= best.guess_error and not useful(best):
+            told.append(f"The recording holds {best.judged} such answers to judge that by, which are too few.")
+        if (day := _day(plan, best)) is not None:
+            told.append(
+                f"Over a day the noise alone is off by {percent(day)}; the recording holds too few days to judge that."
+            )
+        wide = question.within is not None and useful(best) and best.expected_error > question.within
+        if wide and question.within is not None:
+            told.append(f"That is better than guessing, but not within {percent(question.within)}.")
+    if plan.least_epsilon is not None:
+        told.append(
+            f"Of the epsilons that were compared, {plan.least_epsilon:g} is the least at which an answer may be useful."
+        )
+    elif plan.curves:
+        told.append(f"Nothing useful up to epsilon {max(e for curve in plan.curves for e, _ in curve.points):g}.")
+    return told
+
+
+def _day(plan: AutoPlan, best: Candidate) -> float | None:
+    """By how much the noise of a window is off over a day, if that was not compared but could be asked for."""
+    one = plan.readings
+    if not one.steady or one.period_seconds is None or best.scale is None or best.window_ticks is None:
+        return None
+    day = round(86_400.0 / one.period_seconds)
+    if day <= best.window_ticks or plan.question.latency_seconds is not None:
+        return None
+    return group_error(best.scale, day, best.devices)[0]
+
+
+def _best(plan: AutoPlan, kind: str) -> Candidate | None:
+    """The most accurate candidate of a kind; of symbols the one that beats guessing by most."""
+    some = [one for one in plan.candidates if one.kind == kind and one.devices in (1, plan.question.devices)]
+    if kind == "symbols":
+        return min(some, key=lambda one: one.expected_error / max(one.guess_error, 1e-9), default=None)
+    return min(some, key=lambda one: one.expected_error, default=None)
+
+
+def answer_words(plan: AutoPlan, candidate: Candidate) -> str:
+    """What a candidate tells."""
+    if candidate.window_ticks is None:
+        return f"a randomised symbol {_every(plan, candidate)}, for the state now"
+    what = "the share of each state" if candidate.answers == "histogram" else f"the share {_of(plan)}"
+    group = f", averaged over {candidate.devices} devices" if candidate.devices > 1 else ""
+    symbols = f" from a randomised symbol {_every(plan, candidate)}" if candidate.kind == "symbols" else ""
+    return f"{what} over {_span(plan, candidate.window_ticks)}{group}{symbols}"
+
+
+def _of(plan: AutoPlan) -> str:
+    words = plan.states.share_of
+    return words if words.startswith(("above ", "at ")) else f"of '{words}'"
+
+
+def _every(plan: AutoPlan, candidate: Candidate) -> str:
+    return "every tick" if candidate.every == 1 else f"every {_span(plan, candidate.every)}"
+
+
+def _span(plan: AutoPlan, ticks: int) -> str:
+    period = plan.readings.period_seconds
+    if period is None:
+        return f"{ticks} ticks"
+    return time_words(ticks * period) if plan.readings.steady else f"{ticks} ticks (about {time_words(ticks * period)})"
+
+
+def time_words(seconds: float) -> str:
+    """A time in its largest unit, with three digits."""
+    size, unit = next(((size, unit) for size, unit in _UNITS if seconds >= size), _UNITS[-1])
+    return f"{seconds / size:.3g} {unit}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent, with two digits."""
+    return f"{100.0 * share:.2g} %" if share < 0.995 else f"{100.0 * share:.0f} %"
+
+
+def _row(plan: AutoPlan, one: Candidate) -> list[str]:
+    name = f"symbols {_every(plan, one).partition(' (')[0]}" if one.kind == "symbols" else "windows"
+    name += f", {one.devices} devices" if one.devices > 1 else ""
+    same = one.same_release(plan.recommended)
+    return [
+        name + (" *" if same else ""),
+        "the state now" if one.window_ticks is None else _span(plan, one.window_ticks).partition(" (")[0],
+        percent(one.expected_error),
+        percent(one.error_95),
+        "-" if one.held_back_error is None else percent(one.held_back_error),
+        percent(one.guess_error),
+        "-" if one.latency_seconds is None else time_words(one.latency_seconds),
+        "-" if one.messages_per_day is None else f"{one.messages_per_day:.0f}",
+        "-" if one.bytes_per_day is None else f"{one.bytes_per_day:.0f}",
+    ]
+
+
+def _stretches(policy: Policy) -> tuple[Stretch, ...]:
+    return policy.stretches(policy.verify(policy.guarantee.epsilon).epsilon)
+
+
+def auto_document(plan: AutoPlan, policy: Policy | None) -> dict[str, Any]:
+    """The plan as an object for JSON."""
+    one = plan.readings
+    return {
+        "recommended": candidate_document(plan.recommended),
+        "candidates": [candidate_document(candidate) for candidate in plan.candidates],
+        "verdict": verdict(plan),
+        "least_epsilon": plan.least_epsilon,
+        "covered": plan.covered,
+        "protected": protected_sentence(plan.recommended.discretiser),
+        "stretches": [] if policy is None else stretch_documents(_stretches(policy)),
+        "readings": {
+            "source": one.source,
+            "column": one.column,
+            "kind": one.kind,
+            "ticks": len(one.segments),
+            "period_seconds": one.period_seconds,
+            "notes": [*one.notes, *plan.states.notes],
+        },
+    }
+
+
+def candidate_document(one: Candidate) -> dict[str, Any]:
+    """A candidate as an object for JSON; an error that is not known is null."""
+    fields = {name: value for name, value in vars(one).items() if name not in ("table", "judged")}
+    return {
+        **{name: None if isinstance(value, float) and math.isnan(value) else value for name, value in fields.items()},
+        "unit": one.unit,
+        "discretiser": one.discretiser.model_dump(mode="json"),
+        "chains": None if one.chains is None else one.chains.model_dump(mode="json"),
+        "scale": None if one.scale is None else str(one.scale),
+        **{name: _attack_document(getattr(one, name)) for name in ("attack", "known_chain", "learner")},
+    }
+
+
+def _attack_document(attack: Attack | None) -> dict[str, Any] | None:
+    return None if attack is None else {name: value for name, value in vars(attack).items() if name != "epsilon_low"}

@@ -1,0 +1,239 @@
+"""What a fleet's registry holds, as JSON, tables and sentences, and warnings before devices get a document."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fugu.cli.view.guarantee import STRETCH_TITLE, stretch_documents, worth
+from fugu.cli.view.terminal import say, show_newest, show_table, warn, working
+from fugu.contract.fleet_documents import Enrolment
+from fugu.contract.stretches import STRETCHES
+from gateway.fleet import Device, Registry
+from gateway.fleet.documents import read_checked, rollouts_at
+from gateway.fleet.entries import Event, Refusal
+from gateway.fleet.signing import Signed
+
+if TYPE_CHECKING:
+    from gateway.fleet.dry_run import Change, StreamChange, Worth
+
+__all__ = [
+    "changes_document",
+    "counted",
+    "device_document",
+    "every",
+    "moment_text",
+    "read_document",
+    "show_changes",
+    "show_devices",
+    "show_events",
+    "show_refusals",
+    "standing",
+    "warn_of_rollouts",
+]
+
+_MOST_NAMED = 6
+_PAGE = 1000
+
+
+_Entry = TypeVar("_Entry", "Event", "Refusal")
+
+
+def every(page: Callable[..., Sequence[_Entry]]) -> Iterator[_Entry]:
+    """All entries of a list that comes in pages, oldest first."""
+    after = 0
+    while entries := page(after=after, limit=_PAGE):
+        yield from entries
+        after = entries[-1].number
+
+
+def moment_text(time_us: int) -> str:
+    """A time for people, in UTC."""
+    return datetime.fromtimestamp(time_us // 10**6, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def counted(count: int) -> str:
+    """So many devices, in words."""
+    return "1 device" if count == 1 else f"{count} devices"
+
+
+def standing(device: Device) -> str:
+    """How a device stands to the document that it should have, in a word or two."""
+    desired, reported = device.desired, device.reported
+    if desired is None:
+        return "stale" if reported is not None and reported.stale else "nothing to do"
+    if reported is not None and reported.version == desired.version and reported.outcome != "accepted":
+        return reported.outcome
+    if reported is not None and (reported.in_force or 0) >= desired.version:
+        return "stale" if reported.stale else "up to date"
+    return "sent" if desired.published else "to be sent"
+
+
+def read_document(path: Path, root: Path, enrolments: Sequence[Enrolment] = ()) -> Signed:
+    """Read a document and judge it as the devices will; warn if they take it only later.
+
+    Raises:
+        FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
+    """
+    with working(f"checking {path.name}"):
+        signed, ripe = read_checked(path, root, int(time.time()), enrolments)
+    if not ripe:
+        warn(f"{path}: valid from {signed.document.valid_from} on; devices refuse it until then, then take it")
+    return signed
+
+
+def warn_of_rollouts(registry: Registry, devices: Sequence[str]) -> None:
+    """Warn of rollouts under way whose stages and gates a push to some devices does not wait for."""
+    for number in rollouts_at(registry, devices):
+        warn(f"rollout {number} is under way at some of these devices: a push does not wait for its stages")
+
+
+def device_document(device: Device, refusal: Refusal | None) -> dict[str, Any]:
+    """A device as JSON; times are microseconds of Unix time."""
+    desired, reported = device.desired, device.reported
+    return {
+        "device": device.name,
+        "groups": sorted(device.groups),
+        "online": device.online,
+        "last_seen_us": device.last_seen_us or None,
+        "agent_version": device.agent_version,
+        "outbox_depth": device.outbox_depth,
+        "codes": device.codes.split(),
+        "desired": None if desired is None else desired.version,
+        "published": desired is not None and desired.published,
+        "in_force": None if reported is None else reported.in_force,
+        "stale": reported is not None and reported.stale,
+        "state": standing(device),
+        "refusal": None if refusal is None else refusal._asdict(),
+    }
+
+
+def show_devices(devices: Sequence[Device], refusals: dict[str, Refusal]) -> None:
+    """Print devices, and how many of them stand how."""
+    rows = []
+    for one in devices:
+        refusal = refusals.get(one.name)
+        said = "" if refusal is None else f"{refusal.version}: {refusal.reason}"
+        online = "online" if one.online else moment_text(one.last_seen_us) if one.last_seen_us else "never seen"
+        has = None if one.reported is None else one.reported.in_force
+        wanted = None if one.desired is None else one.desired.version
+        versions = ("-" if version is None else str(version) for version in (wanted, has))
+        rows.append((one.name, " ".join(sorted(one.groups)), online, *versions, standing(one), said))
+    columns = ("device", "groups", "seen (UTC)", "wanted", "in force", "state", "last refusal")
+    show_table("Devices", columns, rows)
+    counts = Counter(standing(one) for one in devices)
+    parts = [f"{sum(one.online for one in devices)} online", *(f"{n} {state}" for state, n in sorted(counts.items()))]
+    say(f"{counted(len(devices))}: {', '.join(parts)}.")
+
+
+def show_events(events: Sequence[Event], most: int) -> None:
+    """Print the newest of the events."""
+    rows = [
+        (str(one.number), moment_text(one.time_us), one.who, one.what, one.subject, _short(one.detail))
+        for one in events
+    ]
+    show_newest("History", ("", "when (UTC)", "who", "what", "of", "detail"), rows, most)
+
+
+def show_refusals(refusals: Sequence[Refusal], most: int) -> None:
+    """Print the newest of the refusals."""
+    rows = [
+        (str(one.number), moment_text(one.time_us), one.device, str(one.version), one.outcome, one.reason)
+        for one in refusals
+    ]
+    show_newest("Refusals", ("", "when (UTC)", "device", "version", "what", "reason"), rows, most)
+
+
+def changes_document(changes: Sequence[Change], version: int) -> dict[str, Any]:
+    """A dry run as JSON."""
+
+    def value(one: Worth | None) -> dict[str, Any] | None:
+        return None if one is None else {**one._asdict(), "stretches": stretch_documents(one.stretches)}
+
+    return {
+        "version": version,
+        "changes": [
+            {
+                "devices": change.devices,
+                "former": change.former,
+                "unknown": change.unknown,
+                "streams": {
+                    one.stream: {"before": value(one.before), "after": value(one.after), "other_ticks": one.other_ticks}
+                    for one in change.streams
+                },
+            }
+            for change in changes
+        ],
+    }
+
+
+def show_changes(changes: Sequence[Change], version: int) -> None:
+    """Print a dry run."""
+    for change in changes:
+        if change.former is not None and change.former >= version:
+            say(f"{_named(change.devices)}: has version {change.former} already; nothing changes.")
+            continue
+        old = "nothing" if change.former is None else f"version {change.former}"
+        title = f"{_named(change.devices)}: from {old} to version {version}"
+        columns = ("stream", "epsilon before", "after", "worth before", "after", "")
+        show_table(title, columns, [_stream_row(one, change.unknown) for one in change.streams])
+        if longer := [one for one in change.streams if one.after is not None and one.after.stretches]:
+            rows = [(one.stream, *map(worth, one.after.stretches)) for one in longer if one.after]
+            show_table(STRETCH_TITLE, ("stream", "a single tick", *(name for name, _ in STRETCHES)), rows)
+        if change.unknown:
+            say(f"Version {change.former} is not in this registry: what it says of the streams is not known.")
+    say(
+        "Worth: the share of ticks whose state the gateway's estimate finds, for a typical chain; for measured streams "
+        "the error of a released point (root mean square), and epsilon is that of each point."
+    )
+
+
+def _stream_row(one: StreamChange, unknown: bool) -> tuple[str, ...]:
+    missing = "?" if unknown else "-"
+    remark = "new" if one.before is None and not unknown else ""
+    if one.after is None:
+        remark = "ends"
+    elif one.other_ticks:
+        remark = "OTHER TICKS: refused"
+    elif one.before is not None:
+        remark = _remark(one.before, one.after)
+    cells = (
+        *(missing if one.before is None else _epsilon(one.before), "-" if one.after is None else _epsilon(one.after)),
+        *(missing if one.before is None else _worth(one.before), "-" if one.after is None else _worth(one.after)),
+    )
+    return (one.stream, *cells, remark)
+
+
+def _remark(before: Worth, after: Worth) -> str:
+    if before == after:
+        return "same"
+    if bool(before.adversary) != bool(after.adversary):
+        return "another kind"
+    if after.epsilon != before.epsilon:
+        return "MORE IS LOST" if after.epsilon > before.epsilon else "less is lost"
+    return "another adversary" if before.adversary != after.adversary else ""
+
+
+def _epsilon(one: Worth) -> str:
+    return f"{one.epsilon:g} {one.adversary}".strip()
+
+
+def _worth(one: Worth) -> str:
+    if one.accuracy is not None:
+        return f"{100.0 * one.accuracy:.1f} %"
+    return "?" if one.error is None else f"{one.error:.4g} {one.unit}".strip()
+
+
+def _named(devices: Sequence[str]) -> str:
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    more = f" and {len(devices) - _MOST_NAMED} more" if len(devices) > _MOST_NAMED else ""
+    return f"{len(devices)} devices ({', '.join(devices[:_MOST_NAMED])}{more})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."

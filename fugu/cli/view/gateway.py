@@ -1,0 +1,85 @@
+"""How a running gateway is, as tables and sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fugu.cli.view.terminal import say, show_table
+
+if TYPE_CHECKING:
+    from gateway.service.history import Row
+
+__all__ = ["history_json", "history_line", "show_status"]
+
+_MOST_DEVICES = 30
+
+
+def show_status(found: Mapping[str, Any]) -> None:
+    """Print what a gateway has answered: its alarms first, then the devices that are furthest behind."""
+    away = f"no connection to the broker ({found['connection']})" if found["connection"] else "not connected"
+    link = "connected to the broker" if found["connected"] else away
+    shards = f" (shards {found['shard']} alone)" if "shard" in found else ""
+    say(f"gateway of fleet {found['fleet']}{shards}: up for {_span(found['uptime_seconds'])}, {link}")
+    say(
+        f"store of {found['store_bytes'] / 1e6:.1f} MB; {found['inbox']} messages and {found['estimates_waiting']} "
+        f"estimates wait; the last round of work was {_span(found['worker_round_seconds'])} ago"
+    )
+    if found.get("shards", {}).get("missing"):
+        say(f"of {found['shards']['count']} shards these are missing: {str(found['shards']['missing'])[1:-1]}")
+    if found["alarms"]:
+        for alarm in found["alarms"]:
+            name, detail = f" {alarm['name']}" * bool(alarm["name"]), f" ({alarm['detail']})" * bool(alarm["detail"])
+            since = datetime.fromtimestamp(alarm["since"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            say(f"ALARM {alarm['code']}{name}{detail}, {alarm['count']} x since {since}: {alarm['advice']}", "bold red")
+    else:
+        say("no alarms")
+    devices = sorted(found["devices"].items(), key=lambda item: _age(item[1]["seconds_since_frame"]), reverse=True)
+    rows = [
+        (name, _span(one["seconds_since_frame"]), _span(one["seconds_behind"])) for name, one in devices[:_MOST_DEVICES]
+    ]
+    show_table(f"{len(devices)} devices", ("device", "last frame", "behind"), rows)
+    if len(devices) > _MOST_DEVICES:
+        say(f"Those whose last frame is oldest, {_MOST_DEVICES} of {len(devices)}; --json shows all.")
+    if found["next_releases"]:
+        following = found["next_releases"].items()
+        show_table("Next releases", ("release", "first tick"), [(name, str(tick)) for name, tick in following])
+    show_table("Counters", ("counter", ""), [(name, str(count)) for name, count in found["counters"].items()])
+
+
+def _age(seconds: float | None) -> float:
+    return float("inf") if seconds is None else seconds
+
+
+def _span(seconds: float | None) -> str:
+    """A time in the largest unit that it has two of."""
+    if seconds is None:
+        return "never"
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def history_json(row: Row) -> str:
+    """What is known of a tick, as one JSON object."""
+    kind = "estimate" if "probabilities" in row._fields else "measurement"
+    return json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":"))
+
+
+def history_line(row: Row) -> str:
+    """The same for people."""
+    from gateway.service.history import StateRow  # for a status it would load too much
+
+    where = f"{row.device}/{row.stream} tick {row.tick}"
+    if isinstance(row, StateRow):
+        probabilities = " ".join(f"{p:.4f}" for p in row.probabilities)
+        return f"{where}: most likely state {row.most_likely}, probabilities {probabilities}"
+    later = f", {row.lag} ticks later" if row.lag else ""
+    return f"{where}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}"
+
+
+def _numbers(values: Sequence[float]) -> str:
+    return " ".join(f"{value:.6g}" for value in values)

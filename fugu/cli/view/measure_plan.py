@@ -1,0 +1,266 @@
+"""A planned measurement as JSON, or as tables and sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fugu.cli.view.guarantee import show_stretches, stretch_documents
+from fugu.cli.view.terminal import say, show_table
+from fugu.places.drawing import graph_svg
+from fugu.places.graphs import edge_list
+from fugu.places.hull import Hull
+from fugu.places.moments import noise_error
+from fugu.planning.measure_errors import Errors
+from fugu.planning.measure_planner import MeasurePlan
+from fugu.planning.measure_sets import SetPlan
+
+__all__ = ["draw_measure_plan", "measure_document", "measure_notes", "show_measure_plan"]
+
+_NAMES = {
+    "laplace": "Laplace",
+    "knorm": "K-norm (planar isotropic)",
+    "dpls": "DPLS",
+    "staircase": "staircase",
+    "optimal": "optimal",
+}
+_MOST_NAMED = 12
+_MOST_ROWS = 24
+_UNKNOWN = Errors(None, None, None, None)
+_MUCH = 1.05
+_MOST_CORNERS = 8
+
+
+def measure_document(plan: MeasurePlan) -> dict[str, Any]:
+    """Return a plan as an object for JSON; errors are in lattice steps, and a number that is not known is null."""
+    spec, stream = plan.spec, plan.stream
+    return {
+        "states": spec.states,
+        "names": list(spec.names),
+        "resolution": list(spec.resolution),
+        "unit": spec.unit,
+        "graph": spec.rule,
+        "edges": len(edge_list(spec.graph)),
+        "objective": spec.objective,
+        **_set_document(plan.worst),
+        "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _NAMES},
+        "rmse_missing": plan.reasons,
+        "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
+        "attack": None if plan.attack is None else plan.attack._asdict(),
+        "prior": plan.prior_name,
+        "epsilon_tick": spec.epsilon,
+        "epsilon_any": plan.epsilon_any,
+        "epsilon_stream": stream.epsilon,
+        "epsilon_stream_reason": stream.reason,
+        "start": spec.start,
+        "stretches": stretch_documents(stream.stretches),
+        "adversary": stream.adversary,
+        "bound": stream.bound,
+        "run_in": plan.schedule.first(plan.schedule.start),
+        "period": plan.schedule.period,
+        "different_sets": len(set(map(bytes, plan.schedule.constraints))),
+        "sets": [_set_document(each) for each in plan.sets],
+        "delta_set": None if plan.delta is None else _set_document(plan.delta),
+        "notes": measure_notes(plan),
+    }
+
+
+def _set_document(each: SetPlan) -> dict[str, Any]:
+    protection = each.protection
+    return {
+        "first_tick": each.first,
+        "repeats": each.repeats,
+        "possible": np.flatnonzero(each.possible).tolist(),
+        "likely": np.flatnonzero(each.likely).tolist(),
+        "hull": _vertices(each.hull),
+        "area": float(each.area),
+        "degree_of_protection": each.degrees.tolist(),
+        "exposed": list(each.exposed),
+        "added_edges": [list(edge) for edge in protection.added],
+        "capped": protection.capped,
+        "factor": 1.0 if each.fallback else float(protection.factor),
+        "fallback": each.fallback,
+        "knorm_rmse_at_epsilon_1": math.sqrt(noise_error(each.hull)),
+    }
+
+
+def measure_notes(plan: MeasurePlan) -> list[str]:
+    """Return what the numbers say, in plain sentences."""
+    spec, worst, stream = plan.spec, plan.worst, plan.stream
+    notes = []
+    if worst.fallback:
+        notes.append(
+            "The states that remain possible would all be measured the same: only the fallback table is used, and an "
+            "adversary who knows the chain knows the measurement without it."
+        )
+    if worst.protection.capped:
+        notes.append(
+            "The hull of the graph is flat: points would have told for certain which part of the states it was. It was "
+            f"widened, so that no two possible states are further apart than {float(plan.factor):g} epsilon."
+        )
+    if stream.epsilon is not None and stream.epsilon > _MUCH * plan.epsilon_any:
+        notes.append(
+            f"Each point loses {spec.epsilon:g}, but neighbouring ticks tell of one another: all points together lose "
+            f"up to {stream.epsilon:.10g} about one tick. Measuring less often, or a smaller epsilon, brings that down."
+        )
+    if plan.delta is not None:
+        notes.append(
+            "Delta-location sets depend on what was released; an example is that of the distribution before the first "
+            f"point: "
+            f"{int(plan.delta.likely.sum())} of {int(plan.delta.possible.sum())} states likely."
+        )
+    return [*notes, *spec.notes]
+
+
+def draw_measure_plan(plan: MeasurePlan) -> str:
+    """Return the states, the policy graph and the hull of a plan as SVG."""
+    spec, worst = plan.spec, plan.worst
+    title = f"Policy graph and sensitivity hull, epsilon {spec.epsilon:g}"
+    drawn = graph_svg(spec.values, spec.graph, worst.possible, worst.protection, names=spec.names, title=title)
+    return drawn + "\n"
+
+
+def show_measure_plan(plan: MeasurePlan) -> None:
+    """Print a plan."""
+    spec = plan.spec
+    dimensions = spec.values.shape[1]
+    ((kind, value),) = spec.rule.items()
+    how = f"{kind} {value:g}" if kind == "radius" else kind
+    say(
+        f"{spec.states} states measured in {dimensions} dimension{'s' if dimensions > 1 else ''}; policy graph: {how}, "
+        f"{len(edge_list(spec.graph))} pairs that must not be told apart"
+    )
+    show_table("Possible states", ("", ""), _constraint(plan))
+    show_table("Protection" + ("" if len(plan.sets) == 1 else " once it repeats"), ("", ""), _facts(plan))
+    show_table("Epsilon", ("", ""), _epsilons(plan))
+    if stream := plan.stream.stretches:
+        show_stretches(stream)
+    _show_errors(plan)
+    _show_attack(plan)
+    if len(plan.sets) > 1:
+        _show_sets(plan)
+    for note in measure_notes(plan):
+        say(note, style="bold")
+
+
+def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
+    found, states = plan.schedule, plan.spec.states
+    sizes = [int(possible.sum()) for possible in found.constraints]
+    if len({possible.tobytes() for possible in found.constraints}) == 1:
+        return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
+    first = [("at tick 0", f"{sizes[0]} of {states} states")] if found.start else []
+    later, begin = sizes[found.start :], found.first(found.start)
+    sets = f"{found.period} sets in turn, of {min(later)} to {max(later)} states"
+    return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
+
+
+def _facts(plan: MeasurePlan) -> list[tuple[str, str]]:
+    spec, each = plan.spec, plan.worst
+    shape = ("a point", "a segment", "a polygon", "a solid")[each.hull.rank]
+    size = "flat" if each.hull.rank < each.hull.dimensions else f"{float(each.area):g}"
+    corners = _vertices(each.hull)
+    listed = " ".join(f"({', '.join(f'{x:g}' for x in corner)})" for corner in corners[:_MOST_CORNERS])
+    more = "" if len(corners) <= _MOST_CORNERS else f" and {len(corners) - _MOST_CORNERS} more"
+    inside = each.degrees[each.possible]
+    rows = [
+        ("sensitivity hull", f"{shape} with {len(corners)} corners"),
+        ("its corners", listed + more),
+        (("its size", "its length", "its area", "its volume")[each.hull.dimensions], size),
+        ("exposed by the graph alone", _listed([spec.names[state] for state in each.exposed])),
+        ("edges added for them", _listed([f"{spec.names[a]} - {spec.names[b]}" for a, b in each.protection.added])),
+    ]
+    if spec.states <= _MOST_NAMED:
+        degrees = "  ".join(f"{spec.names[x]}: {count}" for x, count in enumerate(each.degrees.tolist()) if count)
+        factors = zip(spec.names, each.possible.tolist(), plan.unbounded_factors, strict=True)
+        told = "  ".join(f"{name}: {float(factor):.4g}" for name, possible, factor in factors if possible)
+        rows += [("degree of protection", degrees), ("factor against absence (unbounded)", told)]
+    else:
+        low, middle, high = int(inside.min()), float(np.median(inside)), int(inside.max())
+        rows.append(("degree of protection", f"{low} to {high} states, median {middle:g}"))
+        most = max(factor for factor, possible in zip(plan.unbounded_factors, each.possible, strict=True) if possible)
+        rows.append(("factor against absence (unbounded)", f"up to {float(most):.4g}"))
+    return rows
+
+
+def _epsilons(plan: MeasurePlan) -> list[tuple[str, str]]:
+    spec, stream = plan.spec, plan.stream
+    whole = stream.reason or "" if stream.epsilon is None else f"{stream.epsilon:.10g}"
+    how = "" if stream.epsilon is None else f"  ({stream.adversary} adversary; {stream.bound})"
+    return [
+        ("one point, protected pairs", f"{spec.epsilon:g}"),
+        ("one point, any two possible states", f"{plan.epsilon_any:.6g}  (factor {float(plan.factor):g})"),
+        ("all points, about one tick", whole + how),
+    ]
+
+
+def _show_errors(plan: MeasurePlan) -> None:
+    worth, unit = _unit(plan)
+    rows = [
+        (title, *("-" if value is None else f"{value * worth:.4g}" for value in plan.errors.get(name, _UNKNOWN)))
+        for name, title in _NAMES.items()
+    ]
+    columns = ("", "noise alone", "released point", "estimate from it alone", "gateway's estimate")
+    show_table(f"Root-mean-square error, {unit}", columns, rows)
+    for name, reason in plan.reasons.items():
+        say(f"{_NAMES[name]}: {reason}", style="dim")
+    say(
+        f"Estimates are posterior means: from a single point and {plan.prior_name}, and from all points so far as the "
+        "gateway publishes them (simulated). A device draws staircase or optimal noise; the others are for comparison. "
+        f"DPLS hides each state among all of a delta-location set (delta {plan.spec.delta or 0:g}), whatever the graph."
+    )
+
+
+def _show_attack(plan: MeasurePlan) -> None:
+    attack = plan.attack
+    if attack is not None:
+        say(
+            f"After one point an attacker names the state rightly {attack.knorm:.1%} of the time, without any "
+            f"{attack.guess:.1%}. With noise for the neighbours of the true state alone (LocalDP) it would be "
+            f"{attack.local:.1%}, and {attack.certain:.1%} of the time without doubt: the shape of such noise "
+            "tells the state."
+        )
+
+
+def _show_sets(plan: MeasurePlan) -> None:
+    shown = plan.sets[:_MOST_ROWS]
+    worth, unit = _unit(plan)
+    show_table(
+        f"Sets of possible states, in the order in which they come (error of K-norm noise: {unit})",
+        ("from tick", "states", "exposed", "edges added", "least protection", "area", "factor", "error"),
+        [
+            (
+                str(each.first) + (" *" if each.repeats else ""),
+                str(int(each.possible.sum())),
+                str(len(each.exposed)),
+                str(len(each.protection.added)),
+                "fallback" if each.fallback else str(int(each.degrees[each.possible].min())),
+                f"{float(each.area):g}",
+                "1" if each.fallback else f"{float(each.protection.factor):g}",
+                f"{math.sqrt(noise_error(each.hull)) / plan.spec.epsilon * worth:.4g}",
+            )
+            for each in shown
+        ],
+    )
+    hidden = len(plan.schedule.constraints) - len(shown)
+    say("* comes back for ever." + (f" {hidden} more sets are not shown." if hidden > 0 else ""))
+
+
+def _unit(plan: MeasurePlan) -> tuple[float, str]:
+    """What errors are multiplied with, and the unit that they then have."""
+    resolution, unit = plan.spec.resolution, plan.spec.unit
+    if len(set(resolution)) > 1 or (resolution[0] == 1.0 and not unit):
+        return 1.0, "lattice steps"
+    return resolution[0], unit or "in the unit of the coordinates"
+
+
+def _vertices(hull: Hull) -> list[list[float]]:
+    vertices: list[list[int]] = hull.vertices.tolist()
+    return [[value / hull.scale for value in vertex] if hull.scale > 1 else list(vertex) for vertex in vertices]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
+    return ", ".join(names[:_MOST_NAMED]) + more if names else "none"

@@ -1,0 +1,166 @@
+"""The page of `fugu plan auto`: one file with two pictures that needs nothing else, for phones as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
+
+from fugu.cli.view.auto_plan import answer_words, percent, verdict
+from fugu.cli.view.chart import Axis, frame
+from fugu.cli.view.place_plan import place_verdict, place_words
+from fugu.planning.auto import AutoPlan, Curve, Told
+from fugu.planning.auto_places import PlacePlan
+from fugu.planning.candidates import Candidate
+from fugu.svg import points, svg
+
+__all__ = ["place_page", "plan_page"]
+
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#222;background:#fff}
+h1{font-size:1.35em;line-height:1.3}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;height:auto}
+svg text{font:12px system-ui,sans-serif;fill:#444}ul{list-style:none;padding:0;margin:.3em 0}
+li{margin:.2em 0;padding-left:2.2em;text-indent:-2.2em}
+.key{display:inline-block;width:1.6em;height:0;margin-right:.6em;border-top:4px solid;vertical-align:middle}
+.dash{border-top-style:dashed}.small{color:#666;font-size:.9em}
+"""
+_WIDTH, _LEFT, _RIGHT = 460, 46, 12
+_LOWEST = 0.001
+_WINDOWS = ("#a8d5c2", "#7cc3a4", "#4fae88", "#2d9871", "#1b7f5c", "#12674a", "#0c5039", "#073a29", "#042a1e")
+_SYMBOLS = ("#e0a458", "#c9742b", "#8f4a12")
+_TRUE, _TOLD = "#222", "#0a7d5a"
+
+
+def plan_page(plan: AutoPlan) -> str:
+    """The page as HTML."""
+    parts: list[str] = []
+    if plan.curves:
+        parts += [
+            "<h2>How far off answers are, by epsilon</h2>",
+            _errors(plan.curves, plan.question.epsilon, plan.recommended),
+            _keys(plan),
+        ]
+    if plan.told is not None:
+        parts += [
+            "<h2>The last stretch: the truth, and what subscribers would see</h2>",
+            *_answers(plan, plan.told),
+            f'<p class="small"><span class="key" style="color:{_TRUE}"></span>truth '
+            f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
+            "From the part of the recording that was held back, with simulated noise.</p>",
+        ]
+    return _page(plan.readings.source, verdict(plan), parts)
+
+
+def place_page(plan: PlacePlan) -> str:
+    """The page of a plan for places as HTML: errors as shares of what always guessing gives."""
+    parts: list[str] = []
+    curves = [
+        Curve(
+            replace(one, expected_error=one.expected_error / one.guess_error),
+            tuple((e, off / one.guess_error) for e, off in curve),
+        )
+        for one, curve in zip(plan.candidates, plan.curves, strict=True)
+        if one.guess_error
+    ]
+    if curves:
+        parts += [
+            "<h2>How far off answers are, by epsilon: 100 % is always guessing</h2>",
+            _errors(curves, plan.question.epsilon, plan.recommended),
+        ]
+        words = [f"{place_words(plan, one.candidate)}: {percent(one.candidate.expected_error)}" for one in curves]
+        colours = zip(_colours(curves), words, strict=True)
+        rows = (f'<li><span class="key dash" style="color:{x}"></span>{escape(told)}</li>' for x, told in colours)
+        parts.append(f"<ul>{''.join(rows)}</ul>")
+    return _page(plan.traces.source, place_verdict(plan), parts)
+
+
+def _page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
+    first, *more = sentences
+    head = [
+        '<!doctype html><html lang="en"><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width,initial-scale=1">',
+        f"<title>A plan for {escape(source)}</title><style>{_STYLE}</style>",
+        f"<h1>{escape(first)}</h1>",
+        *(f"<p>{escape(sentence)}</p>" for sentence in more),
+    ]
+    return "\n".join([*head, *parts, "</html>"]) + "\n"
+
+
+def _colours(curves: Sequence[Curve]) -> list[str]:
+    """One for each curve: windows the darker the longer, symbols apart."""
+    found = []
+    for kind, palette in (("windows", _WINDOWS), ("symbols", _SYMBOLS), ("points", _WINDOWS)):
+        places = [i for i, curve in enumerate(curves) if curve.candidate.kind == kind]
+        found += [(place, palette[i * len(palette) // max(1, len(places))]) for i, place in enumerate(places)]
+    return [colour for _, colour in sorted(found)]
+
+
+def _errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
+    """Error against epsilon, both on logarithmic axes, of every candidate."""
+    height, bottom = 330, 296
+    xs = Axis([*(e for curve in curves for e, _ in curve.points), epsilon], True, _LEFT, _WIDTH - _RIGHT)
+    ys = Axis([_LOWEST, 1.0], True, bottom, 14)
+    title = "Mean absolute error of every candidate against epsilon"
+    parts = [*frame(xs, ys, "epsilon", percent)]
+    at = xs.place(epsilon)
+    parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="#222" stroke-dasharray="4 3"/>')
+    for curve, colour in zip(curves, _colours(curves), strict=True):
+        line = points((xs.place(e), ys.place(error)) for e, error in curve.points)
+        wide = 3.5 if curve.candidate.same_release(chosen) else 1.6
+        dash = "" if curve.candidate.kind == "windows" else ' stroke-dasharray="6 3"'
+        parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="{wide}"{dash}/>')
+        if curve.candidate.same_release(chosen):
+            spot = ys.place(curve.candidate.expected_error)
+            parts.append(f'<circle cx="{at:.1f}" cy="{spot:.1f}" r="5" fill="{colour}"/>')
+    return svg(title, (_WIDTH, height), parts)
+
+
+def _keys(plan: AutoPlan) -> str:
+    rows = []
+    for curve, colour in zip(plan.curves, _colours(plan.curves), strict=True):
+        one = curve.candidate
+        words = f"{answer_words(plan, one)}: {percent(one.expected_error)}; always guessing {percent(one.guess_error)}"
+        kind = "key" if one.kind == "windows" else "key dash"
+        shown = f"<b>{escape(words)}</b>" if one.same_release(plan.recommended) else escape(words)
+        rows.append(f'<li><span class="{kind}" style="color:{colour}"></span>{shown}</li>')
+    return f'<ul>{"".join(rows)}</ul><p class="small">At epsilon {plan.question.epsilon:g}, the dashed line.</p>'
+
+
+def _answers(plan: AutoPlan, told: Told) -> list[str]:
+    """Truth and released shares over the last windows, a picture for each set of states."""
+    names = plan.states.discretiser.states
+    pictures = []
+    for place, some in enumerate(plan.bins):
+        title = "the share" if len(plan.bins) == 1 else f"the share of {names[some[0]]}"
+        truth, released = told.truth[:, place].tolist(), told.told[:, place].tolist()
+        pictures.append(_stretch(title, truth, released, plan.recommended.error_95))
+    return pictures
+
+
+def _stretch(title: str, truth: list[float], released: list[float], within: float) -> str:
+    height, bottom = 190, 164
+    step = (_WIDTH - _LEFT - _RIGHT) / max(1, len(truth))
+
+    def y(share: float) -> float:
+        return bottom - min(max(share, 0.0), 1.0) * (bottom - 14)
+
+    parts = []
+    for share in (0.0, 0.5, 1.0):
+        parts.append(f'<path d="M{_LEFT} {y(share):.1f}H{_WIDTH - _RIGHT}" stroke="#e4e4e4"/>')
+        parts.append(f'<text x="{_LEFT - 6}" y="{y(share) + 4:.1f}" text-anchor="end">{100 * share:.0f} %</text>')
+    for place, share in enumerate(released):
+        middle = _LEFT + (place + 0.5) * step
+        parts.append(
+            f'<path d="M{middle:.1f} {y(share - within):.1f}V{y(share + within):.1f}" stroke="{_TOLD}" '
+            f'stroke-width="{max(1.0, 0.6 * step):.1f}" opacity=".18"/>'
+        )
+    path = "".join(
+        f"{'L' if place else 'M'}{_LEFT + place * step:.1f} {y(share):.1f}H{_LEFT + (place + 1) * step:.1f}"
+        for place, share in enumerate(truth)
+    )
+    parts.append(f'<path d="{path}" fill="none" stroke="{_TRUE}" stroke-width="1.8"/>')
+    dots = [(_LEFT + (place + 0.5) * step, y(share)) for place, share in enumerate(released)]
+    parts.append(f'<polyline points="{points(dots)}" fill="none" stroke="{_TOLD}" stroke-width="1.4"/>')
+    parts += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{_TOLD}"/>' for x, y in dots]
+    parts.append(f'<text x="{_LEFT}" y="{height - 6}">{escape(title)}, {len(truth)} answers</text>')
+    return svg(f"{title}: the truth, and what is released", (_WIDTH, height), parts)

@@ -1,0 +1,213 @@
+"""A policy that was checked, as JSON or as lines of text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from fugu.cli.view.guarantee import stretch_documents, stretch_lines
+from fugu.contract.chains import JointChains
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Guarantee, Loss
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measurement import ConstraintSets
+from fugu.contract.noise_table import NoiseTable, share_bias
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.sentences import protected_sentence
+from fugu.contract.stretches import Stretch
+from fugu.contract.windows import Window
+
+if TYPE_CHECKING:
+    from fugu.planning.answers import WindowError
+    from fugu.planning.recorded_class import RecordedClass
+
+__all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
+
+
+def policy_document(
+    policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None
+) -> dict[str, object]:
+    """Return what was found, for JSON; with `windows` if the policy has any, and `recording` if one was looked at."""
+    document = {
+        **loss._asdict(),
+        "claimed": policy.guarantee.epsilon,
+        "protected": protected_sentence(policy.discretiser),
+        "stretches": stretch_documents(policy.stretches(loss.epsilon)),
+        "weights": None if policy.table is None else policy.table.weights(),
+    }
+    if isinstance(policy.chains, JointChains):
+        document["together"] = {stream.name: stream.rate for stream in policy.chains.streams}
+        document["by_stream"] = _by_stream(policy)
+    if policy.windows:
+        windows: dict[str, object] = {
+            "rates": {window.name: str(window.rate) for window in policy.windows},
+            "errors": {window.name: _error(window)._asdict() for window in policy.windows},
+            "mechanisms": {window.name: window.mechanism for window in policy.windows},
+        }
+        if policy.windows_guarantee is not None and alone is not None:
+            stretches = stretch_documents(policy.window_stretches(alone.epsilon))
+            windows |= {**alone._asdict(), "claimed": policy.windows_guarantee.epsilon, "stretches": stretches}
+        document["windows"] = windows
+    if recorded is not None:
+        document["recording"] = {
+            **recorded._asdict(),
+            "epsilon": recorded.epsilon if math.isfinite(recorded.epsilon) else None,
+        }
+    return document
+
+
+def _recorded(recorded: RecordedClass) -> str:
+    """Give the verdict on somebody's recording, in two digits."""
+    needed, declared, epsilon, claimed = (
+        f"{float(f'{number:.2g}'):g}"
+        for number in (recorded.odds_ratio, recorded.declared, recorded.epsilon, recorded.claimed)
+    )
+    steps = f"this recording needs odds ratio {needed}, and the class has {declared}"
+    if recorded.inside:
+        return f"in the class: {steps}"
+    return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
+
+
+def _together(chains: JointChains) -> str:
+    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.streams)
+    return f"for all that these streams tell together, if each has a policy of this class: {streams}"
+
+
+def _by_stream(policy: Policy) -> dict[str, float]:
+    """What all streams tell of each, to those who know no state; empty if that is not whom the policy is about."""
+    if not isinstance(policy.chains, JointChains) or policy.guarantee.adversary != "ignorant":
+        return {}
+    from fugu.privacy.accountant.shown import stream_losses
+
+    names = [stream.name for stream in policy.chains.streams]
+    return dict(zip(names, stream_losses(policy.chains), strict=True)) if len(names) > 1 else {}
+
+
+def _error(window: Window) -> WindowError:
+    from fugu.planning.answers import window_error  # a policy that cannot be read needs no gateway
+
+    return window_error(Fraction(window.scale), window.length)
+
+
+def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: RecordedClass | None) -> None:
+    """Print what a policy claims, and what was derived.
+
+    Args:
+        policy: of symbols or windows, or both.
+        loss: of all of it.
+        alone: of the windows alone, if there are any beside symbols.
+        recorded: of a recording that was held against the policy's class.
+    """
+    if recorded is not None:
+        print(_recorded(recorded))
+    holds = "the guarantee holds" if alone is None else "both guarantees hold"
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: {holds}")
+    print(f"  {protected_sentence(policy.discretiser)}")
+    both = "" if alone is None else ", for symbols and windows together"
+    _show_guarantee(policy.guarantee, loss, both, policy.stretches(loss.epsilon))
+    if isinstance(policy.chains, JointChains):
+        print(f"  {_together(policy.chains)}")
+        for name, epsilon in _by_stream(policy).items():
+            print(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
+    rows = () if policy.table is None else policy.table.weights()
+    for state, (name, weights) in enumerate(zip(policy.discretiser.states, rows, strict=False)):
+        print(f"  state {state} ({name}): symbol weights {' '.join(map(str, weights))} of 2^32")
+    print(f"  {missing_sentence(policy)}")
+    if policy.windows_guarantee is not None and alone is not None:
+        told = policy.window_stretches(alone.epsilon)
+        _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
+    for window in policy.windows:
+        print(
+            f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
+            f"loss of every tick; its share is off by {_error(window).share_mean:.2%} on average"
+        )
+
+
+def measure_policy_document(policy: MeasurePolicy, told: Sequence[Stretch]) -> dict[str, Any]:
+    """What a measurement policy promises, as an object for JSON.
+
+    Args:
+        policy: of points.
+        told: what the stream loses about whole stretches of time; empty if no bound is claimed.
+    """
+    reach, stream = ConstraintSets(policy.measurement), policy.stream_loss
+    return {
+        "protected": protected_sentence(policy.discretiser),
+        "epsilon_tick": policy.epsilon,
+        "factor": policy.factor,
+        "epsilon_stream": stream.epsilon,
+        "adversary": stream.adversary,
+        "start": stream.start,
+        "stretches": stretch_documents(told),
+        "sets": [states.bit_count() for states in reach.all()],
+        "repeats_from": reach.start,
+        "tables": _tables(policy),
+    }
+
+
+def show_measure_policy(policy: MeasurePolicy, how: str, told: Sequence[Stretch]) -> None:
+    """Print what a measurement policy promises, and its tables.
+
+    Args:
+        policy: of points.
+        how: what the whole stream loses, in words.
+        told: what it loses about whole stretches of time.
+    """
+    reach = ConstraintSets(policy.measurement)
+    sets = reach.all()
+    edges = sum(others.bit_count() for others in policy.measurement.neighbours) // 2
+    print(f"{policy.fleet}/{policy.device}/{policy.stream} version {policy.version}: every table keeps the promise")
+    print(f"  {len(policy.coordinates)} states, {edges} pairs joined by the policy graph")
+    print(f"  {protected_sentence(policy.discretiser)}")
+    print(
+        f"  each point: epsilon {policy.epsilon:.10g} for joined pairs, {policy.factor} times that for any two states"
+    )
+    print(f"  whole stream: {how}")
+    for line in stretch_lines(told):
+        print(f"  {line}")
+    print(f"  {missing_sentence(policy)}")
+    counts = ", ".join(str(states.bit_count()) for states in sets[:8]) + (", ..." if len(sets) > 8 else "")
+    print(f"  possible states from tick 0 on: {counts}; the sets repeat from tick {reach.start} on")
+    for table in _tables(policy):
+        name = "fallback" if table["number"] == 0 else f"table {table['number']}"
+        until = "" if table["until"] is None else f" to {table['until'] - 1}"
+        drawn = "a staircase" if table["points"] is None else f"{table['points']} points"
+        states = "any set of" if table["possible_states"] is None else table["possible_states"]
+        print(f"  {name}: {drawn}, for {states} possible states, from tick {table['first']}{until}")
+
+
+def missing_sentence(policy: PolicyHeader) -> str:
+    """Which state missing readings have; without one, how far off they can put estimates."""
+    states, named = policy.discretiser.states, policy.discretiser.missing
+    if named is not None:
+        return f"missing readings are in state {states.index(named)} ({named}), protected like the others"
+    if policy.missing_share is None:
+        return "missing readings have no state, and no bound on their share is declared: estimates do not know of them"
+    return (
+        f"missing readings have no state: with at most {policy.missing_share:.3%} of the ticks, a state's share is off "
+        f"by at most {share_bias(policy.missing_share, len(states)):.3g}, "
+        f"a window's count by {policy.missing_share:.3g} of its length"
+    )
+
+
+def _tables(policy: MeasurePolicy) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": table.number,
+            "possible_states": table.constraint.bit_count() or None,
+            "first": table.first,
+            "until": table.until if table.until <= MAX_TICK else None,
+            "points": len(table.noise.points) if isinstance(table.noise, NoiseTable) else None,
+        }
+        for table in policy.measure_tables
+    ]
+
+
+def _show_guarantee(claimed: Guarantee, derived: Loss, what: str, told: Sequence[Stretch]) -> None:
+    print(f"  claimed  epsilon {claimed.epsilon:.10g}, {claimed.adversary} adversary{what}")
+    print(f"  derived  epsilon {derived.epsilon:.10g} ({derived.bound})")
+    for line in stretch_lines(told):
+        print(f"  {line}")

@@ -1,0 +1,158 @@
+"""Readings as lines: for people, and as JSON; needs neither numpy nor a terminal library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from fugu.cli.view.descriptions import description_lines
+from fugu.contract.instants import instant_text
+from fugu.contract.release_frames import ReleaseFrame, release_fields, release_unit
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, report_fields
+from fugu.mqtt.readings import (
+    CountReading,
+    DescriptionReading,
+    EstimateReading,
+    PointReading,
+    Reading,
+    ReleaseReading,
+    SymbolReading,
+    WindowReading,
+)
+
+__all__ = ["reading_json", "reading_line"]
+
+_KINDS: dict[type, str] = {
+    SymbolReading: "symbol",
+    PointReading: "point",
+    WindowReading: "window",
+}
+_GUESS = ", maybe no better than a guess"
+
+
+def reading_json(reading: Reading) -> str:
+    """One JSON object: kind, device, stream (not of releases), and the fields of its message."""
+    fields: dict[str, Any]
+    if isinstance(reading, ReleaseReading):
+        fields = {"kind": "release", **release_fields(reading.release)}
+    elif isinstance(reading, SymbolReading | PointReading | WindowReading):
+        fields = {"kind": _KINDS[type(reading)], **reading._asdict()}
+    else:
+        where = {"device": reading.device, "stream": reading.stream}
+        if isinstance(reading, EstimateReading):
+            fields = {"kind": "estimate", **where, **report_fields(reading.estimate)}
+        elif isinstance(reading, CountReading):
+            fields = {"kind": "count", **where, **report_fields(reading.window)}
+        else:
+            fields = {"kind": "description", **where, "description": reading.description.model_dump(mode="json")}
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_written)
+
+
+def reading_line(reading: Reading) -> str:
+    """A line for people, times in the local zone; of a description, several."""
+    if isinstance(reading, DescriptionReading):
+        return "\n".join(map(_printable, description_lines(reading.description)))
+    if isinstance(reading, ReleaseReading):
+        return _printable(_release_line(reading.release))
+    return _printable(f"{_when(reading)}  {reading.device}/{reading.stream}: {_what(reading)}")
+
+
+def local(time: datetime) -> str:
+    """A time in the local zone, with a fraction of the second if it has one."""
+    here = time.astimezone().replace(tzinfo=None)
+    return here.isoformat(" ", "milliseconds" if here.microsecond else "seconds")
+
+
+def _when(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
+    """When it happened; the number of the tick, if that cannot be known."""
+    if isinstance(reading, EstimateReading):
+        return local(reading.estimate.time)
+    if isinstance(reading, CountReading):
+        return _span(reading.window.since, reading.window.time)
+    if isinstance(reading, WindowReading):
+        if reading.since is None or reading.time is None:
+            return f"ticks {reading.first} to {reading.first + reading.length - 1}"
+        return _span(reading.since, reading.time)
+    return f"tick {reading.tick}" if reading.time is None else local(reading.time)
+
+
+def _span(since: datetime, time: datetime) -> str:
+    """Two times, the day of the second only if it is another one."""
+    first, last = local(since), local(time)
+    return f"{first} to {last[11:] if last[:10] == first[:10] else last}"
+
+
+def _what(reading: SymbolReading | PointReading | WindowReading | EstimateReading | CountReading) -> str:
+    if isinstance(reading, SymbolReading):
+        return f"symbol {reading.symbol if reading.label is None else reading.label} (randomised)"
+    if isinstance(reading, PointReading):
+        if reading.latitude is not None and reading.longitude is not None:
+            return f"point {reading.latitude:.6f}, {reading.longitude:.6f} (randomised)"
+        return f"point {' '.join(map(str, reading.point))} (randomised)"
+    if isinstance(reading, WindowReading):
+        counts = ", ".join(_named(reading.states, reading.counts))
+        return f"window {reading.window}: {counts} of {reading.observed} observed ticks (randomised)"
+    if isinstance(reading, CountReading):
+        return _count_text(reading.window)
+    return _estimate_text(reading.estimate)
+
+
+def _named(states: Sequence[str] | None, values: Sequence[Any]) -> Iterable[str]:
+    """Each value behind the state or states that it is of."""
+    if states is None:
+        return [str(value) for value in values]
+    names = states if len(values) > 1 else [" + ".join(states)]
+    return [f"{name} {value}" for name, value in zip(names, values, strict=False)]
+
+
+def _count_text(count: WindowCount) -> str:
+    rows = zip(count.values, count.low, count.high, strict=True)
+    texts = [f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows]
+    sure = f"of {count.observed} observed ticks, intervals of {100 * count.confidence:g} %"
+    return f"window {count.window}: {', '.join(_named(count.states, texts))} {sure}{'' if count.useful else _GUESS}"
+
+
+def _estimate_text(estimate: Estimate) -> str:
+    end = "" if estimate.useful else _GUESS
+    if isinstance(estimate, StateEstimate):
+        text = f"state {estimate.state} with probability {_percent(estimate.probability)}"
+        if estimate.ticks > 1:
+            shares = ", ".join(f"{state} {_percent(share)}" for state, share in estimate.shares.items())
+            text += f"; since {local(estimate.since)[11:]} {shares}"
+        return text + end
+    hidden = f"hidden among {estimate.protection}" if estimate.protection > 1 else "not hidden"
+    if isinstance(estimate, PlaceEstimate):
+        place = f"place {estimate.latitude:.6f}, {estimate.longitude:.6f} within {estimate.accuracy:.6g} m"
+        return f"{place}, {hidden}{end}"
+    unit = f" {estimate.unit}" if estimate.unit else ""
+    rows = zip(estimate.values, estimate.low, estimate.high, strict=True)
+    values = ", ".join(f"{value:.6g} ({low:.6g} to {high:.6g})" for value, low, high in rows)
+    return f"measurement {values}{unit}, {hidden}{end}"
+
+
+def _release_line(release: ReleaseFrame) -> str:
+    labels = release.states if release.query == "histogram" else (f"{release.query} of {' + '.join(release.states)}",)
+    rows = zip(labels, release.values, release.low, release.high, strict=True)
+    text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
+    of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"
+    unit = release_unit(release.query)
+    promise = f"epsilon {release.epsilon:g} for {release.audience}, entry {release.entry}"
+    end = "" if release.useful else _GUESS
+    return f"{_span(release.since, release.time)}  release {release.name}, {of}: {text} {unit}; {promise}{end}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _printable(text: str) -> str:
+    """What is sent by others cannot steer a terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def _written(value: object) -> str:
+    if isinstance(value, datetime):
+        return instant_text(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")

@@ -1,0 +1,51 @@
+"""The base of every document that comes from outside: immutable, strictly typed, without unknown fields."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fugu.contract.errors import PolicyError
+
+__all__ = ["FORMAT_NAME", "Document", "DocumentFile", "first_problem"]
+
+FORMAT_NAME: Final = "fugu/2"
+
+
+class Document(BaseModel):
+    """An immutable document; unknown fields, coercions, infinities and NaN are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class DocumentFile(Document):
+    """A document that is kept as a file, and says of which version its format is; every other version is refused.
+
+    Attributes:
+        remedy: what to do about a file of another version.
+    """
+
+    remedy: ClassVar[str]
+    format: Literal["fugu/2"] = FORMAT_NAME
+
+    @classmethod
+    def refuse_other_format(cls, text: str | bytes) -> None:
+        """Refuse the JSON form of a document that does not say that it is of this version.
+
+        Raises:
+            PolicyError: one line with what to do.
+        """
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            return  # no JSON at all, which reading it will say
+        if isinstance(document, dict) and document.get("format") != FORMAT_NAME:
+            raise PolicyError(f"not of format {FORMAT_NAME}, as this program's files are: {cls.remedy}")
+
+
+def first_problem(error: ValidationError, whole: str) -> str:
+    """The first field that is wrong, and why, in a line; `whole` stands for a document that is wrong as such."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or whole}: {first['msg']}"

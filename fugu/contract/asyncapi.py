@@ -1,0 +1,192 @@
+"""The protocol as an AsyncAPI 3 document, from the gateway's side: every topic, who may read it, and what is on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Literal, NamedTuple
+
+from fugu.contract._document import FORMAT_NAME
+from fugu.contract.descriptions import Description
+from fugu.contract.json_layouts import JSON_LAYOUTS
+from fugu.contract.layouts import LAYOUTS, Schema
+from fugu.contract.topics import NAME_PATTERN, Kind
+
+__all__ = ["asyncapi_document", "asyncapi_json"]
+
+_MSGPACK, _JSON = "application/x-msgpack", "application/json"
+_ABOUT = """\
+Private sensor streams over MQTT (5.0, or 3.1.1). Everything is QoS 1: a message may come twice, and out of order.
+
+Payloads of content type application/json are UTF-8 JSON. Those of application/x-msgpack are two msgpack values, one \
+behind the other: the schema number, which says which message it is, and an array of fields; `title` names each. A \
+byte string with `x-fugu-packed` holds numbers, the highest bit first: `count` times the `parts` (or as often as they \
+fit), each a `uint` or `int` of `bits` bits, `times` over; a word there is the name of the field that says how many. \
+`x-fugu-readers` are the accounts that may read a topic where there are access lists. Not here is what a gateway says \
+to Home Assistant, under homeassistant/, in the words of Home Assistant."""
+
+_PARAMETERS = {
+    "fleet": "Name of the fleet",
+    "device": "Name of the device",
+    "stream": "Name of the stream",
+    "audience": "Name of an audience",
+    "name": "Name of the release",
+}
+
+
+class _Channel(NamedTuple):
+    """A topic.
+
+    Attributes:
+        address: below `fugu/2/{fleet}/`.
+        action: what the gateway does.
+        messages: names.
+        readers: kinds of accounts.
+        about: in a line.
+    """
+
+    address: str
+    action: Literal["send", "receive"]
+    messages: tuple[str, ...]
+    readers: tuple[str, ...]
+    about: str
+    retained: bool = False
+
+
+_CHANNELS: dict[Kind, _Channel] = {
+    "symbols": _Channel(
+        *("{device}/symbols/{stream}", "receive", ("SymbolFrame", "MeasureFrame"), ("gateway", "site")),
+        "Randomised symbols, or points of a measured stream",
+    ),
+    "window": _Channel(
+        *("{device}/window/{stream}", "receive", ("WindowFrame",), ("gateway", "site")),
+        "Noisy counts of states over windows of ticks",
+    ),
+    "status": _Channel(
+        *("{device}/status", "receive", ("Status",), ("gateway", "operator", "site")),
+        *("How a device is; its last will", True),
+    ),
+    "policy_status": _Channel(
+        *("{device}/policy/status", "receive", ("PolicyStatus",), ("gateway", "operator")),
+        *("Which policy document a device follows, and the newest verdict", True),
+    ),
+    "committed": _Channel(
+        "{device}/committed", "send", ("Committed",), ("device",), "What is durable and may be forgotten"
+    ),
+    "table": _Channel(
+        *("{device}/table/{stream}", "send", ("TimedTable", "Envelope"), ("device",)),
+        "A table for coming ticks of a measured stream; in an envelope, to a device that is enrolled",
+    ),
+    "policy_set": _Channel(
+        *("{device}/policy/set", "send", ("Envelope",), ("device", "operator")),
+        *("Signed policy document that a device is to follow", True),
+    ),
+    "stop": _Channel(
+        "{device}/stop", "send", ("Envelope",), ("device",), "Tells a device to draw nothing more, signed", True
+    ),
+    "root": _Channel("root", "send", ("Roots",), ("device",), "The fleet's root documents, one after the other", True),
+    "time": _Channel("time", "send", ("Envelope",), ("device",), "The time, signed", True),
+    "health": _Channel(
+        "health", "send", ("Health",), ("operator", "site"), "How the gateway is, and its alarms; its last will", True
+    ),
+    "description": _Channel(
+        *("description/{device}/{stream}", "send", ("Description",), ("gateway", "site")),
+        *("What a stream is, and what it promises; without a gateway, from its device", True),
+    ),
+    "estimate": _Channel(
+        *("estimate/{device}/{stream}", "send", ("StateEstimate", "PlaceEstimate", "ValueEstimate"), ("site",)),
+        "What the gateway believes",
+    ),
+    "count": _Channel(
+        "count/{device}/{stream}", "send", ("WindowCount",), ("site",), "A window that a device has counted"
+    ),
+    "release": _Channel(
+        *("release/{audience}/{name}", "send", ("ReleaseFrame",), ("audience", "site")),
+        *("Noisy statistic of a window", True),
+    ),
+}
+
+
+def asyncapi_document() -> dict[str, Any]:
+    """The document; it has no time, address or version of a program, so that it changes with the protocol alone."""
+    return {
+        "asyncapi": "3.0.0",
+        "id": "urn:fugu-edge:" + FORMAT_NAME.replace("/", ":"),
+        "info": {
+            "title": "Fugu Edge",
+            "version": FORMAT_NAME.partition("/")[2],
+            "description": _ABOUT,
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": _JSON,
+        "servers": {
+            "broker": {
+                "host": "{broker}",
+                "protocol": "mqtt",
+                "description": "The fleet's broker; with TLS and accounts where `fugu deploy broker` has made it.",
+                "variables": {"broker": {"default": "127.0.0.1:1883"}},
+            }
+        },
+        "channels": {kind: _channel(channel) for kind, channel in _CHANNELS.items()},
+        "operations": {f"{one.action}_{kind}": _operation(kind, one) for kind, one in _CHANNELS.items()},
+        "components": {
+            "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
+            "messages": {name: _message(name) for name in [*LAYOUTS, *JSON_LAYOUTS, "Description"]},
+            "schemas": {**LAYOUTS, **JSON_LAYOUTS, **_description_schemas()},
+        },
+    }
+
+
+def asyncapi_json() -> str:
+    """The document as it is shipped."""
+    return json.dumps(asyncapi_document(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _channel(channel: _Channel) -> Schema:
+    address = f"{FORMAT_NAME}/{{fleet}}/{channel.address}"
+    names = re.findall("{([a-z]+)}", address)
+    return {
+        "address": address,
+        "title": channel.about,
+        "parameters": {name: {"$ref": f"#/components/parameters/{name}"} for name in names},
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in channel.messages},
+        "x-fugu-readers": list(channel.readers),
+    }
+
+
+def _operation(kind: str, channel: _Channel) -> Schema:
+    return {
+        "action": channel.action,
+        "channel": {"$ref": f"#/channels/{kind}"},
+        "summary": channel.about,
+        "bindings": {"mqtt": {"qos": 1, "retain": channel.retained, "bindingVersion": "0.2.0"}},
+    }
+
+
+def _message(name: str) -> Schema:
+    return {
+        "name": name,
+        "contentType": _MSGPACK if name in LAYOUTS else _JSON,
+        "payload": {"$ref": f"#/components/schemas/{name}"},
+    }
+
+
+def _description_schemas() -> dict[str, Schema]:
+    """Those of descriptions and of what they are made of."""
+    found = Description.model_json_schema(ref_template="#/components/schemas/{model}")
+    parts = found.pop("$defs", {})
+    return {"Description": _draft_7(found), **{name: _draft_7(part) for name, part in parts.items()}}
+
+
+def _draft_7(schema: Any) -> Any:
+    """The same in the words that AsyncAPI knows: of JSON Schema's draft 7."""
+    if isinstance(schema, list):
+        return [_draft_7(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _draft_7(value) for name, value in schema.items()}
+    if "prefixItems" in found:
+        found["items"] = found.pop("prefixItems")
+    if "oneOf" in found:
+        found.pop("discriminator", None)  # in AsyncAPI a name only, where this is a mapping; each choice has its `kind`
+    return found

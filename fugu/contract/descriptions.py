@@ -1,0 +1,350 @@
+"""What a stream is, for whoever subscribes without its policy: times, names, units, and what is promised of it.
+
+A retained JSON message for each stream. All of it is public by design: it follows from the policy alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from fugu.contract._document import FORMAT_NAME, Document, first_problem
+from fugu.contract.chains import ChainClass
+from fugu.contract.discretisers import Cells, Label
+from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.guarantee import Adversary
+from fugu.contract.instants import instant, instant_text, read_instant, unix_us
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import Name, UsefulFor
+from fugu.contract.sentences import class_sentence, protected_sentence, unprotected_sentence
+from fugu.contract.stretches import Stretch
+
+__all__ = [
+    "MAX_DESCRIPTION_BYTES",
+    "Described",
+    "DescribedStretch",
+    "DescribedWindow",
+    "Description",
+    "PlaceGrid",
+    "decode_description",
+    "describe",
+    "encode_description",
+    "place_grid",
+]
+
+MAX_DESCRIPTION_BYTES = 1 << 21
+METRES_PER_DEGREE = 111_320.0
+"""Of latitude; of longitude so many times the cosine of the latitude."""
+_LARGEST_PERIOD = 86_400.0 * 366
+_PROJECTION = (
+    "equirectangular, in degrees of WGS 84: latitude = origin[0] + (row + 0.5) * step[0], longitude = origin[1] + "
+    "(column + 0.5) * step[1]; a measured point (east, north) is at column = east / cell_size[0], row = north / "
+    "cell_size[1]"
+)
+_MICROSECONDS = 1_000_000
+
+Positive = Annotated[float, Field(gt=0.0)]
+Sentence = Annotated[str, Field(max_length=100_000)]
+
+
+class DescribedStretch(Document):
+    """What is lost about a stretch of time, as in `fugu.contract.stretches`; no epsilon if there is no bound."""
+
+    name: Annotated[str, Field(max_length=64)]
+    ticks: int = Field(ge=1)
+    epsilon: Positive | None
+    protected: bool
+
+
+class Described(Document):
+    """A promise: epsilon of a tick, or none if there is no bound, against whom, and what is lost about stretches."""
+
+    epsilon: Positive | None
+    adversary: Adversary
+    stretches: Annotated[tuple[DescribedStretch, ...], Field(max_length=16)]
+
+
+class DescribedWindow(Document):
+    """A window that the device counts; `states` are labels, or "histogram" if each has a count of its own.
+
+    Attributes:
+        length, stride, start: in ticks.
+        scale: of the noise on each count, in ticks, as "20" or "7/3".
+    """
+
+    name: Annotated[str, Field(max_length=32)]
+    length: int = Field(ge=1)
+    stride: int = Field(ge=1)
+    start: int = Field(ge=0)
+    states: Literal["histogram"] | tuple[Label, ...]
+    scale: Annotated[str, Field(max_length=32)]
+
+
+class PlaceGrid(Document):
+    """Where on the earth the states, or the measurements, of a stream are.
+
+    Attributes:
+        origin: latitude and longitude, in degrees, of the south-west corner of cell (0, 0).
+        step: height and width of a cell, in degrees.
+        cell_size: width and height of a cell in the unit of measurements; none of a stream of symbols.
+        cells: for each state that has one the column (to the east) and row (to the north) of its cell.
+        projection: how all this belongs together, in words.
+    """
+
+    origin: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]]
+    step: tuple[Annotated[float, Field(gt=0, le=90)], Annotated[float, Field(gt=0, le=180)]]
+    cell_size: tuple[Positive, Positive] | None
+    cells: tuple[tuple[int, int], ...]
+    projection: Sentence = _PROJECTION
+
+    def position(self, column: float, row: float) -> tuple[float, float]:
+        """Latitude and longitude of a place in cells; a whole number is the middle of one.
+
+        Both are kept on the earth: latitude in -90..90, longitude in -180..180.
+        """
+        latitude = self.origin[0] + (row + 0.5) * self.step[0]
+        longitude = self.origin[1] + (column + 0.5) * self.step[1]
+        if not -180.0 <= longitude <= 180.0:
+            longitude = (longitude + 180.0) % 360.0 - 180.0
+        return min(90.0, max(-90.0, latitude)), longitude
+
+    def located(self, east: float, north: float) -> tuple[float, float]:
+        """Latitude and longitude of a measurement, in the stream's unit.
+
+        Raises:
+            ValueError: the stream has no measurements.
+        """
+        if self.cell_size is None:
+            raise ValueError("a stream of symbols has no measurements")
+        return self.position(east / self.cell_size[0], north / self.cell_size[1])
+
+    def metres(self, latitude: float) -> tuple[float, float]:
+        """What a unit of measurements is to the east and to the north at a latitude, in metres.
+
+        Raises:
+            ValueError: the stream has no measurements.
+        """
+        if self.cell_size is None:
+            raise ValueError("a stream of symbols has no measurements")
+        east = self.step[1] * METRES_PER_DEGREE * math.cos(math.radians(latitude))
+        return east / self.cell_size[0], self.step[0] * METRES_PER_DEGREE / self.cell_size[1]
+
+
+class Description(Document):
+    """What a stream is.
+
+    Attributes:
+        version: of the policy in force.
+        confirmed: whether the device has named that version.
+        kind: what the device sends: symbols, windows of counts, both, or points.
+        states: labels, by number.
+        unit: of measurements; none if they have none.
+        epoch: of tick 0, as RFC 3339.
+        period_seconds: from tick to tick.
+        frame_ticks: ticks in a message of the device.
+        table: for each state cumulative thresholds over 2^32, the distribution of its symbols; none without symbols.
+        windows: that the device counts.
+        place: for streams of places.
+        chains: the class of chains that the guarantee is for, as in the policy; none of points.
+        chain_class: the same in a sentence.
+        guarantee: of all that the stream tells.
+        windows_guarantee: of its windows alone, where there are symbols beside them.
+        point_epsilon: of a single point; none of other streams.
+        protects, does_not_protect: in a sentence.
+        useful_for: what the plan found it good for.
+    """
+
+    format: Literal["fugu/2"] = FORMAT_NAME
+    fleet: Name
+    device: Name
+    stream: Name
+    version: int = Field(ge=1, le=2**32 - 1)
+    confirmed: bool
+    kind: Literal["symbols", "windows", "both", "points"]
+    states: Annotated[tuple[Label, ...], Field(min_length=2, max_length=1024)]
+    unit: Annotated[str, Field(min_length=1, max_length=32)] | None
+    epoch: Annotated[str, Field(max_length=32)]
+    period_seconds: Annotated[float, Field(ge=1e-4, le=_LARGEST_PERIOD)]
+    frame_ticks: int = Field(ge=1, le=4096)
+    table: Annotated[tuple[tuple[Annotated[int, Field(ge=0, le=2**32)], ...], ...], Field(max_length=255)] | None
+    windows: Annotated[tuple[DescribedWindow, ...], Field(max_length=16)]
+    place: PlaceGrid | None
+    chains: ChainClass | None
+    chain_class: Sentence
+    guarantee: Described
+    windows_guarantee: Described | None
+    point_epsilon: Positive | None
+    protects: Sentence
+    does_not_protect: Sentence
+    useful_for: UsefulFor | None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        try:
+            read_instant(self.epoch)
+        except FrameError as error:
+            raise ValueError(str(error)) from None
+        if len(set(self.states)) != len(self.states):
+            raise ValueError("two states have the same name")
+        if self.table is not None and (len(self.table) != len(self.states) or len(set(map(len, self.table))) != 1):
+            raise ValueError("table does not have a row of one length for each state")
+        return self
+
+    @property
+    def epoch_us(self) -> int:
+        """Of tick 0, in microseconds of Unix time."""
+        return unix_us(read_instant(self.epoch))
+
+    @property
+    def period_us(self) -> int:
+        """From tick to tick, in microseconds."""
+        return round(self.period_seconds * _MICROSECONDS)
+
+    def time_of(self, tick: int, shift: int = 0) -> datetime:
+        """When a tick was.
+
+        Args:
+            shift: by how many ticks numbers are ahead of the wall clock, as messages say.
+
+        Raises:
+            FrameRangeError: before 1970 or after the year 9999.
+        """
+        return instant(self.epoch_us + (tick - shift) * self.period_us)
+
+    def label(self, symbol: int) -> str:
+        """The name of a symbol: that of the state it stands for, or its number where there are more or fewer of them.
+
+        Raises:
+            FrameRangeError: there is no such symbol.
+        """
+        symbols = len(self.states) if self.table is None else len(self.table[0]) + 1
+        if not 0 <= symbol < symbols:
+            raise FrameRangeError(f"symbol {symbol} is none of the stream's {symbols}")
+        return self.states[symbol] if symbols == len(self.states) else f"symbol {symbol}"
+
+
+def describe(policy: AnyPolicy, *, confirmed: bool = True) -> Description:
+    """Describe the stream of a policy.
+
+    Args:
+        confirmed: whether the device has named this version.
+
+    Raises:
+        FrameRangeError: its times are beyond the year 9999.
+    """
+    fields: dict[str, Any] = {
+        **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "frame_ticks")},
+        "confirmed": confirmed,
+        "states": policy.discretiser.states,
+        "epoch": instant_text(instant(policy.clock.epoch_us)),
+        "period_seconds": policy.clock.period_us / _MICROSECONDS,
+        "protects": protected_sentence(policy.discretiser),
+        "useful_for": policy.useful_for,
+        "place": place_grid(policy),
+    }
+    if isinstance(policy, Policy):
+        promise = policy.guarantee
+        stretches = policy.stretches(promise.epsilon)
+        alone = policy.windows_guarantee
+        kind = "windows" if policy.table is None else "both" if policy.windows else "symbols"
+        rest: dict[str, Any] = {
+            "kind": kind,
+            "unit": None,
+            "table": None if policy.table is None else policy.table.rows,
+            "windows": tuple(_window(policy, window.name) for window in policy.windows),
+            "chains": policy.chains,
+            "guarantee": _promise(promise.epsilon, promise.adversary, stretches),
+            "windows_guarantee": alone
+            and _promise(alone.epsilon, alone.adversary, policy.window_stretches(alone.epsilon)),
+            "point_epsilon": None,
+        }
+    else:
+        told = policy.stream_loss
+        stretches = () if told.epsilon is None else (Stretch("a single tick", 1, told.epsilon),)
+        rest = {
+            "kind": "points",
+            "unit": policy.unit or None,
+            "table": None,
+            "windows": (),
+            "chains": None,
+            "guarantee": _promise(told.epsilon, told.adversary, stretches),
+            "windows_guarantee": None,
+            "point_epsilon": policy.epsilon,
+        }
+    rest |= {"chain_class": class_sentence(rest["chains"]), "does_not_protect": unprotected_sentence(stretches)}
+    return Description(**fields, **rest)
+
+
+def encode_description(description: Description) -> bytes:
+    """Bytes of a description."""
+    return description.model_dump_json().encode()
+
+
+def decode_description(payload: bytes) -> Description:
+    """Parse a description.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
+    if len(payload) > MAX_DESCRIPTION_BYTES:
+        raise FrameLengthError(f"a description of {len(payload)} bytes; at most {MAX_DESCRIPTION_BYTES} are allowed")
+    try:
+        return Description.model_validate_json(payload)
+    except ValidationError as error:
+        raise _refusal(error.errors(include_url=False, include_input=False)[0]["type"])(
+            first_problem(error, "description")[:300]
+        ) from None
+
+
+def _refusal(kind: str) -> type[FrameError]:
+    if kind == "json_invalid":
+        return MalformedFrameError
+    if kind in ("missing", "extra_forbidden") or kind.endswith(("too_long", "too_short")):
+        return FrameLengthError
+    return FrameTypeError if kind.endswith("_type") else FrameRangeError
+
+
+def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch]) -> Described:
+    rows = tuple(
+        DescribedStretch(
+            name=one.name,
+            ticks=one.ticks,
+            epsilon=one.epsilon if math.isfinite(one.epsilon) else None,
+            protected=one.protected,
+        )
+        for one in stretches
+    )
+    return Described(epsilon=epsilon, adversary=adversary, stretches=rows)
+
+
+def _window(policy: Policy, name: str) -> DescribedWindow:
+    window = policy.window(name)
+    assert window is not None
+    labels = policy.discretiser.states
+    counted = tuple(labels[i] for i in window.counted(labels))
+    return DescribedWindow(
+        name=name,
+        length=window.length,
+        stride=window.stride,
+        start=window.start,
+        states="histogram" if window.states == "histogram" else counted,
+        scale=window.scale,
+    )
+
+
+def place_grid(policy: AnyPolicy) -> PlaceGrid | None:
+    """Where the cells are; none of other streams, nor where measurements are not those of the cells."""
+    grid = policy.discretiser
+    if not isinstance(grid, Cells):
+        return None
+    size = None
+    if not isinstance(policy, Policy):
+        if policy.coordinates[: len(grid.cells)] != grid.cells:
+            return None
+        size = (policy.resolution[0], policy.resolution[1])
+    return PlaceGrid(origin=grid.origin, step=grid.step, cell_size=size, cells=grid.cells)

@@ -1,0 +1,166 @@
+"""Discretisers: how a reading becomes a state; public maps, the same for whoever knows the policy.
+
+A reading without a state (none came, or it is NaN, or no number or known name) is missing. By default such a tick
+releases something without any state. Where readings fail because of what they measure, a policy names a state for it in
+`missing`, which is then protected like the others: one more, after those that readings have, or one of them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fugu.contract._document import Document
+from fugu.contract.baseline import MAX_BASELINE_TICKS
+
+__all__ = ["ON_OFF", "Baseline", "Categories", "Cells", "Discretiser", "Thresholds", "remembers"]
+
+Label = Annotated[str, Field(min_length=1, max_length=64)]
+MAX_STATES = 1024
+
+
+class Thresholds(Document):
+    """Numbers become states: state i for edges[i-1] <= value < edges[i]; infinities and beyond are the outermost.
+
+    With hysteresis h > 0 the state only changes once the value has passed the edge by more than h.
+
+    Attributes:
+        hysteresis_ticks: after more ticks than this in a row without a usable reading, hysteresis starts anew.
+        missing: name of the state of a tick without a usable reading, if there is one.
+    """
+
+    kind: Literal["thresholds"] = "thresholds"
+    edges: tuple[float, ...] = Field(min_length=1, max_length=MAX_STATES - 1)
+    states: tuple[Label, ...]
+    hysteresis: float = Field(default=0.0, ge=0.0)
+    hysteresis_ticks: int = Field(default=10, ge=0, le=2**32)
+    missing: Label | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_names(self, len(self.edges) + 1, f"{len(self.edges)} edges make")
+        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError("edges must increase strictly")
+        if any(self.hysteresis * 2 >= high - low for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError("hysteresis must be less than half the distance of neighbouring edges")
+        return self
+
+
+class Baseline(Document):
+    """Numbers become states by how they compare with the device's own running mean: state i above i of the edges.
+
+    The state tells whether a reading is above one's own mean of before, and nothing else of the reading
+    (`fugu.contract.baseline` has the arithmetic). The mean is in the device's memory only. After every start it begins
+    anew, and the first `baseline_ticks` ticks have no state, with or without readings. It also begins anew, with the
+    next reading, after more ticks than that in a row without a usable one; no tick loses its state by that.
+
+    Attributes:
+        baseline_ticks: M, ticks that the mean looks back; belongs to the question that is asked, and is public.
+        lowest, highest: the range of readings; finite ones beyond it count as its ends, others as none.
+        compare: whether edges are differences from the mean, or multiples of it (of readings that are not negative).
+        edges: a reading is above one if it is greater than mean + edge, or than mean * edge.
+        missing: name of the state of a tick without a usable reading, if there is one.
+    """
+
+    kind: Literal["baseline"] = "baseline"
+    baseline_ticks: int = Field(ge=1, le=MAX_BASELINE_TICKS)
+    lowest: float
+    highest: float
+    compare: Literal["difference", "multiple"] = "difference"
+    edges: tuple[float, ...] = Field(default=(0.0,), min_length=1, max_length=MAX_STATES - 1)
+    states: tuple[Label, ...] = ("below", "above")
+    missing: Label | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_names(self, len(self.edges) + 1, f"{len(self.edges)} edges make")
+        if self.lowest >= self.highest:
+            raise ValueError("lowest must be less than highest")
+        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise ValueError("edges must increase strictly")
+        if self.compare == "multiple" and (self.lowest < 0.0 or self.edges[0] <= 0.0):
+            raise ValueError("multiples of the mean need a range from 0 or more, and edges above 0")
+        return self
+
+
+class Categories(Document):
+    """Names become states by a map; a name that is not in it is a missing reading.
+
+    Attributes:
+        missing: name of the state of a tick without a usable reading, if there is one.
+    """
+
+    kind: Literal["categories"] = "categories"
+    categories: dict[str, int] = Field(min_length=1, max_length=10_000)
+    states: tuple[Label, ...] = Field(min_length=2, max_length=MAX_STATES)
+    missing: Label | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not all(0 <= state < len(self.states) for state in self.categories.values()):
+            raise ValueError("a category maps to a state that has no name")
+        _check_names(self, len(self.states), "")
+        return self
+
+
+class Cells(Document):
+    """Places become states: the cell of a grid that a latitude and longitude lie in.
+
+    A place outside all cells belongs to the nearest one by squared distance in cells, ties to the lowest index.
+
+    Attributes:
+        origin: latitude and longitude, in degrees, of the south-west corner of cell (0, 0).
+        step: height and width of a cell, in degrees.
+        cells: for each state the column (to the east) and row (to the north) of its cell.
+        missing: name of the state of a tick without a usable reading, if there is one: a cell that stands in for it, or
+            a state after those of the cells.
+    """
+
+    kind: Literal["cells"] = "cells"
+    origin: tuple[Annotated[float, Field(ge=-90, le=90)], Annotated[float, Field(ge=-180, le=180)]]
+    step: tuple[Annotated[float, Field(gt=0, le=90)], Annotated[float, Field(gt=0, le=180)]]
+    cells: tuple[tuple[int, int], ...]
+    states: tuple[Label, ...] = Field(min_length=2, max_length=MAX_STATES)
+    missing: Label | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _check_names(self, len(self.cells), f"{len(self.cells)} cells make")
+        if len(set(self.cells)) != len(self.cells):
+            raise ValueError("two states have the same cell")
+        return self
+
+
+Discretiser = Annotated[Thresholds | Baseline | Categories | Cells, Field(discriminator="kind")]
+
+
+def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: int, what: str) -> None:
+    """Every state has a name of its own; `made` is how many there are without one for missing readings."""
+    names, missing = discretiser.states, discretiser.missing
+    if len(set(names)) != len(names):
+        raise ValueError("two states have the same name")
+    if missing is not None and missing not in names:
+        raise ValueError(f"missing names a state {missing!r} that is not among the states")
+    extra = len(names) == made + 1 and missing is not None and missing == names[-1]
+    if len(names) != made and not extra:
+        more = "" if missing is None else f", or {made + 1} with the last for missing readings"
+        raise ValueError(f"{what} {made} states{more}, not {len(names)}")
+
+
+def remembers(discretiser: Thresholds | Baseline | Categories | Cells) -> bool:
+    """Whether a state depends on earlier readings, too: who sees fewer of them then has other states."""
+    return discretiser.kind == "baseline" or (discretiser.kind == "thresholds" and discretiser.hysteresis > 0.0)
+
+
+_PAIRS = ("off on", "false true", "no yes", "closed open", "clear detected", "not_home home", "idle active", "0 1")
+ON_OFF = Categories(
+    categories={
+        spelt: state
+        for pair in _PAIRS
+        for state, name in enumerate(pair.split())
+        for spelt in (name, name.capitalize(), name.upper())
+    },
+    states=("off", "on"),
+)
+"""The names that home automation has for off and on; "unavailable" and "unknown" are missing readings."""

@@ -1,0 +1,256 @@
+"""The errors that device, gateway and subscriber share, each with a reason for counters and statuses.
+
+What a device may say of its troubles is a closed set of words about link, storage, clock and policy. No reading can
+bring about any of them. What troubles a sensor is none of them, and stays on the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import ClassVar
+
+__all__ = [
+    "AddressError",
+    "CeilingError",
+    "ConflictError",
+    "EnvelopeError",
+    "ExpiredError",
+    "FalseGuaranteeError",
+    "FrameError",
+    "FrameLengthError",
+    "FrameRangeError",
+    "FrameTypeError",
+    "FuguError",
+    "GuaranteeError",
+    "JointBoundError",
+    "MalformedFrameError",
+    "NotYetValidError",
+    "PinnedError",
+    "PolicyError",
+    "Reason",
+    "ReplayError",
+    "RoleError",
+    "RootError",
+    "SignatureError",
+    "StatusCode",
+    "ThresholdError",
+    "TopicError",
+    "TrailingBytesError",
+    "TrustError",
+    "UnknownSchemaError",
+    "UsageError",
+    "cause",
+    "ordered",
+]
+
+
+class Reason(StrEnum):
+    """Why a message, a document or a policy is refused: what counters count by, and what a device answers."""
+
+    ERROR = "error"
+    """An error that nobody tells from others."""
+    UNEXPECTED = "unexpected"
+    """An error that is not of this project."""
+
+    # Messages
+    TOPIC = "topic"
+    MALFORMED = "malformed"
+    UNKNOWN_SCHEMA = "unknown_schema"
+    WRONG_TYPE = "wrong_type"
+    WRONG_LENGTH = "wrong_length"
+    OUT_OF_RANGE = "out_of_range"
+    TRAILING_BYTES = "trailing_bytes"
+
+    # Messages that a gateway does not expect
+    OVERSIZED = "oversized"
+    WRONG_FLEET = "wrong_fleet"
+    UNKNOWN_DEVICE = "unknown_device"
+    UNKNOWN_STREAM = "unknown_stream"
+    UNKNOWN_POLICY_VERSION = "unknown_policy_version"
+    WRONG_KIND = "wrong_kind"
+    SYMBOL_OUT_OF_RANGE = "symbol_out_of_range"
+    POINT_MISMATCH = "point_mismatch"
+    UNKNOWN_WINDOW = "unknown_window"
+    WINDOW_MISMATCH = "window_mismatch"
+    FROM_THE_FUTURE = "from_the_future"
+    SHIFT_FELL = "shift_fell"
+
+    # Documents: the rules of `fugu.contract.trust`, in their order
+    WRONG_ROLE = "wrong_role"
+    BAD_SIGNATURE = "bad_signature"
+    THRESHOLD = "threshold"
+    ROOT = "root"
+    NOT_ADDRESSED = "not_addressed"
+    REPLAYED = "replayed"
+    SAME_VERSION = "same_version"
+    EXPIRED = "expired"
+    NOT_YET_VALID = "not_yet_valid"
+    POLICY = "policy"
+    GUARANTEE = "guarantee"
+    PINNED = "pinned"
+    CEILING = "ceiling"
+    NO_JOINT_BOUND = "no_joint_bound"
+
+    # A device that could not judge a document, or not put it in force
+    CONFIG = "config"
+    JUDGE = "judge"
+    STORAGE = "storage"
+    OUTBOX = "outbox"
+
+
+class FuguError(Exception):
+    """Base of every error that this project raises on purpose; its text is one line for a user."""
+
+    reason: ClassVar[Reason] = Reason.ERROR
+
+    def __init_subclass__(cls, reason: Reason | None = None) -> None:
+        """Give errors of a kind their reason; without one they have that of their base."""
+        super().__init_subclass__()
+        cls.reason = reason or cls.reason
+
+
+class UsageError(FuguError):
+    """What was given cannot be meant: a word of a command line, a name, an address or a path."""
+
+
+class GuaranteeError(FuguError, reason=Reason.GUARANTEE):
+    """A table does not give the guarantee that is claimed or allowed."""
+
+
+class PolicyError(FuguError, reason=Reason.POLICY):
+    """A policy document is malformed, contradicts itself, or is not for this device."""
+
+
+class TopicError(FuguError, reason=Reason.TOPIC):
+    """A topic, or a name in one, is not of the form that this protocol uses."""
+
+
+class FrameError(FuguError):
+    """Base of everything that can be wrong with a payload."""
+
+
+class MalformedFrameError(FrameError, reason=Reason.MALFORMED):
+    """The bytes are empty, truncated or no msgpack."""
+
+
+class UnknownSchemaError(FrameError, reason=Reason.UNKNOWN_SCHEMA):
+    """The schema number is not the one of this topic, or is from a future version."""
+
+
+class FrameTypeError(FrameError, reason=Reason.WRONG_TYPE):
+    """A field has another type than its schema says."""
+
+
+class FrameLengthError(FrameError, reason=Reason.WRONG_LENGTH):
+    """An array, a string or a byte string has another length than its schema allows."""
+
+
+class FrameRangeError(FrameError, reason=Reason.OUT_OF_RANGE):
+    """A number lies outside the range that its schema allows."""
+
+
+class TrailingBytesError(FrameError, reason=Reason.TRAILING_BYTES):
+    """Bytes follow the end of the message."""
+
+
+class TrustError(FuguError):
+    """A document is not accepted."""
+
+
+class EnvelopeError(TrustError, reason=Reason.MALFORMED):
+    """The bytes are no envelope, or not of this kind; or what was signed is malformed."""
+
+
+class RoleError(TrustError, reason=Reason.WRONG_ROLE):
+    """No key that may sign such a document has signed it."""
+
+
+class SignatureError(TrustError, reason=Reason.BAD_SIGNATURE):
+    """A signature of a key that may sign does not match what it signs."""
+
+
+class ThresholdError(TrustError, reason=Reason.THRESHOLD):
+    """Too few of the keys that may sign have signed."""
+
+
+class AddressError(TrustError, reason=Reason.NOT_ADDRESSED):
+    """The document is for somebody else."""
+
+
+class ReplayError(TrustError, reason=Reason.REPLAYED):
+    """A newer document has been accepted before."""
+
+
+class ConflictError(TrustError, reason=Reason.SAME_VERSION):
+    """A document of the same version, with other content, has been accepted before."""
+
+
+class ExpiredError(TrustError, reason=Reason.EXPIRED):
+    """The document's time is over."""
+
+
+class NotYetValidError(TrustError, reason=Reason.NOT_YET_VALID):
+    """The document's time has not come."""
+
+
+class FalseGuaranteeError(TrustError, reason=Reason.GUARANTEE):
+    """A policy does not guarantee what it claims, or cannot be run."""
+
+
+class CeilingError(TrustError, reason=Reason.CEILING):
+    """A policy promises less than the device's owner demands."""
+
+
+class PinnedError(TrustError, reason=Reason.PINNED):
+    """A policy keeps to the ceilings, but its guarantee is not about what the device's owner has pinned."""
+
+
+class JointBoundError(TrustError, reason=Reason.NO_JOINT_BOUND):
+    """The owner limits what all streams tell together, and for these streams nobody knows that."""
+
+
+class RootError(TrustError, reason=Reason.ROOT):
+    """A new root does not follow from the one in force."""
+
+
+class StatusCode(StrEnum):
+    """One trouble; a status names those that there are, in this order."""
+
+    CONNECTION_LOST = "connection-lost"
+    """The last will: the device has gone without a word."""
+    LINK = "link"
+    """The broker refuses a subscription or a message."""
+    STORAGE_FULL = "storage-full"
+    STORAGE = "storage"
+    """The outbox takes nothing, for another reason than a full disk."""
+    CLOCK = "clock"
+    """The clock is behind the last tick that was drawn: waiting for it."""
+    POLICY_INACTIVE = "policy-inactive"
+    """A policy is not valid at this time."""
+    POLICY_EXPIRED = "policy-expired"
+    """The signed document has expired, and says that the device is silent then."""
+    STOPPED = "stopped"
+    """The gateway has told the device to stop: somebody sends frames under its name that contradict its own."""
+    PAUSED = "paused"
+    """The person who is measured has asked that nothing be drawn."""
+    TABLE_REFUSED = "table-refused"
+    """The newest table of a measured stream was refused."""
+
+
+_ORDER = list(StatusCode)
+
+
+def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
+    """Each code once, in the order that a status has them in."""
+    return tuple(sorted(set(codes), key=_ORDER.index))
+
+
+def cause(error: BaseException | None) -> str:
+    """What may be told of an error: this project's own text, what the system calls it, or the name of its class.
+
+    The text of any other error may hold a reading or a password.
+    """
+    if error is None or isinstance(error, FuguError):
+        return str(error or "")
+    return getattr(error, "strerror", None) or type(error).__name__

@@ -1,0 +1,275 @@
+"""The chain accountant as a device runs it: plain Python, for a few known chains of few states.
+
+It takes the same bounds as the gateway's, for one rate of all pairs of states or one of each: quilts, and the limit of
+the recursion, which is guessed and then proven by one more step. Floats are rounded outward by margins far above their
+error, and nothing that they cannot hold is trusted. Work is bounded by counting, not by time, so that every device
+comes to the same answer: a limit that takes too long to prove is left to the quilts.
+
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import pairwise
+
+from fugu.contract.bridges import bridged
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.inner_maximum import LARGEST, Matrix, Work, largest, step, unbounded
+from fugu.contract.rounding import CLOSED_FORM, OUTWARD, UNIT, reversal_error
+
+__all__ = ["finite_loss", "limit", "of_secrets", "refuse_large", "stationary_distribution", "summed", "uniform"]
+
+_LONGEST_QUILT = 4096
+_MOST_STEPS = 4000
+_GUESS_EVERY = 8
+_PART = 0.9
+_CONVERGED = 1e-9
+_SHAPED = 1e-7
+_RAISES = 7
+_NEAR = 1e-6
+_MOST_PIVOTS = 3_000_000
+"""Of all chains together: what one of eight states that hardly moves may take; most take a tenth of it. Those of more
+states get fewer, which take longer each."""
+_MOST_BRIDGES = 600_000
+_FEW = 64
+"""Pairs of states, up to which a step costs about the same."""
+_FORGOTTEN = 1e-9
+_LEAST = 1e-250
+"""Of a probability: products of two such are still floats with all their digits."""
+
+
+def finite_loss(
+    transitions: Sequence[Sequence[Sequence[float]]], rate: float | Sequence[Sequence[float]], *, informed: bool
+) -> float:
+    """Return the epsilon of a stream whose ticks lose at most `rate`, for ever, rounded up.
+
+    Args:
+        transitions: The chains, each k x k, irreducible, started stationary.
+        rate: Bound >= 0 on the log-likelihood ratio of a tick's outputs between any two states, in nats, or a k x k
+            matrix of such bounds for each two; states without a rate between them are no secret, one against the other.
+        informed: Whether the adversary may know true states.
+
+    Returns:
+        The largest epsilon of all chains, in nats.
+
+    Raises:
+        GuaranteeError: No finite bound was found; a step of a chain is so rare that floats cannot tell what follows.
+    """
+    rates = uniform(len(transitions[0]), rate) if isinstance(rate, float) else [list(row) for row in rate]
+    refuse_large(rates)
+    worst, size = 0.0, max(_FEW, len(rates) ** 2)
+    work, bridging = (Work(most * _FEW // size) for most in (_MOST_PIVOTS, _MOST_BRIDGES))
+    for rows in transitions:
+        future = [_distribution(row) for row in rows]
+        # A state is reached from another in fewer than k steps, so no distribution and no product below comes to less.
+        rarest = min(p for row in future for p in row if p > 0.0)
+        if rarest ** len(future) < _LEAST:
+            raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
+        distribution = stationary_distribution(future)
+        left = [
+            _distribution([distribution[y] * future[y][x] for y in range(len(distribution))])
+            for x in range(len(distribution))
+        ]
+        kernels = ((future, 0.0), (left, reversal_error(len(distribution))))
+        leakages = [_leakage(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
+        worst = max(worst, of_secrets(rates, *leakages))
+    if not worst < LARGEST:
+        raise GuaranteeError("a chain forgets its past too slowly for a finite guarantee")
+    return worst * (1.0 + OUTWARD)
+
+
+def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:
+    """Return the distribution pi with pi P = pi, to a relative accuracy of some ulps in every state.
+
+    Args:
+        transition: k x k, row-stochastic, irreducible.
+
+    Raises:
+        GuaranteeError: Some state cannot be reached from another.
+
+    Source: Grassmann, Taksar, Heyman (1985): elimination without subtractions.
+    """
+    left = [list(row) for row in transition]
+    for last in range(len(left) - 1, 0, -1):
+        leaving = math.fsum(left[last][:last])
+        if leaving <= 0.0:
+            raise GuaranteeError("a chain of the class does not visit all its states for ever")
+        for x in range(last):
+            left[x][last] /= leaving
+            for y in range(last):
+                left[x][y] += left[x][last] * left[last][y]
+    distribution = [1.0]
+    for state in range(1, len(left)):
+        distribution.append(math.fsum(distribution[x] * left[x][state] for x in range(state)))
+    if min(distribution) <= 0.0:
+        raise GuaranteeError("a chain of the class does not visit all its states for ever")
+    return _distribution(distribution)
+
+
+def _distribution(values: Sequence[float]) -> list[float]:
+    total = math.fsum(values)
+    return [value / total for value in values]
+
+
+def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: Work | None) -> Matrix:
+    """Return the leakage of one direction for each pair of states; error: of the logarithms of the kernel.
+
+    What bridges may cost is given for those who may know states.
+    """
+    rate = largest(rates)
+    tables = _influences(kernel, error, rate)
+    quilts = _least([unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables))])
+    recursion = limit(lambda leakage: _plus(step(kernel, summed(rates, leakage), work), error), kernel, work)
+    ignorant = _zip(min, quilts, recursion)
+    if bridging is None:
+        return ignorant
+    bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
+    known = _least([unbounded(kernel), *bridges])
+    return _zip(max, ignorant, _zip(min, known, bridged(kernel, error, rates, ignorant, bridging)))
+
+
+def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:
+    """Return R with F(R) <= R, little above the limit of R <- F(R) from 0; infinite if none was found.
+
+    Changes over some ticks shrink geometrically in the end, so the limit is guessed from the last two, and the guess
+    then proven. What it is raised by for that is more where changes are larger: states that exclude one another a tick
+    later pass on all of what is added to all pairs alike.
+
+    Args:
+        further: F, monotone, the leakage of one tick more, k x k with 0 on the diagonal; takes what it costs from
+            the work.
+        kernel: Any matrix of the size.
+        work: What the check may still cost.
+    """
+    states = range(len(kernel))
+    leakage = [[0.0 for _ in states] for _ in states]
+    found, shape, before = unbounded(kernel), uniform(len(kernel), 1.0), leakage
+    last = math.inf
+    for count in range(1, _MOST_STEPS + 1):
+        leakage = further(leakage)
+        if work.pivots <= 0 or not largest(leakage) < LARGEST:
+            break
+        if count % _GUESS_EVERY:
+            continue
+        changes = [[max(part, 0.0) for part in row] for row in _zip(operator.sub, leakage, before)]
+        before, change, reached = leakage, largest(changes), largest(leakage)
+        if change > _SHAPED * reached:
+            shape = [[1.0 + part / change for part in row] for row in changes]
+        if change <= _CONVERGED * reached + CLOSED_FORM:
+            for power in range(_RAISES):
+                more = _CONVERGED * 8.0**power * reached + CLOSED_FORM
+                raised = [[leakage[x][y] + more * shape[x][y] if x != y else 0.0 for y in states] for x in states]
+                if _at_most(further(raised), raised):
+                    return _zip(min, found, raised)
+            break
+        shrink = min(change / last if change < last else 1.0, 1.0 - 1e-9)
+        far, last = shrink / (1.0 - shrink), change
+        guess = summed(leakage, [[far * part for part in row] for row in changes])
+        raised = _plus(guess, _CONVERGED * largest(guess) + CLOSED_FORM)
+        if _at_most(further(raised), raised):
+            found = _zip(min, found, raised)
+            if far * change <= _NEAR * reached:
+                break
+        # Most of the way to the limit in one step, if the next goes on from there.
+        ahead = summed(leakage, [[_PART * far * part for part in row] for row in changes])
+        beyond = further(ahead)
+        if largest(beyond) < LARGEST and _at_most(ahead, beyond):
+            leakage, before, last = beyond, beyond, math.inf
+    return found
+
+
+def _at_most(step: Matrix, bound: Matrix) -> bool:
+    return all(a <= b for row, line in zip(step, bound, strict=True) for a, b in zip(row, line, strict=True))
+
+
+def _influences(kernel: Matrix, error: float, rate: float) -> list[Matrix]:
+    """Return what the state m ticks away tells of a tick's, for m = 1, 2, ... as far as it may matter."""
+    power: Matrix | None = kernel if _held(kernel) else None
+    tables: list[Matrix] = []
+    best = math.inf
+    while power is not None and len(tables) < _LONGEST_QUILT:
+        tables.append(_plus(_influence(power, len(tables) + 1), error * (len(tables) + 1)))
+        best = min(best, len(tables) * rate + largest(tables[-1]))
+        if len(tables) >= 2 and (len(tables) * rate >= 2.0 * best or largest(tables[-1]) <= _FORGOTTEN):
+            break
+        power = _next_power(power, kernel)
+    return tables
+
+
+def _held(power: Matrix) -> bool:
+    return all(p == 0.0 or p >= _LEAST for row in power for p in row)
+
+
+def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
+    """Return power times kernel; None if something possible is so rare that it might be taken for impossible."""
+    states = range(len(kernel))
+    product = []
+    for row in power:
+        terms = [[row[w] * kernel[w][y] for w in states if row[w] > 0.0 and kernel[w][y] > 0.0] for y in states]
+        sums = [math.fsum(term) for term in terms]
+        if any(term and total < _LEAST for term, total in zip(terms, sums, strict=True)):
+            return None
+        product.append(_distribution(sums))
+    return product
+
+
+def uniform(states: int, rate: float) -> Matrix:
+    """Return a rate off the diagonal, states x states."""
+    return [[rate if x != y else 0.0 for y in range(states)] for x in range(states)]
+
+
+def refuse_large(rates: Matrix) -> None:
+    """Refuse rates that are too large to compute with, or no numbers."""
+    for rate in (rate for row in rates for rate in row):
+        if not rate < LARGEST:
+            raise GuaranteeError(f"ticks that lose {rate:g} nats are too much for a finite guarantee")
+
+
+def of_secrets(rates: Matrix, *leakages: Matrix) -> float:
+    """Return the largest sum of the rate and all leakages of any two states that have a rate."""
+    pairs = zip(summed(rates, *leakages), rates, strict=True)
+    return max(loss if rate > 0.0 else 0.0 for row in pairs for loss, rate in zip(*row, strict=True))
+
+
+def summed(*matrices: Matrix) -> Matrix:
+    """Return the sum of matrices of one size."""
+    return reduce(lambda one, other: _zip(operator.add, one, other), matrices)
+
+
+def _zip(choose: Callable[[float, float], float], one: Matrix, other: Matrix) -> Matrix:
+    return [[choose(a, b) for a, b in zip(row, line, strict=True)] for row, line in zip(one, other, strict=True)]
+
+
+def _least(matrices: list[Matrix]) -> Matrix:
+    return reduce(lambda one, other: _zip(min, one, other), matrices)
+
+
+def _plus(matrix: Matrix, amount: float, more: Matrix | None = None) -> Matrix:
+    """Return a matrix with an amount, and another matrix, added off the diagonal."""
+    size = range(len(matrix))
+    return [[(matrix[x][y] + amount + (more[x][y] if more else 0.0)) if x != y else 0.0 for y in size] for x in size]
+
+
+def _turned(matrix: Matrix) -> Matrix:
+    return [list(row) for row in zip(*matrix, strict=True)]
+
+
+def _influence(distributions: Matrix, products: int) -> Matrix:
+    """Return max over y of log(distributions[x][y] / distributions[x'][y]) for every x and x'."""
+    margin = (4.0 * len(distributions) * products + 32.0) * UNIT
+    size = range(len(distributions))
+    return [[_log_ratio(distributions[x], distributions[y]) + margin if x != y else 0.0 for y in size] for x in size]
+
+
+def _log_ratio(above: list[float], below: list[float]) -> float:
+    most = 1.0
+    for a, b in zip(above, below, strict=True):
+        if a > most * b:
+            if b == 0.0:
+                return math.inf
+            most = a / b
+    return math.log(most)

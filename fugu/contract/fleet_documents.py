@@ -1,0 +1,323 @@
+"""What is signed in a fleet: the root that names the keys, policies, tables, the time, and what stops a device.
+
+They are read only after their signatures have been checked; `fugu.contract.trust` has the rules.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import msgpack
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from pydantic import Field, ValidationError, model_validator
+
+from fugu.contract._document import Document, DocumentFile, first_problem
+from fugu.contract.envelope import Envelope, key_name
+from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError
+from fugu.contract.guarantee import Adversary
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.pins import Pins
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.watermark import KEY_BYTES
+
+__all__ = [
+    "Address",
+    "Enrolment",
+    "PolicyDocument",
+    "Role",
+    "RootDocument",
+    "StopDocument",
+    "TableDocument",
+    "TimeDocument",
+    "read_document",
+    "read_enrolment",
+    "signers",
+    "verified",
+    "write_document",
+]
+
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Compiled = Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 15)]
+Seconds = Annotated[int, Field(ge=0, le=2**53)]
+Version = Annotated[int, Field(ge=1, le=2**32 - 1)]
+_INSERTED = ("fleet", "device", "version")
+
+
+class Role(Document):
+    """Whose signatures count for something, and how many of them it takes."""
+
+    keys: tuple[Hex32, ...] = Field(min_length=1, max_length=16)
+    threshold: int = Field(ge=1, le=16)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if len(set(self.keys)) != len(self.keys):
+            raise ValueError("a role names a key twice")
+        if self.threshold > len(self.keys):
+            raise ValueError(f"a threshold of {self.threshold} with {len(self.keys)} keys can never be met")
+        return self
+
+    @property
+    def names(self) -> set[bytes]:
+        """The keys' names."""
+        return {bytes.fromhex(key) for key in self.keys}
+
+
+class RootDocument(Document):
+    """The fleet's keys; signed by the root keys, its own and those of the root before it.
+
+    Attributes:
+        keys: public keys by name.
+        root, policy, gateway: who may sign new roots; policies; tables, the time and stops. No key is in two roles.
+    """
+
+    document: Literal["root"] = "root"
+    fleet: Name
+    version: Version
+    keys: dict[Hex32, Hex64] = Field(min_length=1, max_length=48)
+    root: Role
+    policy: Role
+    gateway: Role
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, public in self.keys.items():
+            if key_name(bytes.fromhex(public)).hex() != name:
+                raise ValueError(f"key {name} is not the one of its name")
+        roles = [*self.root.keys, *self.policy.keys, *self.gateway.keys]
+        if len(set(roles)) != len(roles):
+            raise ValueError("a key is in two roles")
+        if set(roles) != set(self.keys):
+            raise ValueError("every key has one role, and every key of a role is there")
+        return self
+
+    @property
+    def public_keys(self) -> dict[bytes, bytes]:
+        """Public keys by name, as bytes."""
+        return {bytes.fromhex(name): bytes.fromhex(public) for name, public in self.keys.items()}
+
+    @property
+    def gateway_keys(self) -> set[bytes]:
+        """The public keys that may sign tables, the time and stops."""
+        return {public for name, public in self.public_keys.items() if name in self.gateway.names}
+
+
+class Address(Document):
+    """Whom a policy document is for: exactly one of the three."""
+
+    device: Name | None = None
+    group: Name | None = None
+    everyone: Literal[True] | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if sum(field is not None for field in (self.device, self.group, self.everyone)) != 1:
+            raise ValueError("a document is for a device, a group or everyone: give exactly one")
+        return self
+
+    def reaches(self, device: str, groups: tuple[str, ...]) -> bool:
+        """Whether a device is meant."""
+        return bool(self.everyone) or self.device == device or (self.group is not None and self.group in groups)
+
+    def __str__(self) -> str:
+        """In words."""
+        return "everyone" if self.everyone else f"device {self.device}" if self.device else f"group {self.group}"
+
+
+class PolicyDocument(Document):
+    """Everything that a device is to do, from one moment on: the policies of all its streams.
+
+    Attributes:
+        version: of the document, and of each policy in it; frames name it.
+        valid_from, valid_until: Unix time in seconds within which it may be accepted and may run.
+        on_expiry: what a device does from valid_until on without a newer document: go on (`hold`), or be silent.
+        policies: in their JSON form, without fleet, device and version, which are those of the document.
+        compiled: the same policies for microcontrollers (`firmware_sim.compiled_policy`), as hexadecimal digits, in
+            their order; none if the document is for no microcontroller.
+    """
+
+    document: Literal["policy"] = "policy"
+    fleet: Name
+    version: Version
+    to: Address
+    valid_from: Seconds = 0
+    valid_until: Seconds | None = None
+    on_expiry: Literal["hold", "stop"] = "hold"
+    policies: tuple[dict[str, Any], ...] = Field(max_length=64)
+    compiled: tuple[Compiled, ...] = Field(default=(), max_length=64)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.valid_until is not None and self.valid_until <= self.valid_from:
+            raise ValueError("valid_until is not after valid_from")
+        if self.compiled and len(self.compiled) != len(self.policies):
+            raise ValueError("not every policy of the document is compiled")
+        for policy in self.policies:
+            for field in _INSERTED:
+                if field in policy:
+                    raise ValueError(f"a policy of a document does not say its {field} again")
+        return self
+
+    def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
+        """The policies as a device has them.
+
+        Raises:
+            PolicyError: one of them is malformed, or two are for one stream.
+        """
+        found: list[AnyPolicy] = []
+        for policy in self.policies:
+            text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
+            found.append((MeasurePolicy if policy.get("kind") == "points" else Policy).from_json(text))
+        streams = [policy.stream for policy in found]
+        if len(set(streams)) != len(streams):
+            raise PolicyError("two policies of a document are for one stream")
+        return tuple(found)
+
+
+class TableDocument(Document):
+    """A table for a measured stream of one device, in the bytes of its message."""
+
+    document: Literal["table"] = "table"
+    fleet: Name
+    device: Name
+    stream: Name
+    table: Annotated[str, Field(max_length=1 << 20)]
+
+
+class TimeDocument(Document):
+    """The time, as the gateway says: Unix time in seconds."""
+
+    document: Literal["time"] = "time"
+    fleet: Name
+    time: Seconds
+
+
+class StopDocument(Document):
+    """Tells a device to draw nothing more until it has a newer policy document; it can do nothing else.
+
+    Attributes:
+        version: of the newest policy document that does not end the stop.
+    """
+
+    document: Literal["stop"] = "stop"
+    fleet: Name
+    device: Name
+    version: Version
+
+
+class Enrolment(DocumentFile):
+    """What a device knows before anything is sent to it, from its owner's hands.
+
+    Attributes:
+        root: the envelope of the root document that was in force at enrolment, as hexadecimal digits.
+        groups: that the device is in.
+        ceiling: largest epsilon of a stream that its owner accepts.
+        total_ceiling: of all its streams together; a device with one accepts no streams without a joint bound
+            (`fugu.contract.joint`). None bounds each stream alone.
+        measurement_ceiling: of one released point; none refuses measured streams.
+        adversaries: which notions of a guarantee are good enough; none means any.
+        fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
+        pins: for each stream what its policy may not change. If there are any, streams that are not among them are
+            refused; if there are none, whoever signs policies may change everything that keeps to the ceilings.
+        key: by which it knows its gateway's watermarks (`fugu.contract.watermark`), as hexadecimal digits; a secret.
+            None if
+            the gateway does not know the device.
+    """
+
+    remedy: ClassVar[str] = "enrol the device anew"
+    fleet: Name
+    device: Name
+    root: Annotated[str, Field(pattern="^([0-9a-f]{2})+$", max_length=1 << 16)]
+    groups: tuple[Name, ...] = Field(default=(), max_length=64)
+    ceiling: Annotated[float, Field(gt=0.0)]
+    total_ceiling: Annotated[float, Field(gt=0.0)] | None = None
+    measurement_ceiling: Annotated[float, Field(gt=0.0)] | None = None
+    adversaries: tuple[Adversary, ...] | None = None
+    fresh_seconds: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    pins: dict[Name, Pins] = Field(default_factory=dict, max_length=64)
+    key: str | None = Field(default=None, pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$", repr=False)
+
+
+_Read = TypeVar("_Read", bound=Document)
+
+
+def read_enrolment(text: str | bytes) -> Enrolment:
+    """Parse an enrolment, a JSON file.
+
+    Raises:
+        PolicyError: one line that names the first field that is wrong.
+    """
+    Enrolment.refuse_other_format(text)
+    try:
+        return Enrolment.model_validate_json(text)
+    except ValidationError as error:
+        raise PolicyError(f"enrolment: {first_problem(error, 'enrolment')}") from None
+
+
+def write_document(document: Document) -> bytes:
+    """The bytes of a document, which an envelope holds and signs."""
+    packed: bytes = msgpack.packb(document.model_dump(mode="json"))
+    return packed
+
+
+def read_document(kind: type[_Read], payload: bytes) -> _Read:
+    """Parse a document whose signatures have been checked.
+
+    Raises:
+        PolicyError: one line that names the first field that is wrong.
+    """
+    try:
+        return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
+    except ValidationError as error:
+        raise PolicyError(first_problem(error, "document")) from None
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        raise PolicyError("no msgpack document") from None
+
+
+def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:
+    """The names of a role's keys that have validly signed an envelope.
+
+    Args:
+        keys: public keys of 32 bytes by name, of all roles.
+    """
+    return {
+        one.key
+        for one in envelope.signatures
+        if one.key in role.names and one.key in keys and _valid(keys[one.key], one.signature, envelope.message)
+    }
+
+
+def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
+    """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
+
+    Args:
+        envelope, role, keys: as for `signers`.
+
+    Raises:
+        RoleError: no key of the role has signed it.
+        SignatureError: a signature of such a key does not match.
+        ThresholdError: too few of them have signed.
+    """
+    claimed = {one.key for one in envelope.signatures} & role.names & set(keys)
+    if not claimed:
+        raise RoleError(f"no key that may sign a {envelope.kind} document has signed it")
+    valid = signers(envelope, role, keys)
+    if valid != claimed:
+        raise SignatureError("a signature does not match the document")
+    if len(valid) < role.threshold:
+        raise ThresholdError(f"{len(valid)} of the {role.threshold} signatures that are needed")
+
+
+def _valid(public: bytes, signature: bytes, message: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except InvalidSignature:
+        return False
+    return True

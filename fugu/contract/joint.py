@@ -1,0 +1,144 @@
+"""What all streams of a device tell together about one tick's state.
+
+Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that
+sequence their outputs are independent, so that the likelihood ratios of a tick multiply, direction by direction, and
+the streams are one mechanism with the products, for which the loss is computed once. The sum of their epsilons is no
+bound: what outputs tell of the neighbouring ticks, and through them of this one, grows faster than in proportion.
+
+Streams of different sensors, or with other states, or with other ticks depend on one another in ways that no class of
+chains of one of them describes: there is a joint bound if they name one another in a class of joint chains, and else
+none is made up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from math import prod
+from typing import get_args
+
+from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.errors import GuaranteeError, Reason
+from fugu.contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+
+__all__ = ["NoJointBoundError", "check_named", "joint_epsilon"]
+
+_STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
+
+
+class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
+    """What several streams tell together is not known."""
+
+
+def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None) -> float:
+    """Bound what all streams of a device tell together about one tick's state.
+
+    Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one of
+    them: a stream with a class that is too narrow takes nothing away from what the others promise. Likewise it holds
+    against the strongest of their adversaries.
+
+    Args:
+        policies: of the streams, their own guarantees verified.
+        sensors: for each stream what tells its sensor from others; none if that is not known, and then streams that can
+            have a joint bound are taken to be of one sensor.
+
+    Returns:
+        Epsilon in nats, rounded up; of a single stream that of its guarantee, of none 0.
+
+    Raises:
+        NoJointBoundError: there is none, and why.
+        GuaranteeError: the joint loss is not finite.
+    """
+    streams = []
+    for policy in policies:
+        if not isinstance(policy, Policy):
+            raise NoJointBoundError(
+                f"stream {policy.stream} is measured: what its points tell together is not bounded by the device"
+            )
+        streams.append(policy)
+    if len(streams) < 2:
+        return max((one.guarantee.epsilon for one in streams), default=0.0)
+    adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
+    classes = {one.chains.model_dump_json(): one.chains for one in streams}
+    if any(isinstance(chains, JointChains) for chains in classes.values()):
+        return max(_named(chains, streams, adversary, sensors or {}) for chains in classes.values())
+    first, *others = streams
+    for other in others:
+        for what, one, two in (
+            ("sensors", sensors and sensors.get(first.stream), sensors and sensors.get(other.stream)),
+            ("discretisers", first.discretiser, other.discretiser),
+            ("clocks", first.clock, other.clock),
+        ):
+            if one != two:
+                raise NoJointBoundError(
+                    f"streams {first.stream} and {other.stream} have different {what}: "
+                    "nobody knows what they tell together"
+                )
+    forward, backward = (prod(ratios) for ratios in zip(*(one.tick_ratios for one in streams), strict=True))
+    # Versions of all the streams may take turns, as those of one may.
+    return max(
+        ratio_loss(chains, *lasting_ratios(chains, forward, backward), adversary).epsilon for chains in classes.values()
+    )
+
+
+def _named(
+    chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
+) -> float:
+    """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
+    shown_of: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
+    for one in streams:
+        if not isinstance(chains, JointChains):
+            raise NoJointBoundError(f"the class of stream {one.stream} or of another is not of all of them together")
+        try:
+            column = chains.column(one.device, one.stream)
+        except ValueError as error:
+            raise NoJointBoundError(str(error)) from None
+        states = tuple(row[column] for row in chains.shows)
+        if one.stream in sensors and states != shown_of.setdefault((sensors[one.stream], one.discretiser), states):
+            raise NoJointBoundError(f"stream {one.stream} has the states of another, but not in its class of chains")
+        _check_shown(chains, column, one)
+    assert isinstance(chains, JointChains)
+    return shown_loss(chains, adversary).epsilon
+
+
+def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:
+    """Refuse a policy of a stream that is not what a class of others takes it for."""
+    shown = chains.streams[column]
+    if not isinstance(one, Policy):
+        raise NoJointBoundError(f"stream {one.stream} is measured: the class of others takes it for states")
+    if one.clock.period_us != chains.period_us or len(one.discretiser.states) != shown.states:
+        raise NoJointBoundError(f"stream {one.stream} has another period, or other states, than in a class of others")
+    if one.rate > Fraction(shown.rate):
+        raise NoJointBoundError(
+            f"stream {one.stream} tells {float(one.rate):.9g} nats in a tick, above the {shown.rate:.9g} that the "
+            "class of others allows it"
+        )
+
+
+def check_named(policies: Sequence[AnyPolicy]) -> None:
+    """Hold the streams of a device to what the classes of joint chains of the others among them take them for.
+
+    A guarantee of streams that move together counts on what each of them tells at most. Policies whose classes share
+    that out in different ways may all pass by themselves, and tell too much together.
+
+    Args:
+        policies: of all streams of one device.
+
+    Raises:
+        NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than
+            that class describes, or counts its ticks otherwise.
+    """
+    for declared in policies:
+        if not isinstance(declared, Policy) or not isinstance(declared.chains, JointChains):
+            continue
+        for one in policies:
+            try:
+                column = declared.chains.column(one.device, one.stream)
+            except ValueError:
+                continue
+            _check_shown(declared.chains, column, one)
+            if one.clock != declared.clock:
+                raise NoJointBoundError(f"streams {declared.stream} and {one.stream} move together and have two clocks")

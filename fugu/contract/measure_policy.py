@@ -1,0 +1,261 @@
+"""Policies of measured streams: what a device measures, which states it must not tell apart, and how it is randomised.
+
+The policy graph, epsilon and the steps that the chain can make are the policy's; whoever later sends tables can only
+choose among those that keep the promise, because the device checks each one against them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from fugu.contract._document import Document
+from fugu.contract.errors import FrameError, GuaranteeError, PolicyError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Adversary
+from fugu.contract.measure_check import MOST_EPSILON, check_noise
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS
+from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable, decoded_table
+from fugu.contract.measurement import ConstraintSets, Measurement
+from fugu.contract.policy_header import PolicyHeader
+
+__all__ = [
+    "MAX_CHANGES",
+    "MAX_CYCLE",
+    "MAX_TABLES",
+    "Change",
+    "MeasurePolicy",
+    "StreamLoss",
+    "StreamStart",
+    "sparse_rows",
+]
+
+MAX_TABLES = 16
+MAX_CYCLE = 1 << 24
+MAX_CHANGES = 48
+_SUM_TOLERANCE = 1e-9
+
+Coordinate = Annotated[int, Field(gt=-COORDINATE_LIMIT, lt=COORDINATE_LIMIT)]
+Step = tuple[Annotated[int, Field(ge=0, lt=MAX_MEASURED_STATES)], Annotated[float, Field(gt=0.0, le=1.0)]]
+Edge = tuple[Annotated[int, Field(ge=0)], Annotated[int, Field(ge=0)]]
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+StreamStart = Literal["any", "given", "stationary"]
+EncodedTable = Annotated[str, Field(max_length=1 << 20)]
+
+
+class CompleteGraph(Document):
+    """Every pair of states."""
+
+    complete: Literal[True]
+
+
+class CategoryGraph(Document):
+    """States with equal labels; one label for each state."""
+
+    categories: tuple[str | int, ...]
+
+
+class RadiusGraph(Document):
+    """States whose measurements are at most this far apart, in lattice steps."""
+
+    radius: Annotated[float, Field(ge=0.0)]
+
+
+class TransitionGraph(Document):
+    """States that can follow from some one state."""
+
+    transition: Literal[True]
+
+
+class EdgeGraph(Document):
+    """States joined one by one."""
+
+    edges: tuple[Edge, ...]
+
+
+Graph = CompleteGraph | CategoryGraph | RadiusGraph | TransitionGraph | EdgeGraph
+
+
+class Change(Document):
+    """From a tick of the cycle on, until the next change or the cycle's end, other steps hold.
+
+    Attributes:
+        tick: of the cycle; the step from this tick to the next is the first of them.
+        transition: as the policy's.
+    """
+
+    tick: int = Field(ge=1)
+    transition: tuple[tuple[Step, ...], ...]
+
+
+class StreamLoss(Document):
+    """What all releases together tell about one tick's state; no device checks it, `fugu policy check` does.
+
+    Attributes:
+        epsilon: in nats; none if there is no finite bound.
+        start: of the chain that it holds for: any distribution of the first state, the policy's initial one, or the
+            stationary one.
+    """
+
+    epsilon: Annotated[float, Field(gt=0.0)] | None
+    adversary: Adversary
+    start: StreamStart = "any"
+
+
+class MeasurePolicy(PolicyHeader):
+    """What one device measures, and which states no released point tells apart.
+
+    Attributes:
+        coordinates: f, for each state a point of the integer lattice in 1 to 3 dimensions.
+        resolution: what a step of the lattice is worth, for each dimension.
+        unit: of the resolution.
+        transition: for each state the states that can follow it, with their probabilities; which there are counts for
+            privacy, how likely they are for estimates only.
+        initial: the distribution of the state at tick 0; only which states are possible counts for privacy.
+        shows: if the chain's states are others than those that are measured (pairs of a state before and one now), for
+            each the state that it shows; transition and initial are then theirs, all else is of what they show.
+        cycle: ticks after which the steps repeat; tick 0 begins a cycle.
+        changes: the steps of later parts of the cycle, in their order.
+        graph: the pairs of states that must not be told apart.
+        epsilon: no point is more than e^epsilon times likelier under one state of such a pair than under the other.
+        factor: epsilon times this bounds the same for any two possible states.
+        degree: every possible state is hidden among at least so many possible ones, itself included, or among all.
+        delta: above 0, the gateway sends tables in which the least likely states, together at most of this probability,
+            have surrogates; the promise holds for them all the same.
+        objective: by what the gateway chooses partners for exposed states.
+        stream_loss: what the stream as a whole loses.
+        fallback: the table for ticks that have no other, as base64 of its message; it protects every pair.
+        tables: other tables, in the same form.
+    """
+
+    kind: Literal["points"] = "points"
+    frame_ticks: int = Field(ge=1, le=MAX_MEASURE_TICKS)
+    coordinates: tuple[Annotated[tuple[Coordinate, ...], Field(min_length=1, max_length=3)], ...] = Field(
+        min_length=2, max_length=MAX_MEASURED_STATES
+    )
+    resolution: tuple[Annotated[float, Field(gt=0.0, le=1e9)], ...]
+    unit: Annotated[str, Field(max_length=32)] = ""
+    transition: tuple[tuple[Step, ...], ...]
+    initial: tuple[Probability, ...]
+    shows: tuple[Annotated[int, Field(ge=0)], ...] = Field(default=(), max_length=MAX_MEASURED_STATES)
+    cycle: int = Field(default=1, ge=1, le=MAX_CYCLE)
+    changes: tuple[Change, ...] = Field(default=(), max_length=MAX_CHANGES)
+    graph: Graph
+    epsilon: Annotated[float, Field(gt=0.0, le=MOST_EPSILON)]
+    factor: Annotated[int, Field(ge=1, le=1000)]
+    degree: int = Field(default=2, ge=2, le=MAX_MEASURED_STATES)
+    delta: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    objective: Literal["error", "nearest", "area"] = "error"
+    stream_loss: StreamLoss
+    fallback: EncodedTable
+    tables: tuple[EncodedTable, ...] = Field(default=(), max_length=MAX_TABLES)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        states = len(self.coordinates)
+        chain = len(self.shows) or states
+        counts = (len(self.discretiser.states), states, len(self.transition), len(self.initial))
+        if counts != (states, states, chain, chain):
+            raise ValueError(f"discretiser, coordinates, transition and initial have {counts} states")
+        if self.shows and set(self.shows) != set(range(states)):
+            raise ValueError("shows names a state that is not measured, or leaves one out")
+        ticks = [one.tick for one in self.changes]
+        if ticks != sorted(set(ticks)) or any(tick >= self.cycle for tick in ticks):
+            raise ValueError(f"changes are at ticks {ticks}: they have to ascend, below the cycle of {self.cycle}")
+        if {len(point) for point in self.coordinates} != {len(self.resolution)}:
+            raise ValueError("coordinates and resolution have different dimensions")
+        for transition in (self.transition, *(one.transition for one in self.changes)):
+            if len(transition) != chain:
+                raise ValueError(f"a change has {len(transition)} rows for {chain} states")
+            for state, row in enumerate(transition):
+                following = [other for other, _ in row]
+                if len(set(following)) != len(following) or not all(other < chain for other in following):
+                    raise ValueError(f"transition row {state} names a state twice, or one that does not exist")
+                if abs(math.fsum(p for _, p in row) - 1.0) > _SUM_TOLERANCE:
+                    raise ValueError(f"transition row {state} sums to {math.fsum(p for _, p in row):.12g}, not 1")
+        if abs(math.fsum(self.initial) - 1.0) > _SUM_TOLERANCE:
+            raise ValueError(f"initial sums to {math.fsum(self.initial):.12g}, not 1")
+        try:
+            found = self.measure_tables
+        except FrameError as error:
+            raise ValueError(f"a table: {error}") from None
+        if [table.number for table in found] != list(range(len(found))):
+            raise ValueError("the fallback has number 0, and the other tables 1, 2, ... in order")
+        if any(table.policy_version != self.version for table in found):
+            raise ValueError("a table is for another version of the policy")
+        return self
+
+    @cached_property
+    def measure_tables(self) -> tuple[TimedTable, ...]:
+        """The fallback and the other tables, by number."""
+        return tuple(decoded_table(text) for text in (self.fallback, *self.tables))
+
+    @cached_property
+    def measurement(self) -> Measurement:
+        """What is promised, as plain values.
+
+        Raises:
+            PolicyError: the graph does not fit the states.
+        """
+        return Measurement.of(self.model_dump(mode="json"))
+
+    @property
+    def matrix(self) -> list[list[float]]:
+        """The transition probabilities of the cycle's first part, a row for each state of the chain."""
+        return _full(self.transition)
+
+    @property
+    def matrices(self) -> list[list[list[float]]]:
+        """The same of all parts."""
+        return [_full(transition) for transition in (self.transition, *(one.transition for one in self.changes))]
+
+    def table(self, number: int) -> TimedTable | None:
+        """The table of a number, if the policy has it."""
+        return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
+
+    def verify(self, ceiling: float) -> None:
+        """Check every table against the policy graph, and epsilon against the owner's ceiling.
+
+        Args:
+            ceiling: largest epsilon of a released point that the device's owner accepts.
+
+        Raises:
+            PolicyError: the graph does not fit the states, or the sets of possible states have no end.
+            GuaranteeError: a table does not keep the promise, or epsilon is above the ceiling.
+        """
+        verify_tables(self.measurement, self.measure_tables)
+        if self.epsilon > ceiling:
+            raise GuaranteeError(
+                f"epsilon {self.epsilon:g} of each point of stream {self.stream} is above this device's ceiling "
+                f"for measurements {ceiling:g}"
+            )
+
+
+def verify_tables(measurement: Measurement, tables: tuple[TimedTable, ...]) -> None:
+    """Check the tables of a policy, the fallback first; errors as for `MeasurePolicy.verify`."""
+    fallback, *others = tables
+    if fallback.constraint or fallback.first or fallback.until <= MAX_TICK:
+        raise PolicyError("the fallback table has to be for every set of possible states, from tick 0 on for ever")
+    check_noise(measurement, fallback.noise, 0)
+    reach = ConstraintSets(measurement)
+    reach.all()
+    for table in others:
+        if not reach.has(table.constraint):
+            raise PolicyError(f"table {table.number} is for a set of states that is never the possible one")
+        try:
+            check_noise(measurement, table.noise, table.constraint)
+        except GuaranteeError as error:
+            raise GuaranteeError(f"table {table.number}: {error}") from None
+
+
+def _full(rows: tuple[tuple[Step, ...], ...]) -> list[list[float]]:
+    return [[row.get(state, 0.0) for state in range(len(rows))] for row in map(dict, rows)]
+
+
+def sparse_rows(transition: Iterable[Iterable[float]]) -> tuple[tuple[tuple[int, float], ...], ...]:
+    """A transition matrix as a policy carries it: for each state the possible next ones with their probabilities."""
+    return tuple(tuple((y, float(p)) for y, p in enumerate(row) if p > 0.0) for row in transition)

@@ -1,0 +1,199 @@
+"""Noise tables: the randomised mechanism that a device runs on states, as integers over 2^32.
+
+A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
+symbols, or points of a measurement; either way one uniform 32-bit word against one row decides.
+
+A tick without a usable reading: what it releases is drawn from a fixed public distribution, without any state.
+
+One uniform 32-bit word takes a row of the table that is in force, every row equally likely up to the rounding of 2^32
+words to k rows; what is released is then drawn from that row as for any other state. That is a convex combination of
+the rows with exactly known weights, the same whatever the state is: such a tick has the loss 0, to be precise if which
+ticks are missing does not depend on the readings (docs/proofs/states-and-ticks.md, "Missing readings").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from fugu.contract._wire import length
+from fugu.contract.discrete_laplace import SCALE
+from fugu.contract.errors import FrameLengthError, FrameRangeError
+from fugu.contract.measure_frames import Point
+
+__all__ = [
+    "MAX_POINTS",
+    "MAX_TABLE_STATES",
+    "SCALE",
+    "NoiseTable",
+    "check_dimensions",
+    "public_row",
+    "share_bias",
+]
+
+MAX_TABLE_STATES = 100
+"""Of a table of points."""
+MAX_POINTS = 1024
+_MOST_SYMBOLS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseTable:
+    """For each state, the cumulative thresholds that turn a uniform 32-bit word into an output.
+
+    Given state x and word u, the output is the number of thresholds in rows[x] that are <= u.
+
+    Attributes:
+        rows: k rows of m - 1 strictly increasing thresholds in (0, 2^32): every cell has weight >= 1.
+        points: the m points that are the outputs, d integers each; empty if they are symbols, 0..m-1.
+
+    Raises:
+        ValueError: a table of symbols has another shape, or an empty cell.
+        FrameError: so has a table of points.
+    """
+
+    rows: tuple[Sequence[int], ...]
+    points: tuple[Point, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be drawn from, and cells without weight."""
+        if self.points:
+            _check_points(self)
+        else:
+            _check_symbols(self)
+
+    @property
+    def states(self) -> int:
+        """The number of states k."""
+        return len(self.rows)
+
+    @property
+    def symbols(self) -> int:
+        """The number of symbols, or of points, m."""
+        return len(self.rows[0]) + 1
+
+    @property
+    def threshold0(self) -> int:
+        """Pr(symbol 1 given state 0) * 2^32, of a 2x2 table."""
+        return SCALE - self._binary_row(0)
+
+    @property
+    def threshold1(self) -> int:
+        """Pr(symbol 0 given state 1) * 2^32, of a 2x2 table."""
+        return self._binary_row(1)
+
+    def _binary_row(self, state: int) -> int:
+        if (self.states, self.symbols) != (2, 2):
+            raise ValueError(f"only a 2x2 table has two flip thresholds; this one is {self.states}x{self.symbols}")
+        return self.rows[state][0]
+
+    def draw(self, state: int, word: int) -> int:
+        """The number of the output for a state and a word that is uniform in 0..2^32-1."""
+        return bisect_right(self.rows[state], word)
+
+    def row_weights(self, state: int) -> tuple[int, ...]:
+        """Pr(output given a state) * 2^32 of every output: m integers that sum to 2^32."""
+        return tuple(high - low for low, high in pairwise((0, *self.rows[state], SCALE)))
+
+    def weights(self) -> tuple[tuple[int, ...], ...]:
+        """Return Pr(output given state) * 2^32 as k rows of m integers, each row summing to 2^32."""
+        return tuple(self.row_weights(state) for state in range(self.states))
+
+    @classmethod
+    def binary(cls, threshold0: int, threshold1: int) -> NoiseTable:
+        """Build binary randomised response from its two flip probabilities.
+
+        Args:
+            threshold0: rho0 * 2^32, where rho0 = Pr(symbol 1 given state 0).
+            threshold1: rho1 * 2^32, where rho1 = Pr(symbol 0 given state 1).
+
+        Returns:
+            The 2x2 table.
+
+        Raises:
+            ValueError: A threshold is not inside (0, 2^32).
+        """
+        return cls(((SCALE - threshold0,), (threshold1,)))
+
+    @classmethod
+    def randomised_response(cls, states: int, flip_weight: int) -> NoiseTable:
+        """Build k-ary randomised response: every wrong symbol has the same weight.
+
+        Args:
+            states: k >= 2, the number of states and of symbols.
+            flip_weight: Pr(symbol z given state x) * 2^32 for each z != x; the true state keeps the rest.
+
+        Returns:
+            The k x k table.
+
+        Raises:
+            ValueError: A cell would have no weight left.
+        """
+        keep = SCALE - (states - 1) * flip_weight
+        weights = [[keep if z == x else flip_weight for z in range(states)] for x in range(states)]
+        return cls(tuple(tuple(accumulate(row[:-1])) for row in weights))
+
+
+def check_dimensions(points: tuple[Point, ...], name: str) -> None:
+    """Refuse points of different dimensions.
+
+    Raises:
+        FrameLengthError: there are some.
+    """
+    for point in points:
+        if len(point) != len(points[0]):
+            raise FrameLengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")
+
+
+def _check_symbols(table: NoiseTable) -> None:
+    rows = table.rows
+    if len(rows) < 2:
+        raise ValueError(f"a table needs at least 2 states, got {len(rows)}")
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("every row of a table needs the same number of thresholds")
+    if not 1 <= len(rows[0]) <= _MOST_SYMBOLS - 1:
+        raise ValueError(f"a table needs 2 to {_MOST_SYMBOLS} symbols, got {len(rows[0]) + 1}")
+    for state in range(len(rows)):
+        for symbol, weight in enumerate(table.row_weights(state)):
+            if weight < 1:
+                raise ValueError(
+                    f"state {state} can never emit symbol {symbol} (weight {weight} of 2^32): a symbol that a state "
+                    "can never emit would reveal with certainty that the state was another one; "
+                    "thresholds must increase strictly within (0, 2^32)"
+                )
+
+
+def _check_points(table: NoiseTable) -> None:
+    length(table.points, 2, MAX_POINTS, "points")
+    length(table.rows, 2, MAX_TABLE_STATES, "rows")
+    check_dimensions(table.points, "a point")
+    if len(set(table.points)) != len(table.points):
+        raise FrameRangeError("a table names a point twice")
+    for row in table.rows:
+        if len(row) != len(table.points) - 1:
+            raise FrameLengthError(f"{len(row)} thresholds for {len(table.points)} points")
+        if any(low >= high for low, high in pairwise((0, *row, SCALE))):
+            raise FrameRangeError("thresholds must increase strictly: an empty cell would reveal its state")
+
+
+def public_row(word: int, states: int) -> int:
+    """The row that a word takes.
+
+    Args:
+        word: uniform in 0..2^32-1.
+        states: k, the number of rows.
+
+    Returns:
+        A row, 0..k-1.
+    """
+    return word * states // SCALE
+
+
+def share_bias(missing_share: float, states: int) -> float:
+    """The most by which a state's share, estimated from symbols, is off because of ticks without a state.
+
+    With m of the ticks missing, a share p among the others shows as (1 - m) p + m / k, for k states, up to 2^-32.
+    """
+    return missing_share * (1.0 - 1.0 / states)

@@ -1,0 +1,283 @@
+"""What a device's owner pins of a stream, so that whoever may sign policies cannot redefine what a guarantee is about.
+
+An epsilon is worth what it is about: with a class of chains that leaves out the truth, other thresholds, faster ticks,
+or a graph that joins nothing, every ceiling is kept and everything is told. Pins are compared exactly; what cannot be
+decided is a violation. A part of them alone could be got round by the others, so a stream has all of them or none.
+
+- A policy's class must contain the pinned one: its guarantee then holds for every chain that the owner has named.
+- Ticks at a multiple of the pinned period are some of the pinned ticks, and whoever sees fewer symbols learns no more.
+  A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
+- Which states are possible at a tick of a measured stream follows from its clock, its first states and its steps, and
+  decides which pairs are protected and by which partner, so those three must be the pinned ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import Field, model_validator
+
+from fugu.contract._document import Document
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.discretisers import Discretiser, remembers
+from fugu.contract.errors import PolicyError
+from fugu.contract.guarantee import Adversary, Guarantee
+from fugu.contract.leakage import worst_odds_ratio
+from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
+from fugu.contract.measure_table import members, set_of
+from fugu.contract.measurement import Measurement, neighbours_of
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import Clock
+
+__all__ = ["MeasuredPins", "Pins", "SymbolPins", "contains", "pins_of", "violations"]
+
+State = Annotated[int, Field(ge=0)]
+_STRENGTH: tuple[Adversary, ...] = get_args(Adversary)
+"""From the adversary who knows least to the one who knows most."""
+
+
+class SymbolPins(Document):
+    """What is pinned of a stream of symbols.
+
+    Attributes:
+        discretiser: what its states are; the policy's must be the same.
+        period_us: the policy's period must be a multiple of it, or equal to it with hysteresis or a baseline.
+        chains: the policy's class must contain this one.
+        adversary: the policy's must know at least as much.
+        windows: what windows alone may tell, and to whom; none pins nothing about those who see windows only.
+    """
+
+    kind: Literal["symbols"] = "symbols"
+    discretiser: Discretiser
+    period_us: int = Field(ge=100)
+    chains: ChainClass
+    adversary: Adversary
+    windows: Guarantee | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        count = len(self.discretiser.states)
+        if isinstance(self.chains, JointChains):
+            if all(shown.states != count for shown in self.chains.streams):
+                raise ValueError(f"no stream of the chains has the {count} states of the discretiser")
+        elif count != self.chains.states:
+            raise ValueError(f"discretiser and chains have {count} and {self.chains.states} states")
+        return self
+
+
+class MeasuredPins(Document):
+    """What is pinned of a measured stream.
+
+    Attributes:
+        discretiser: what its states are; the policy's must be the same.
+        clock: the policy's must be the same.
+        start: the states possible at tick 0; the policy's must be the same.
+        steps: for each state of the chain those that can follow it; the policy's must be the same.
+        shows: for each state of the chain the state that it shows, as in the policy.
+        cycle: ticks after which steps repeat, as in the policy.
+        changes: from which tick of it on which other steps hold, as in the policy.
+        graph: the policy's must join every pair that this one joins.
+        factor: the policy's may not be larger.
+        degree: the policy's may not be smaller.
+    """
+
+    kind: Literal["measured"] = "measured"
+    discretiser: Discretiser
+    clock: Clock
+    start: tuple[State, ...]
+    steps: tuple[tuple[State, ...], ...]
+    shows: tuple[State, ...] = ()
+    cycle: int = Field(default=1, ge=1)
+    changes: tuple[tuple[int, tuple[tuple[State, ...], ...]], ...] = ()
+    graph: CompleteGraph | CategoryGraph | EdgeGraph
+    factor: int = Field(ge=1)
+    degree: int = Field(default=2, ge=2)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        count = len(self.discretiser.states)
+        chain = len(self.shows) or count
+        if len(self.steps) != chain:
+            raise ValueError(f"discretiser and steps have {count} and {len(self.steps)} states")
+        if not all(state < chain for states in (self.start, *self.steps) for state in states):
+            raise ValueError("start or steps name a state that does not exist")
+        try:
+            self.neighbours()
+        except PolicyError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    def neighbours(self) -> tuple[int, ...]:
+        """The pairs, as for each state the set of those that it must be joined to."""
+        return neighbours_of(self.graph.model_dump(mode="json"), ((),) * len(self.discretiser.states), ())
+
+
+Pins = Annotated[SymbolPins | MeasuredPins, Field(discriminator="kind")]
+"""What is pinned of a stream; the field `kind` tells of which kind the stream has to be."""
+
+
+def pins_of(policy: AnyPolicy) -> SymbolPins | MeasuredPins:
+    """Pin all that a policy says."""
+    if isinstance(policy, Policy):
+        return SymbolPins(
+            discretiser=policy.discretiser,
+            period_us=policy.clock.period_us,
+            chains=policy.chains,
+            adversary=policy.guarantee.adversary,
+            windows=policy.windows_alone,
+        )
+    return MeasuredPins(
+        discretiser=policy.discretiser,
+        clock=policy.clock,
+        start=tuple(members(policy.measurement.initial)),
+        steps=_steps(policy.measurement.successors),
+        shows=policy.shows,
+        cycle=policy.cycle,
+        changes=tuple((tick, _steps(steps)) for tick, steps in policy.measurement.changes),
+        graph=_pairs(policy),
+        factor=policy.factor,
+        degree=policy.degree,
+    )
+
+
+def _steps(successors: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(members(states)) for states in successors)
+
+
+def _pairs(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
+    """A policy's graph, in a form that says by itself which pairs it joins."""
+    if isinstance(policy.graph, CompleteGraph | CategoryGraph | EdgeGraph):
+        return policy.graph
+    joined = policy.measurement.neighbours
+    return EdgeGraph(edges=tuple((a, b) for a, others in enumerate(joined) for b in members(others) if a < b))
+
+
+def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str, ...]:
+    """Say in what a policy gives less than its owner has pinned.
+
+    Args:
+        policy: of the stream that the pins are for; whether its guarantee holds is another question.
+
+    Returns:
+        One line each; none if the policy keeps to the pins.
+
+    Raises:
+        PolicyError: the policy's graph does not fit its states.
+    """
+    if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
+        return tuple(_symbol_violations(policy, pins))
+    if isinstance(policy, MeasurePolicy) and isinstance(pins, MeasuredPins):
+        return tuple(_measured_violations(policy, pins))
+    kind = "symbols" if isinstance(policy, Policy) else "measured"
+    return (f"its kind is {kind}, and {pins.kind} is pinned",)
+
+
+def _symbol_violations(policy: Policy, pins: SymbolPins) -> list[str]:
+    found = []
+    if policy.discretiser != pins.discretiser:
+        found.append("its discretiser is not the pinned one")
+    period, same = policy.clock.period_us, remembers(pins.discretiser)
+    if period % pins.period_us or (same and period != pins.period_us):
+        rule = "the pinned" if same else "a multiple of the pinned"
+        found.append(f"its period of {period} microseconds is not {rule} {pins.period_us}")
+    if not contains(policy.chains, pins.chains):
+        found.append("its class of chains is not shown to contain the pinned one")
+    for guarantee, pinned, whose in (
+        (policy.guarantee, pins.adversary, "its"),
+        (policy.windows_alone, pins.windows.adversary if pins.windows else None, "its windows'"),
+    ):
+        if guarantee and pinned and _STRENGTH.index(guarantee.adversary) < _STRENGTH.index(pinned):
+            found.append(f"{whose} adversary is {guarantee.adversary}, and {pinned} is pinned")
+    if policy.windows_alone and pins.windows and policy.windows_alone.epsilon > pins.windows.epsilon:
+        found.append(
+            f"epsilon {policy.windows_alone.epsilon:g} of its windows is above the pinned {pins.windows.epsilon:g}"
+        )
+    return found
+
+
+def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]:
+    found = []
+    if policy.discretiser != pins.discretiser:
+        return ["its discretiser is not the pinned one"]
+    if policy.clock != pins.clock:
+        found.append("its clock is not the pinned one")
+    mine: Measurement = policy.measurement
+    if set(members(mine.initial)) != set(pins.start):
+        found.append("the states possible at tick 0 are not the pinned ones")
+    pinned_steps = (pins.steps, *(steps for _, steps in pins.changes))
+    steps = (mine.successors, *(steps for _, steps in mine.changes))
+    when = (mine.shows, mine.cycle, tuple(tick for tick, _ in mine.changes))
+    if when != (pins.shows, pins.cycle, tuple(tick for tick, _ in pins.changes)) or [
+        tuple(map(set_of, part)) for part in pinned_steps
+    ] != list(steps):
+        found.append("the states that can follow one another are not the pinned ones")
+    for state, (joined, pinned) in enumerate(zip(mine.neighbours, pins.neighbours(), strict=True)):
+        if missing := members(pinned & ~joined):
+            found.append(f"its graph does not join the pinned pair of states {state} and {missing[0]}")
+            break
+    if policy.factor > pins.factor:
+        found.append(f"its factor {policy.factor} is above the pinned {pins.factor}")
+    if policy.degree < pins.degree:
+        found.append(f"its degree of protection {policy.degree} is below the pinned {pins.degree}")
+    return found
+
+
+def contains(wider: ChainClass, pinned: ChainClass) -> bool:
+    """Whether every chain of a class is in another, as far as that can be shown; exact, without any tolerance.
+
+    A bounded class has every start, and steps that change; the others have one chain each for all time, started
+    stationary, so that neither contains a bounded one. Joint chains must be of the same streams with the same rates:
+    what each of them may tell is what the owners of the others rely on.
+
+    Args:
+        wider: the class that should contain the other.
+        pinned: the class that should be contained.
+    """
+    if wider.states != pinned.states or isinstance(wider, JointChains) != isinstance(pinned, JointChains):
+        return False
+    if isinstance(wider, JointChains) and isinstance(pinned, JointChains):
+        if (wider.streams, wider.shows, wider.period_us) != (pinned.streams, pinned.shows, pinned.period_us):
+            return False
+        if wider.odds_ratio is None:
+            return pinned.odds_ratio is None and set(pinned.transitions) <= set(wider.transitions)
+        worst = _worst_odds_ratio(pinned)
+        return worst is not None and worst <= Fraction(wider.odds_ratio)
+    if isinstance(wider, BoundedChains):
+        worst = _worst_odds_ratio(pinned)
+        return worst is not None and worst <= Fraction(wider.odds_ratio)
+    if isinstance(pinned, BoundedChains | JointChains) or isinstance(wider, JointChains):
+        return False
+    if isinstance(wider, FiniteChains):
+        return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(wider.transitions)
+    boxes = [(pinned.q, pinned.r)] if isinstance(pinned, BinaryChains) else map(_box, pinned.transitions)
+    return all(
+        wider.q[0] <= q[0] and q[1] <= wider.q[1] and wider.r[0] <= r[0] and r[1] <= wider.r[1] for q, r in boxes
+    )
+
+
+def _box(transition: tuple[tuple[float, ...], ...]) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
+    """Intervals for q and r of a 2 x 2 matrix, however the rounding of its rows is read: b, 1 - a or b / (a + b)."""
+    (a, b), (c, d) = (tuple(map(Fraction, row)) for row in transition)
+    return (min(b, 1 - a), max(b, 1 - a)), (min(c, 1 - d), max(c, 1 - d))
+
+
+def _worst_odds_ratio(chains: ChainClass) -> Fraction | None:
+    """The largest odds ratio of any step of a class; none if it has no bound."""
+    if isinstance(chains, BoundedChains | JointChains) and chains.odds_ratio is not None:
+        return Fraction(chains.odds_ratio)
+    if isinstance(chains, BinaryChains):  # monotone in q and r, so that a corner is worst
+        return max(worst_odds_ratio(Fraction(q), Fraction(r)) for q in chains.q for r in chains.r)
+    assert isinstance(chains, FiniteChains | JointChains)
+    worst = Fraction(1)
+    for transition in chains.transitions:
+        rows = [tuple(map(Fraction, row)) for row in transition]
+        for row in rows:
+            for other in rows:
+                if not all(other) or not all(row):
+                    return None
+                ratios = [a / b for a, b in zip(row, other, strict=True)]
+                worst = max(worst, max(ratios) / min(ratios))
+    return worst

@@ -1,0 +1,30 @@
+"""Reading a policy of either kind: of symbols, or of points."""
+
+from __future__ import annotations
+
+import json
+
+from fugu.contract.errors import PolicyError
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policy import Policy
+from fugu.contract.policy_header import MAX_POLICY_BYTES
+
+__all__ = ["AnyPolicy", "read_policy"]
+
+AnyPolicy = Policy | MeasurePolicy
+
+
+def read_policy(text: str | bytes) -> AnyPolicy:
+    """Parse and check the JSON form of a policy, whichever kind it is.
+
+    Raises:
+        PolicyError: one line that names the first thing that is wrong.
+    """
+    if len(text) > MAX_POLICY_BYTES:
+        raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    measured = isinstance(document, dict) and document.get("kind") == "points"
+    return MeasurePolicy.from_json(text) if measured else Policy.from_json(text)

@@ -1,0 +1,206 @@
+"""Policies of symbols and windows: what a device does with one stream, and the guarantee that this gives."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, model_validator
+from pydantic_core import CoreSchema, core_schema
+
+from fugu.contract._document import Document
+from fugu.contract.chains import ChainClass, FiniteChains, JointChains
+from fugu.contract.discretisers import Categories, Cells, Discretiser, Thresholds
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.exponential import exp_up, log_up
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, check_shown, tick_ratios
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy_header import Clock, PolicyHeader
+from fugu.contract.rounding import UPWARD
+from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
+
+__all__ = ["Categories", "Cells", "Clock", "Discretiser", "Policy", "SymbolTable", "Thresholds"]
+
+
+class _Written(Document):
+    """A table as it is written."""
+
+    rows: tuple[tuple[int, ...], ...]
+
+
+def _refuse_points(table: NoiseTable) -> NoiseTable:
+    if table.points:
+        raise ValueError("a policy of symbols has a table of points")
+    return table
+
+
+def _schema(_source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    rows = handler.generate_schema(_Written)
+    written = core_schema.no_info_after_validator_function(lambda table: NoiseTable(table.rows), rows)
+    given = core_schema.no_info_after_validator_function(_refuse_points, core_schema.is_instance_schema(NoiseTable))
+    writing = core_schema.plain_serializer_function_ser_schema(lambda table: {"rows": table.rows})
+    return core_schema.json_or_python_schema(written, given, serialization=writing)
+
+
+SymbolTable = Annotated[NoiseTable, GetPydanticSchema(_schema)]
+
+
+class Policy(PolicyHeader):
+    """What one device does with one stream, and what that guarantees.
+
+    Attributes:
+        table: the randomisation of the symbols, one every tick; none if there are windows only.
+        chains: the class of chains that the guarantee is for.
+        guarantee: epsilon, and the adversary it holds against: what those learn who see everything that the device
+            says of the stream, symbols and windows together.
+        windows: counts that the device releases.
+        windows_guarantee: what those learn who see the windows only; given if and only if there are symbols as well.
+    """
+
+    kind: Literal["symbols"] = "symbols"
+    table: SymbolTable | None = None
+    chains: ChainClass
+    guarantee: Guarantee
+    windows: tuple[Window, ...] = Field(default=(), max_length=MAX_WINDOWS)
+    windows_guarantee: Guarantee | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.table is None and not self.windows:
+            raise ValueError("there is neither a table nor a window: give at least one of them")
+        if self.table is None and self.frame_ticks != 1:
+            raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
+        states = self.chains.states
+        if isinstance(self.chains, JointChains):
+            states = self.chains.streams[self.chains.column(self.device, self.stream)].states
+            if self.clock.period_us != self.chains.period_us:
+                raise ValueError(f"the clock's period is not the {self.chains.period_us} microseconds of the chains")
+        counts = (
+            len(self.discretiser.states),
+            states,
+            *([] if self.table is None else [self.table.states]),
+        )
+        if len(set(counts)) != 1:
+            raise ValueError(f"discretiser, chains and table have {counts} states")
+        if len({window.name for window in self.windows}) != len(self.windows):
+            raise ValueError("two windows have the same name")
+        if self.table is None and self.windows_guarantee is not None:
+            raise ValueError("without a table, guarantee is what the windows tell: leave windows_guarantee out")
+        if self.table is not None and bool(self.windows) != (self.windows_guarantee is not None):
+            raise ValueError("beside a table, windows and windows_guarantee belong together: give both or neither")
+        for window in self.windows:
+            window.counted(self.discretiser.states)
+        held = sum(window.overlap * window.counts(states) for window in self.windows)
+        if held > MAX_OPEN_COUNTS:
+            raise ValueError(f"the windows under way would hold {held} counts; at most {MAX_OPEN_COUNTS} are allowed")
+        return self
+
+    @property
+    def window_rate(self) -> Fraction:
+        """The loss that all windows together add to every tick, in nats."""
+        return total_rate(self.windows)
+
+    @property
+    def rate(self) -> Fraction:
+        """A bound on what all that a tick adds to, symbol and windows, tells of any two states, in nats."""
+        return self.window_rate + Fraction(log_up(max(self._symbol_ratios)))
+
+    @property
+    def tick_ratios(self) -> tuple[Fraction, Fraction]:
+        """Bounds on the likelihood ratios of all that a tick adds to, symbol and windows, as for `ratio_loss`."""
+        rate = exp_up(self.window_rate)
+        ratio_01, ratio_10 = self._symbol_ratios
+        return ratio_01 * rate, ratio_10 * rate
+
+    @property
+    def _symbol_ratios(self) -> tuple[Fraction, Fraction]:
+        return (Fraction(1), Fraction(1)) if self.table is None else tick_ratios(self.table)
+
+    @property
+    def windows_alone(self) -> Guarantee | None:
+        """What those learn who see the windows only; none if there are no windows."""
+        return self.guarantee if self.table is None else self.windows_guarantee
+
+    def window(self, name: str) -> Window | None:
+        """The window of a name, if there is one."""
+        return next((window for window in self.windows if window.name == name), None)
+
+    def verify(self, ceiling: float) -> Loss:
+        """Re-derive what is guaranteed from the table and the windows, and hold it against the owner's ceiling.
+
+        What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol
+        by the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
+
+        Args:
+            ceiling: largest epsilon that the device's owner accepts.
+
+        Returns:
+            The loss that symbols and windows together really have.
+
+        Raises:
+            GuaranteeError: if a claimed guarantee is false, or the one of everything above the ceiling.
+        """
+        if self.table is not None:
+            self.verify_windows()
+        what = "the set of windows"
+        if self.table is not None:
+            what = "the table with the windows beside it" if self.windows else "the table"
+        achieved = self._check(self.guarantee, what)
+        if self.guarantee.epsilon > ceiling:
+            raise GuaranteeError(
+                f"epsilon {self.guarantee.epsilon:g} of stream {self.stream} is above this device's ceiling {ceiling:g}"
+            )
+        return achieved
+
+    def verify_windows(self) -> Loss | None:
+        """Re-derive what the windows alone lose; none if there are no windows.
+
+        Raises:
+            GuaranteeError: if it is above what is claimed of them.
+        """
+        if self.windows_alone is None:
+            return None
+        return self._check(self.windows_alone, "the set of windows", alone=True)
+
+    def _check(self, guarantee: Guarantee, what: str, *, alone: bool = False) -> Loss:
+        """Hold everything that a tick adds to, or the windows alone, against a guarantee."""
+        if isinstance(self.chains, JointChains):
+            column, rate = self.chains.column(self.device, self.stream), self.window_rate if alone else self.rate
+            return check_shown(self.chains, column, rate, guarantee, what, alone=alone)
+        ratio = exp_up(self.window_rate)
+        return check_ratios(self.chains, (ratio, ratio) if alone else self.tick_ratios, guarantee, what)
+
+    def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
+        """What symbols and windows together tell of whole stretches of time.
+
+        Args:
+            epsilon: what they tell of a single tick, as `verify` derives or the guarantee claims it.
+        """
+        return self._stretches(epsilon, self.guarantee.adversary, log_up(max(self._symbol_ratios)))
+
+    def window_stretches(self, epsilon: float) -> tuple[Stretch, ...]:
+        """What the windows alone tell of whole stretches of time; none without windows.
+
+        Args:
+            epsilon: what they tell of a single tick, as `verify_windows` derives or their guarantee claims it.
+        """
+        return () if self.windows_alone is None else self._stretches(epsilon, self.windows_alone.adversary, 0.0)
+
+    def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
+        # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward
+        # as they run forward.
+        if isinstance(self.chains, JointChains):
+            # Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them.
+            told = math.fsum(shown.rate for shown in self.chains.streams) * (1.0 + UPWARD)
+            return stretches(epsilon, told, self.clock.period_us, equal_leakages=False, hidden=True)
+        alike = adversary == "universal" or not isinstance(self.chains, FiniteChains)
+        return stretches(epsilon, rate, self.clock.period_us, self.windows, equal_leakages=alike)
+
+    @property
+    def _unused(self) -> set[str]:
+        """Fields to leave out: what is said of symbols or of windows, where there are none."""
+        if self.table is None:
+            return {"table", "frame_ticks", "windows_guarantee"}
+        return set() if self.windows else {"windows", "windows_guarantee"}

@@ -1,0 +1,152 @@
+"""Stretches of a stream: what is lost about several ticks in a row having been one sequence of states or another.
+
+An epsilon protects single ticks. A stretch of n ticks is worse off: everything in it tells of it, tick by tick, and
+what lies before and after tells of its first and its last tick as it does of a single one. So the loss between
+any two sequences of n states grows by what a tick says for itself, with every tick.
+
+Source: docs/proofs/chain-accountant.md, "Stretches of time".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import NamedTuple
+
+from fugu.contract.frames import LATE_US
+from fugu.contract.windows import Window
+
+__all__ = [
+    "LARGEST_PROTECTED",
+    "STRETCHES",
+    "Stretch",
+    "covered",
+    "stretch_epsilon",
+    "stretch_ticks",
+    "stretches",
+]
+
+STRETCHES = (("1 minute", 60), ("1 hour", 3600), ("8 hours", 28_800))
+"""The stretches that are always told of: names and seconds; the last is a night."""
+
+LARGEST_PROTECTED = 10.0
+"""Above this epsilon a likelihood can change by a factor of 22,000: nothing is protected."""
+
+_COUNTS = (10, 100, 1000)
+_MICROSECONDS = 1_000_000
+
+
+class Stretch(NamedTuple):
+    """What is lost about a stretch.
+
+    Attributes:
+        name: its length in words.
+        ticks: the most of its stream that fall into it.
+        epsilon: bound on the log-likelihood ratio between any two sequences of states of these ticks, in nats.
+    """
+
+    name: str
+    ticks: int
+    epsilon: float
+
+    @property
+    def protected(self) -> bool:
+        """Whether epsilon says anything."""
+        return self.epsilon <= LARGEST_PROTECTED
+
+
+def stretch_ticks(seconds: int, period_us: int) -> int:
+    """The most ticks that can fall into a time.
+
+    A tick may be late, and the next ones then come sooner: by an eighth of a period each, until nothing is made up for.
+
+    Args:
+        period_us: microseconds from tick to tick.
+
+    Source: docs/proofs/states-and-ticks.md, "Ticks that skip numbers".
+    """
+    time = seconds * _MICROSECONDS
+    late = -(-max(period_us, LATE_US) // period_us)
+    return min(-(-time // period_us) + late, -(-8 * time // (7 * period_us)))
+
+
+def covered(window: Window, ticks: int) -> int:
+    """The most that a stretch counts in the windows of a definition: the sum over its ticks of the windows around each.
+
+    A tick is in floor(length / stride) windows or in one more; length mod stride ticks in a row have one more, and
+    any `stride` ticks in a row together have `length`.
+
+    Args:
+        ticks: of the stretch, at least 1.
+    """
+    whole, rest = divmod(ticks, window.stride)
+    each, more = divmod(window.length, window.stride)
+    return whole * window.length + rest * each + min(rest, more)
+
+
+def stretch_epsilon(
+    epsilon: float,
+    ticks: int,
+    rate: float,
+    windows: Iterable[Window] = (),
+    *,
+    equal_leakages: bool,
+    hidden: bool = False,
+) -> float:
+    """Bound the loss between any two sequences of states of a stretch, from that of a single tick.
+
+    Args:
+        epsilon: bound on rate + past + future for every tick and pair of states, with what the windows add to the
+            rate, in nats.
+        ticks: n >= 1, of the stretch.
+        rate: bound on what a tick's own output tells of any two states, without the windows.
+        windows: counted on the device beside it.
+        equal_leakages: whether past and future have the same bound for each pair, at every tick.
+        hidden: whether states may differ that show the same, and have no rate between them: what past and future tell
+            of such is at most epsilon.
+
+    Returns:
+        In nats, rounded up; `epsilon` for one tick.
+
+    Source: docs/proofs/chain-accountant.md, "Stretches of time".
+    """
+    if not math.isfinite(epsilon) or ticks == 1:
+        return epsilon
+    counts = tuple(windows)
+
+    def own(length: int) -> Fraction:
+        added = (covered(window, length) * window.sensitivity / Fraction(window.scale) for window in counts)
+        return length * Fraction(rate) + sum(added, Fraction(0))
+
+    leakages = Fraction(epsilon) - (0 if hidden else own(1))
+    total = own(ticks) + (leakages if equal_leakages else 2 * leakages)
+    nearest = float(total)
+    return nearest if Fraction(nearest) >= total else math.nextafter(nearest, math.inf)
+
+
+def stretches(
+    epsilon: float,
+    rate: float,
+    period_us: int | None,
+    windows: Iterable[Window] = (),
+    *,
+    equal_leakages: bool,
+    hidden: bool = False,
+) -> tuple[Stretch, ...]:
+    """What is lost about a single tick, a minute, an hour and a night.
+
+    Args:
+        epsilon, rate, windows, sides_alike, hidden: as for `stretch_epsilon`.
+        period_us: microseconds from tick to tick; if that is not known, 10, 100 and 1000 ticks stand for the times.
+    """
+    counts = tuple(windows)
+    lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]
+    if period_us is not None:
+        lengths = [(name, stretch_ticks(seconds, period_us)) for name, seconds in STRETCHES]
+    return tuple(
+        Stretch(
+            name, ticks, stretch_epsilon(epsilon, ticks, rate, counts, equal_leakages=equal_leakages, hidden=hidden)
+        )
+        for name, ticks in [("a single tick", 1), *lengths]
+    )

@@ -1,0 +1,375 @@
+"""Which documents a device accepts: one state machine, without any I/O.
+
+A document is untrusted bytes until all of this holds, checked in this order; the first that fails is the reason:
+
+1. the envelope is well-formed, and of a kind that is expected;
+2. every signature that counts is of a key that may sign this kind, and valid; the role's threshold is met;
+3. it is this fleet's, and addressed to this device;
+4. its version is higher than any that was ever accepted; the same version with the same content changes nothing, and
+   with other content is refused;
+5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
+6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
+
+The gateway may also stop a device: nothing is drawn until a policy document is accepted that is newer than the stop
+says. That weakens no guarantee; a stop that is sent again after such a document says nothing any more.
+
+A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
+also forgets the signed time and stops, so that a stolen gateway key does no lasting harm. A new enrolment
+with another root ends the trust in every root that was followed before; versions go on all the same. The bytes inside
+an envelope are parsed only after point 2. Whatever is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from fugu.contract._document import FORMAT_NAME
+from fugu.contract.envelope import Envelope, Kind, decode_envelope, decode_roots
+from fugu.contract.errors import (
+    AddressError,
+    CeilingError,
+    ConflictError,
+    EnvelopeError,
+    ExpiredError,
+    FalseGuaranteeError,
+    FrameError,
+    GuaranteeError,
+    JointBoundError,
+    NotYetValidError,
+    PinnedError,
+    PolicyError,
+    ReplayError,
+    RootError,
+    TrustError,
+)
+from fugu.contract.fleet_documents import (
+    Enrolment,
+    PolicyDocument,
+    RootDocument,
+    StopDocument,
+    TableDocument,
+    TimeDocument,
+    read_document,
+    verified,
+)
+from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
+from fugu.contract.pins import violations
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+
+__all__ = ["Trust", "TrustState", "Verdict"]
+
+_Read = TypeVar("_Read", RootDocument, PolicyDocument, TableDocument, TimeDocument, StopDocument)
+
+
+@dataclass(frozen=True, slots=True)
+class TrustState:
+    """What a device has accepted; kept for ever.
+
+    Attributes:
+        root: envelope of the root document in force.
+        version: of the newest policy document ever accepted, 0 for none.
+        policy: envelope of it; empty for none.
+        time: the newest time that was signed, in Unix seconds.
+        enrolled: digest of the root of the enrolment that all this began with.
+        stopped: nothing is drawn under policy documents up to this version; 0 for none.
+    """
+
+    root: bytes
+    version: int = 0
+    digest: str = ""
+    policy: bytes = b""
+    time: int = 0
+    enrolled: str = ""
+    stopped: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Values that JSON can carry."""
+        return {
+            "format": FORMAT_NAME,
+            "root": base64.b64encode(self.root).decode(),
+            "version": self.version,
+            "digest": self.digest,
+            "policy": base64.b64encode(self.policy).decode(),
+            "time": self.time,
+            "enrolled": self.enrolled,
+            "stopped": self.stopped,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> TrustState:
+        """What `to_json` made; the caller has kept it from others.
+
+        Raises:
+            EnvelopeError: it is something else, or of another version.
+        """
+        if values.get("format") != FORMAT_NAME:
+            raise EnvelopeError(f"what is kept of earlier documents is not of format {FORMAT_NAME}: enrol anew")
+        try:
+            return cls(
+                base64.b64decode(values["root"], validate=True),
+                int(values["version"]),
+                str(values["digest"]),
+                base64.b64decode(values["policy"], validate=True),
+                int(values["time"]),
+                str(values["enrolled"]),
+                int(values["stopped"]),
+            )
+        except (KeyError, TypeError, ValueError, binascii.Error):
+            raise EnvelopeError("what is kept of earlier documents is damaged") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A document that was accepted, or changes nothing.
+
+    Attributes:
+        policies: those of a policy document, as this device has them.
+    """
+
+    state: TrustState
+    document: RootDocument | PolicyDocument | TableDocument | TimeDocument | StopDocument
+    policies: tuple[AnyPolicy, ...] = ()
+    changes: bool = True
+
+
+class Trust:
+    """The rules of one device.
+
+    Args:
+        state: what it has accepted so far; none at the beginning.
+        sensors: for each stream what tells its sensor from others, which the device's configuration says; none where
+            that is not known, and then streams get the benefit of the doubt.
+
+    Raises:
+        TrustError: the enrolment's root is none.
+    """
+
+    def __init__(
+        self, enrolment: Enrolment, state: TrustState | None = None, sensors: Mapping[str, Hashable] | None = None
+    ) -> None:
+        self.enrolment = enrolment
+        self._sensors = sensors
+        root = bytes.fromhex(enrolment.root)
+        enrolled = _envelope(root).digest
+        self.state = state or TrustState(root, enrolled=enrolled)
+        if self.state.enrolled != enrolled:  # what the owner says by hand counts more than any root that was followed
+            self.state = replace(self.state, root=root, time=0, stopped=0, enrolled=enrolled)
+        self._root = self._own_root(self.state.root)
+
+    @property
+    def root(self) -> RootDocument:
+        """The root in force."""
+        return self._root
+
+    def judge(self, payload: bytes, kind: Kind, now: int) -> Verdict:
+        """Judge a document; what is accepted takes effect in `state`.
+
+        Args:
+            kind: what is expected where they came from.
+            now: Unix time in seconds.
+
+        Raises:
+            TrustError: the subclass that says why it is refused.
+        """
+        envelope = _envelope(payload)
+        if envelope.kind != kind or kind == "root":
+            raise EnvelopeError(f"a {envelope.kind} document where a {kind} document was expected")
+        if kind == "policy":
+            verdict = self._judge_policy(envelope, payload, now)
+        elif kind == "table":
+            verdict = self._judge_table(envelope)
+        elif kind == "stop":
+            verdict = self._judge_stop(envelope)
+        else:
+            verdict = self._judge_time(envelope)
+        self.state = verdict.state
+        return verdict
+
+    def follow_roots(self, payload: bytes) -> Verdict:
+        """Follow a chain of root documents, as far as it goes beyond the one in force.
+
+        Raises:
+            TrustError: the last of them is not in force afterwards, and why.
+        """
+        try:
+            chain = decode_roots(payload)
+        except FrameError as error:
+            raise EnvelopeError(f"no root documents: {error}") from None
+        before, last = self.state, ""
+        refusal: TrustError | None = None
+        for one in chain:
+            envelope = _envelope(one)
+            if envelope.kind != "root":
+                raise EnvelopeError(f"a {envelope.kind} document among root documents")
+            last = envelope.digest
+            try:
+                verdict = self._judge_root(envelope, one)
+            except TrustError as error:  # one from before ours, unless none after it follows either
+                refusal = error
+            else:
+                self.state, self._root = verdict.state, self._own_root(verdict.state.root)
+        if refusal is not None and last != _envelope(self.state.root).digest:
+            raise refusal
+        return Verdict(self.state, self._root, changes=self.state != before)
+
+    def in_force(self) -> Verdict | None:
+        """The newest document that was ever accepted, its guarantees derived once more; none if there is none.
+
+        Its validity is not asked for: what happens to a policy whose time is over is its own `on_expiry`.
+
+        Raises:
+            TrustError: what was kept has been tampered with, or the owner has lowered a ceiling since.
+        """
+        if not self.state.policy:
+            return None
+        envelope = _envelope(self.state.policy)
+        if envelope.kind != "policy" or envelope.digest != self.state.digest:
+            raise EnvelopeError("what is kept of earlier documents is damaged")
+        document = _read(PolicyDocument, envelope)
+        return Verdict(self.state, document, self._guaranteed(document), changes=False)
+
+    def _judge_root(self, envelope: Envelope, payload: bytes) -> Verdict:
+        try:
+            verified(envelope, self._root.root, self._root.public_keys)
+        except TrustError as error:
+            raise RootError(f"a new root that the one in force has not signed: {error}") from None
+        document = _read(RootDocument, envelope)
+        try:
+            verified(envelope, document.root, document.public_keys)
+        except TrustError as error:
+            raise RootError(f"a new root that its own keys have not signed: {error}") from None
+        if document.fleet != self.enrolment.fleet:
+            raise AddressError(f"the root of fleet {document.fleet}")
+        if document.version < self._root.version:
+            raise ReplayError(f"root version {document.version}; {self._root.version} is in force")
+        if document.version == self._root.version:
+            if document != self._root:
+                raise ConflictError(f"another root of version {document.version}")
+            return Verdict(self.state, document, changes=False)
+        if document.version != self._root.version + 1:
+            raise RootError(f"root version {document.version} does not follow version {self._root.version}")
+        return Verdict(replace(self.state, root=payload, time=0, stopped=0), document)
+
+    def _judge_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
+        verified(envelope, self._root.policy, self._root.public_keys)
+        document = _read(PolicyDocument, envelope)
+        mine = self.enrolment
+        if document.fleet != mine.fleet or not document.to.reaches(mine.device, mine.groups):
+            raise AddressError(f"a document of fleet {document.fleet} for {document.to}")
+        if document.version < self.state.version:
+            raise ReplayError(f"version {document.version}; version {self.state.version} has been accepted before")
+        if document.version == self.state.version:
+            if envelope.digest != self.state.digest:
+                raise ConflictError(f"version {document.version} has been accepted before, with other content")
+            return Verdict(self.state, document, self._guaranteed(document), changes=False)
+        moment = max(now, self.state.time)
+        if moment < document.valid_from:
+            raise NotYetValidError(f"version {document.version} is valid from {document.valid_from} on")
+        if document.valid_until is not None and moment >= document.valid_until:
+            raise ExpiredError(f"version {document.version} was valid until {document.valid_until}")
+        policies = self._guaranteed(document)
+        state = replace(self.state, version=document.version, digest=envelope.digest, policy=payload)
+        return Verdict(state, document, policies)
+
+    def _judge_table(self, envelope: Envelope) -> Verdict:
+        verified(envelope, self._root.gateway, self._root.public_keys)
+        document = _read(TableDocument, envelope)
+        if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
+            raise AddressError(f"a table for {document.fleet}/{document.device}")
+        return Verdict(self.state, document)
+
+    def _judge_stop(self, envelope: Envelope) -> Verdict:
+        verified(envelope, self._root.gateway, self._root.public_keys)
+        document = _read(StopDocument, envelope)
+        if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
+            raise AddressError(f"a stop for {document.fleet}/{document.device}")
+        if document.version < max(self.state.version, self.state.stopped + 1):
+            return Verdict(self.state, document, changes=False)
+        return Verdict(replace(self.state, stopped=document.version), document)
+
+    def _judge_time(self, envelope: Envelope) -> Verdict:
+        verified(envelope, self._root.gateway, self._root.public_keys)
+        document = _read(TimeDocument, envelope)
+        if document.fleet != self.enrolment.fleet:
+            raise AddressError(f"the time of fleet {document.fleet}")
+        if document.time < self.state.time:
+            raise ReplayError(f"the time {document.time}; {self.state.time} has been before")
+        return Verdict(replace(self.state, time=document.time), document, changes=document.time > self.state.time)
+
+    def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:
+        """The policies for this device, all their guarantees derived and within its owner's limits."""
+        mine = self.enrolment
+        try:
+            policies = document.for_device(mine.device)
+            for policy in policies:
+                policy.verify(math.inf)
+            check_named(policies)
+        except (PolicyError, GuaranteeError) as error:
+            raise FalseGuaranteeError(str(error)) from None
+        for policy in policies:
+            self._check_pins(policy)
+            if not isinstance(policy, Policy):
+                _check_ceiling(policy.epsilon, mine.measurement_ceiling, f"each point of stream {policy.stream}")
+                continue
+            _check_ceiling(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
+            if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
+                raise CeilingError(
+                    f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
+                    f"this device accepts {' or '.join(mine.adversaries)}"
+                )
+        if mine.total_ceiling is not None:
+            try:
+                together = joint_epsilon(policies, self._sensors)
+            except NoJointBoundError as error:
+                raise JointBoundError(f"this device has a ceiling for all streams together, and {error}") from None
+            except GuaranteeError as error:
+                raise CeilingError(f"all streams together: {error}") from None
+            _check_ceiling(together, mine.total_ceiling, "all streams together")
+        return policies
+
+    def _check_pins(self, policy: AnyPolicy) -> None:
+        """Refuse a policy whose guarantee is about something else than its owner has pinned."""
+        if not self.enrolment.pins:
+            return
+        if (pins := self.enrolment.pins.get(policy.stream)) is None:
+            raise PinnedError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
+        if found := violations(policy, pins):
+            raise PinnedError(f"stream {policy.stream}: {found[0]}")
+
+    def _own_root(self, payload: bytes) -> RootDocument:
+        """The root of the enrolment, or one that followed it: its own keys must have signed it."""
+        envelope = _envelope(payload)
+        if envelope.kind != "root":
+            raise EnvelopeError(f"a {envelope.kind} document where a root was expected")
+        document = _read(RootDocument, envelope)
+        verified(envelope, document.root, document.public_keys)
+        if document.fleet != self.enrolment.fleet:
+            raise AddressError(f"the root of fleet {document.fleet}")
+        return document
+
+
+def _envelope(payload: bytes) -> Envelope:
+    try:
+        return decode_envelope(payload)
+    except FrameError as error:
+        raise EnvelopeError(f"no envelope: {error}") from None
+
+
+def _read(kind: type[_Read], envelope: Envelope) -> _Read:
+    try:
+        return read_document(kind, envelope.payload)
+    except PolicyError as error:
+        raise EnvelopeError(f"a signed {envelope.kind} document is malformed: {error}") from None
+
+
+def _check_ceiling(epsilon: float, ceiling: float | None, what: str) -> None:
+    if ceiling is None:
+        raise CeilingError(f"this device accepts no measured streams ({what})")
+    if epsilon > ceiling:
+        raise CeilingError(f"epsilon {epsilon:g} of {what} is above this device's ceiling {ceiling:g}")

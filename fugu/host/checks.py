@@ -1,0 +1,283 @@
+"""Checks of an installation: what of the machine has to be right. Each finding is a line with what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fugu.contract.errors import cause
+
+__all__ = [
+    "CERTIFICATE_DAYS",
+    "Finding",
+    "Verdict",
+    "broker",
+    "certificate",
+    "certificate_end",
+    "clock",
+    "disk",
+    "failed",
+    "lasts",
+    "lines",
+    "private_file",
+    "randomness",
+    "unit",
+    "versions",
+]
+
+Verdict = Literal["ok", "warn", "FAIL"]
+CERTIFICATE_DAYS = 30
+_DAY = 86_400
+_BEGAN = 1_704_067_200  # of 2024, before which there was no such program
+_LOW_BYTES, _NO_BYTES = 256 << 20, 16 << 20
+_FEW_FILES = 100
+_RANDOM_BYTES = 4096
+_ODD_BITS = 543  # six standard deviations of the ones in so many fair bits
+_VOLATILE = frozenset({"tmpfs", "ramfs"})
+_DISTRIBUTION = "fugu-edge"
+_REMEDIES = {
+    "address": "look at the address, and at the files that it needs",
+    "connection": "is the broker running, and does the network let this machine reach it?",
+    "TLS": "the certificate must be of the authority that is trusted, name this host, and be valid now",
+    "login": "look at user name, password and certificate, and at the broker's log",
+}
+
+
+class Finding(NamedTuple):
+    """What a check has found.
+
+    Attributes:
+        check: what was looked at, in a word or two.
+        text: what is so, and, unless it is as it should be, what to do.
+    """
+
+    check: str
+    verdict: Verdict
+    text: str
+
+
+def failed(findings: Iterable[Finding]) -> bool:
+    """Whether something has to be done before the installation works."""
+    return any(finding.verdict == "FAIL" for finding in findings)
+
+
+def lines(findings: Iterable[Finding]) -> list[str]:
+    """One line for each."""
+    return [f"{one.verdict:<4} {one.check}: {' '.join(one.text.split())}" for one in findings]
+
+
+def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
+    """Whether the kernel gives random bytes at once, and they do not look like anything else."""
+    try:
+        first, second = read(_RANDOM_BYTES), read(_RANDOM_BYTES)
+    except BlockingIOError:
+        return Finding("randomness", "FAIL", "the kernel has none yet: wait, or give the machine a hardware generator")
+    ones = int.from_bytes(first, "big").bit_count()
+    if first == second or abs(ones - 4 * len(first)) > _ODD_BITS or len(first) != _RANDOM_BYTES:
+        return Finding("randomness", "FAIL", f"{ones} ones in {8 * len(first)} bits is not random: trust no guarantee")
+    return Finding("randomness", "ok", "the kernel gives it without waiting")
+
+
+def clock(now: float, is_synchronised: bool) -> Finding:
+    """Whether the clock can be right; `now` is Unix time in seconds."""
+    shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if now < _BEGAN:
+        return Finding("clock", "FAIL", f"it says {shown}: set it, and let NTP keep it (timedatectl set-ntp true)")
+    if not is_synchronised:
+        return Finding("clock", "warn", f"{shown}; not known to be synchronised: timedatectl set-ntp true, or chrony")
+    return Finding("clock", "ok", f"{shown}, synchronised")
+
+
+def disk(what: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> list[Finding]:
+    """Whether a folder takes files that last, and for how much longer."""
+    name = f"disk of {what}"
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
+            file.write(b"\0" * _RANDOM_BYTES)
+            file.flush()
+            os.fsync(file.fileno())
+        found = os.statvfs(folder)
+    except OSError as error:
+        return [Finding(name, "FAIL", f"{folder} takes no file: {error.strerror}; run this as the service's account")]
+    free = found.f_bavail * found.f_frsize
+    shown = f"{free / 1e6:.0f} MB free in {folder}"
+    findings = [Finding(name, "ok", shown)]
+    if free < _NO_BYTES or (found.f_files and found.f_favail < _FEW_FILES):
+        findings = [Finding(name, "FAIL", f"{shown}, {found.f_favail} files more: make room")]
+    elif free < _LOW_BYTES:
+        findings = [Finding(name, "warn", f"{shown}: make room before it is full")]
+    if (system := _file_system(folder, mounts)) in _VOLATILE:
+        text = f"{folder} is on {system}, which a restart empties: choose a folder on a disk"
+        findings.append(Finding(name, "FAIL", text))
+    return findings
+
+
+def private_file(path: Path) -> Finding:
+    """Whether a secret is there, and nobody but its owner may read it."""
+    name = f"file {path.name}"
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        return Finding(name, "FAIL", f"{path} cannot be read: {error.strerror}")
+    if mode & 0o077:
+        return Finding(name, "FAIL", f"others may read it (mode {mode:04o}): chmod 600 {path}")
+    return Finding(name, "ok", "its owner's alone")
+
+
+def certificate(what: str, path: Path, now: float) -> Finding:
+    """How long a certificate in a file is still good for; `now` is Unix time in seconds."""
+    try:
+        begin, end = certificate_end(path)
+    except (OSError, ValueError) as error:
+        return Finding(what, "FAIL", f"{path} cannot be read as a certificate: {cause(error)}")
+    if now < begin:
+        return Finding(what, "FAIL", f"{path} is not valid yet: is the clock right?")
+    return lasts(what, end, now)
+
+
+def lasts(what: str, end: float, now: float) -> Finding:
+    """How long a certificate is good for that ends at a Unix time in seconds."""
+    if now >= end:
+        return Finding(what, "FAIL", "it has ended: renew it (fugu deploy)")
+    days = int((end - now) / _DAY)
+    if days < CERTIFICATE_DAYS:
+        return Finding(what, "warn", f"{days} days left: renew it (fugu deploy)")
+    return Finding(what, "ok", f"{days} days left")
+
+
+def broker(
+    address: str,
+    reached: str,
+    problem: str,
+    *,
+    end: float | None,
+    writable: Mapping[str, bool] | None,
+    now: float,
+) -> list[Finding]:
+    """What became of trying a broker; arguments as in `mqtt_link.Probe`.
+
+    Args:
+        address: its host and port.
+        end: when its certificate ends; none without TLS.
+    """
+    found = [Finding("broker", "ok", f"{address} accepts the connection")]
+    if reached != "done":
+        found = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
+    if end is not None:
+        found.append(lasts("broker's certificate", end, now))
+    elif reached == "done" and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
+        found.append(Finding("TLS", "warn", "it is off: whoever is on the network reads passwords (fugu deploy)"))
+    if reached != "done":
+        return found
+    if writable is None:
+        return [*found, Finding("access list", "ok", "MQTT 3.1.1 does not tell whether messages are taken")]
+    refused = sorted(topic for topic, accepted in writable.items() if not accepted)
+    if refused:
+        text = (
+            f"the account may not publish {', '.join(refused)}: see fugu deploy, then install the broker's files anew"
+        )
+        return [*found, Finding("access list", "FAIL", text)]
+    return [*found, Finding("access list", "ok", f"{len(writable)} topics may be published")]
+
+
+def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
+    """How a systemd unit is; nothing where systemd does not run, or does not know it.
+
+    Args:
+        show: gives its properties, a line each; asks systemctl if not given.
+    """
+    pairs = (line.partition("=") for line in (show or _shown)(name).splitlines())
+    found = {key: value for key, _, value in pairs}
+    if found.get("LoadState") != "loaded":
+        return []
+    findings = [Finding(name, "ok", "it runs")]
+    if found.get("ActiveState") != "active":
+        findings = [Finding(name, "FAIL", f"it is {found.get('ActiveState')}: journalctl -u {name}")]
+    elif int(found.get("NRestarts") or 0) > 0:
+        findings = [Finding(name, "warn", f"systemd has started it {found['NRestarts']} x anew: journalctl -u {name}")]
+    if found.get("WatchdogUSec", "0") == "0" and found.get("Type") == "notify":
+        findings.append(Finding(name, "warn", "it has no watchdog: install the unit that fugu deploy writes"))
+    return findings
+
+
+def certificate_end(path: Path) -> tuple[float, float]:
+    """When the certificates of a PEM file begin and end to be valid all together, in Unix seconds.
+
+    Raises:
+        OSError, ValueError: there is none, or it cannot be read.
+    """
+    from cryptography import x509  # here, because a running agent does without
+
+    found = x509.load_pem_x509_certificates(path.read_bytes())
+    begin = max(one.not_valid_before_utc for one in found)
+    return begin.timestamp(), min(one.not_valid_after_utc for one in found).timestamp()
+
+
+def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
+    """Whether Python and the libraries are of versions that this program is made for.
+
+    Args:
+        wanted: requirements, as `name>=1.2,<3`; those of the installed distribution if not given.
+    """
+    python = ".".join(map(str, sys.version_info[:3]))
+    good = sys.version_info >= (3, 11)
+    findings = [Finding("Python", "ok" if good else "FAIL", python if good else f"{python}: install 3.11 or newer")]
+    if wanted is None:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            wanted = [one for one in importlib.metadata.requires(_DISTRIBUTION) or () if ";" not in one]
+    for requirement in wanted or ():
+        match = re.match(r"([A-Za-z0-9_.-]+)(.*)", requirement)
+        assert match is not None
+        name, limits = match[1], match[2]
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            findings.append(Finding(name, "FAIL", f"it is not installed: pip install '{requirement}'"))
+            continue
+        fits = all(_fits(version, limit) for limit in limits.split(",") if limit)
+        text = version if fits else f"{version}, not {limits}: pip install '{requirement}'"
+        findings.append(Finding(name, "ok" if fits else "FAIL", text))
+    return findings
+
+
+def _shown(name: str) -> str:
+    command = ["systemctl", "show", name, "-p", "LoadState,ActiveState,NRestarts,WatchdogUSec,Type"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _fits(version: str, limit: str) -> bool:
+    match = re.fullmatch(r"\s*(>=|<)\s*([0-9.]+)\s*", limit)
+    if match is None:
+        return True  # of another form, which no requirement of ours has
+    least = _numbers(version) >= _numbers(match[2])
+    return least if match[1] == ">=" else not least
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"[0-9]+(\.[0-9]+)*", version)
+    return tuple(int(part) for part in found[0].split(".")) if found else ()
+
+
+def _file_system(folder: Path, mounts: Path) -> str:
+    """The kind of file system that a folder is on; empty if that is not known."""
+    real, best, kind = folder.resolve(), -1, ""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in mounts.read_text().splitlines():
+            fields, _, rest = line.partition(" - ")
+            where = Path(re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields.split()[4]))
+            if real.is_relative_to(where) and len(where.parts) >= best:
+                best, kind = len(where.parts), rest.split()[0]
+    return kind

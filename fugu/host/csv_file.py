@@ -1,0 +1,73 @@
+"""CSV files with a header, plain or gzip: recordings and traces. Errors name rows and columns, never a value."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+
+from fugu.contract.errors import FuguError, cause
+
+__all__ = ["ENTITY_COLUMN", "LATEST", "TIME_COLUMNS", "NumberedRows", "csv_rows", "moment"]
+
+TIME_COLUMNS = ("t", "time", "timestamp", "datetime", "date", "last_changed", "last_updated")
+"""Usual names, in small letters, of a column that says when."""
+ENTITY_COLUMN = "entity_id"
+"""Whose row it is, as home automation exports them."""
+LATEST = 1e11
+"""Seconds since 1970, in 3,000 years: a time beyond is in milliseconds."""
+
+NumberedRows = Iterator[tuple[int, list[str]]]
+
+
+def moment(cell: str) -> float:
+    """Unix time of a cell: seconds, or ISO 8601, in UTC where it has no zone; NaN if it is no time."""
+    try:
+        seconds = float(cell)
+    except ValueError:
+        try:
+            date = datetime.fromisoformat(cell.strip())
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return math.nan
+    return seconds if abs(seconds) < LATEST else math.nan
+
+
+@contextmanager
+def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
+    """Open a CSV file: its header, and its other rows with their line numbers; empty lines are left out.
+
+    Its header tells what is between the cells: commas, else semicolons, else tabs.
+
+    Args:
+        path: the file; compressed if its name ends in .gz.
+        refused: raised if it is no CSV file, or a row is not as long as the header.
+        uneven: take such rows all the same: cells that are missing are empty.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            rows = csv.reader(chain([first], file), delimiter=next((sign for sign in ",;\t" if sign in first), ","))
+            header = [cell.strip() for cell in next(rows, [])]
+            yield header, _numbered(rows, len(header), path.name, refused, uneven)
+    except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise refused(f"{path.name} is no CSV file: {cause(error)}") from None
+
+
+def _numbered(rows: Iterator[list[str]], width: int, file: str, refused: type[FuguError], uneven: bool) -> NumberedRows:
+    for line, row in enumerate(rows, start=2):
+        if not row:
+            continue
+        if len(row) != width and not uneven:
+            raise refused(f"{file}: line {line} has {len(row)} columns, not {width}")
+        yield line, row + [""] * (width - len(row))

@@ -1,0 +1,50 @@
+"""The MQTT connection that agents, gateways and subscribers share, and the subscriber's helpers.
+
+`Link` keeps one connection alive (MQTT 5, falling back to 3.1.1); `Subscription` yields typed readings from one, and
+`AsyncSubscription` does in asyncio. Everything in `__all__` can be imported from here; it is loaded on first use, so
+that an agent does not carry in memory what subscribers need.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fugu.mqtt.async_subscription import AsyncSubscription as AsyncSubscription
+    from fugu.mqtt.broker import Broker as Broker
+    from fugu.mqtt.broker import LinkError as LinkError
+    from fugu.mqtt.decoder import Decoder as Decoder
+    from fugu.mqtt.link import Link as Link
+    from fugu.mqtt.link import Will as Will
+    from fugu.mqtt.readings import CountReading as CountReading
+    from fugu.mqtt.readings import DescriptionReading as DescriptionReading
+    from fugu.mqtt.readings import EstimateReading as EstimateReading
+    from fugu.mqtt.readings import PointReading as PointReading
+    from fugu.mqtt.readings import Reading as Reading
+    from fugu.mqtt.readings import ReleaseReading as ReleaseReading
+    from fugu.mqtt.readings import SymbolReading as SymbolReading
+    from fugu.mqtt.readings import WindowReading as WindowReading
+    from fugu.mqtt.subscription import Subscription as Subscription
+
+_HOME = {
+    "async_subscription": ("AsyncSubscription",),
+    "broker": ("Broker", "LinkError"),
+    "decoder": ("Decoder",),
+    "link": ("Link", "Will"),
+    "readings": (
+        *("CountReading", "DescriptionReading", "EstimateReading", "PointReading"),
+        *("Reading", "ReleaseReading", "SymbolReading", "WindowReading"),
+    ),
+    "subscription": ("Subscription",),
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names}
+
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from the module that defines it."""
+    if name not in _MODULE:
+        raise AttributeError(f"module 'fugu.mqtt' has no attribute {name!r}")
+    return getattr(import_module(f"fugu.mqtt.{_MODULE[name]}"), name)

@@ -1,0 +1,102 @@
+"""Where a broker is, and how one proves who one is."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from fugu.contract.errors import FuguError, cause
+
+__all__ = ["Broker", "LinkError"]
+
+
+class LinkError(FuguError):
+    """The broker's address or credentials cannot be used as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where the broker is, and how to prove who we are.
+
+    Attributes:
+        ca_file: certificate authority to trust; any of the three file names switches TLS on.
+        cert_file, key_file: client certificate for mutual TLS.
+        password_file: file whose first line is the password (never given on a command line).
+        protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
+        keepalive: seconds without traffic after which the broker is asked whether it is alive.
+        max_backoff: longest pause in seconds between two attempts to connect.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    keepalive: int = 30
+    max_backoff: int = 60
+
+    def __post_init__(self) -> None:
+        """Refuse a host that cannot be looked up: the attempt would end the network thread.
+
+        Raises:
+            LinkError: a part of it between dots is empty or too long.
+        """
+        try:
+            self.host.encode("idna")
+        except UnicodeError:
+            raise LinkError(f"{self.host[:80]!r} is no name of a host") from None
+
+    @classmethod
+    def parse(cls, address: str) -> Broker:
+        """Read `host`, `host:port` or `[ipv6]:port`.
+
+        Raises:
+            LinkError: if the port is not a number from 1 to 65535.
+        """
+        host, colon, port = address.rpartition(":")
+        if not colon or address.endswith("]"):
+            host, port = address, "1883"
+        if not re.fullmatch("[0-9]{1,5}", port) or not 1 <= int(port) <= 65535 or not host:
+            raise LinkError(f"broker address {address[:80]!r} is not host:port")
+        return cls(host=host.strip("[]"), port=int(port))
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as `parse` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """The TLS settings, or none for a plain connection.
+
+        Raises:
+            LinkError: if a file cannot be read.
+        """
+        if not (self.ca_file or self.cert_file or self.key_file):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:
+            raise LinkError(f"cannot load the TLS files: {cause(error)}") from None
+        return context
+
+    def password(self) -> str | None:
+        """The password, if there is a file for it.
+
+        Raises:
+            LinkError: if the file cannot be read.
+        """
+        if self.password_file is None:
+            return None
+        try:
+            lines = Path(self.password_file).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LinkError(f"cannot read the password file: {cause(error)}") from None
+        return lines[0] if lines else ""

@@ -1,0 +1,186 @@
+"""From messages to typed readings: no thread, no clock, no network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from fugu.contract.errors import FuguError, TopicError
+from fugu.contract.frames import decode_symbols
+from fugu.contract.measure_frames import MEASURE, decode_measure
+from fugu.contract.release_frames import decode_release
+from fugu.contract.reports import decode_count, decode_estimate
+from fugu.contract.topics import Topic, parse_topic
+from fugu.contract.window_frames import decode_window
+from fugu.mqtt.descriptions import Descriptions
+from fugu.mqtt.readings import (
+    CountReading,
+    DescriptionReading,
+    EstimateReading,
+    PointReading,
+    Reading,
+    ReleaseReading,
+    SymbolReading,
+    WindowReading,
+)
+
+if TYPE_CHECKING:
+    from fugu.contract.descriptions import Description
+
+__all__ = ["Decoder"]
+
+_REMEMBERED = 1024
+
+
+class Decoder:
+    """Makes readings of messages, each of which counts once, and stores how streams describe themselves.
+
+    What a device releases has a time, and names in place of numbers, if the version of its policy is described; else
+    these are None. Nothing waits for a description: brokers send those that they keep before what comes live.
+
+    Attributes:
+        descriptions: what is known of the streams.
+        rejected: how many messages were left out, by reason.
+    """
+
+    def __init__(self, *, stream: str = "+", descriptions: bool = False) -> None:
+        """Begin with nothing known.
+
+        Args:
+            stream: of releases, only those of this stream are wanted; "+" for all.
+            descriptions: whether descriptions are readings, too.
+        """
+        self.descriptions = Descriptions()
+        self.rejected: Counter[str] = Counter()
+        self._stream = stream
+        self._tells_descriptions = descriptions
+        self._seen: dict[tuple[object, ...], int] = {}
+        self._of: dict[str, Callable[[Topic, bytes], list[Reading]]] = {
+            "symbols": self._symbols,
+            "window": self._window,
+            "estimate": self._estimate,
+            "count": self._count,
+            "release": self._release,
+            "description": self._description,
+        }
+
+    def decode(self, topic: str, payload: bytes) -> list[Reading]:
+        """The readings in one message; none if it is invalid or was seen before."""
+        try:
+            parsed = parse_topic(topic)
+            if parsed.kind not in self._of:
+                raise TopicError(f"no readings come under {topic[:100]!r}")
+            return self._of[parsed.kind](parsed, payload)
+        except FuguError as error:
+            self.rejected[error.reason] += 1
+            return []
+
+    def _symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
+        if payload[:1] == bytes([MEASURE]):
+            return self._points(topic, payload)
+        frame = decode_symbols(payload)
+        if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
+            return []
+        known = self._described(topic, frame.policy_version)
+        times = _times(known, frame.first, len(frame.symbols), frame.shift)
+        labels = _symbol_labels(known)
+        return [
+            SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
+            for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
+        ]
+
+    def _points(self, topic: Topic, payload: bytes) -> list[Reading]:
+        frame = decode_measure(payload)
+        if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
+            return []
+        known = self._described(topic, frame.policy_version)
+        grid = known.place if known is not None and frame.dimensions == 2 else None
+        times = _times(known, frame.first, len(frame.released), frame.shift)
+        rows = zip(frame.released, times, strict=True)
+        return [
+            PointReading(
+                *(topic.device, topic.stream, tick, *released, frame.shift, time),
+                *((None, None) if grid is None else grid.position(*released.point)),
+            )
+            for tick, (released, time) in enumerate(rows, frame.first)
+        ]
+
+    def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
+        frame = decode_window(payload)
+        told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
+        if not self._is_new(told, topic, frame.window, frame.index):
+            return []
+        known = self._described(topic, frame.policy_version)
+        since, time = _times(known, frame.first, 2, frame.shift, frame.length)
+        states = _counted(known, frame.window, len(frame.counts))
+        place = (frame.window, frame.first, frame.length, frame.observed)
+        return [WindowReading(topic.device, topic.stream, *place, frame.counts, frame.shift, since, time, states)]
+
+    def _described(self, topic: Topic, version: int) -> Description | None:
+        return self.descriptions.of(topic.device, topic.stream, version)
+
+    def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
+        estimate = decode_estimate(payload)
+        return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
+
+    def _count(self, topic: Topic, payload: bytes) -> list[Reading]:
+        count = decode_count(payload)
+        return [CountReading(topic.device, topic.stream, count)] if self._is_new(payload, topic, count.window) else []
+
+    def _release(self, topic: Topic, payload: bytes) -> list[Reading]:
+        release = decode_release(payload)
+        if (release.audience, release.name) != (topic.audience, topic.release):
+            raise TopicError(f"release {release.name} for {release.audience} under another's topic")
+        if self._stream not in ("+", release.stream) or not self._is_new(payload, topic, release.entry):
+            return []
+        return [ReleaseReading(release.name, release)]
+
+    def _description(self, topic: Topic, payload: bytes) -> list[Reading]:
+        described = self.descriptions.take(topic.fleet, topic.device, topic.stream, payload)
+        if described is None or not self._tells_descriptions:
+            return []
+        return [DescriptionReading(topic.device, topic.stream, described)]
+
+    def _is_new(self, told: object, *key: object) -> bool:
+        """Whether what a message tells was not seen before under its key; notes that it was.
+
+        A frame that is sent again may account for more ticks by then, and tells nothing new by that.
+        """
+        content = hash(told)
+        if self._seen.pop(key, None) == content:
+            self._seen[key] = content
+            return False
+        self._seen[key] = content
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+
+def _times(
+    known: Description | None, first: int, count: int, shift: int, every: int = 1
+) -> Sequence[datetime] | Sequence[None]:
+    """When so many ticks were, every so many from a first one on; None each if that is not known."""
+    if known is None:
+        return [None] * count
+    begin, step = known.time_of(first, shift), timedelta(microseconds=known.period_us * every)
+    known.time_of(first + (count - 1) * every, shift)  # refuses what lies after the year 9999
+    return [begin + number * step for number in range(count)]
+
+
+def _symbol_labels(known: Description | None) -> dict[int, str]:
+    """The names of symbols: those of the states, where there are as many."""
+    if known is None or known.table is None or len(known.table[0]) + 1 != len(known.states):
+        return {}
+    return dict(enumerate(known.states))
+
+
+def _counted(known: Description | None, window: str, counts: int) -> tuple[str, ...] | None:
+    """The states that a window counts, if its description has as many counts as came."""
+    found = next((one for one in known.windows if one.name == window), None) if known else None
+    if known is None or found is None:
+        return None
+    if found.states == "histogram":
+        return known.states if counts == len(known.states) else None
+    return found.states if counts == 1 else None

@@ -1,0 +1,334 @@
+"""One MQTT connection that comes back by itself.
+
+paho-mqtt does the protocol, the network thread and the back-off; `fugu.mqtt.client` reads and writes for it, within the
+limits of `fugu.mqtt.guard`. What is added here: the fall-back from MQTT 5 to 3.1.1 for brokers that do not know 5, no
+exception of a caller ever ending the network thread, refusals (of a subscription, a publication, a password) kept as
+text instead of lost, and no waiting of small packets for large ones (TCP_NODELAY).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+import paho.mqtt.client as mqtt
+from paho.mqtt.enums import MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from fugu.contract.errors import cause
+from fugu.mqtt.broker import Broker, LinkError
+from fugu.mqtt.client import Client
+from fugu.mqtt.guard import MOST_AROUND
+from fugu.mqtt.packets import Message
+from fugu.mqtt.requests import Requests, is_filter
+
+__all__ = ["Link", "Will"]
+
+_log = logging.getLogger(__name__)
+_UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
+SESSION_SECONDS = 7 * 24 * 3600
+MAX_PAYLOAD = 1 << 21
+"""The largest document."""
+ANSWER_SECONDS = 3.0
+"""A broker that has not answered a connection in MQTT 5 by then is taken for one that does not know it, and one that
+has accepted none by then is said not to be there."""
+
+
+class Will(NamedTuple):
+    """What the broker publishes, retained, when the connection dies."""
+
+    topic: str
+    payload: bytes
+
+
+@dataclass
+class Link:
+    """A connection to a broker, for one owner.
+
+    The callbacks run in the network thread: they must be short, and an exception in one is logged by its type only.
+    Call `maintain` now and then from the owner's own loop.
+
+    Attributes:
+        client_id: identity of the session at the broker.
+        subscriptions: topics to subscribe to, at QoS 1, at every connection; `subscribe` and `unsubscribe` change them.
+        will: published by the broker when the connection dies.
+        durable: keep the session, and messages for it, at the broker while disconnected.
+        max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection
+            (in MQTT 3.1.1, which cannot announce it, if it is above 2 MiB, too).
+        max_in_flight: messages that the broker has not acknowledged, at most; the rest waits here.
+        on_connected: called after every successful connection.
+        on_message: called with topic, payload and whether the message was retained.
+        on_messages: called instead of it, if given, with all messages that came in one turn of the network thread, in
+            order; they are acknowledged, and more is read, when it returns. While messages come in quick succession,
+            each turn waits half a millisecond for more.
+        on_published: called with the message id, and whether the broker took it, when the broker has answered.
+        dial: opens each connection, in place of the broker's host and port; may raise OSError.
+        on_absent: called by `maintain`, once, if there has been no connection for 3 seconds since the start, with what
+            is known of why.
+        certificate_end: of the broker's certificate, in Unix seconds; none without TLS.
+        last_error: the newest problem in words, empty while all is well.
+        clients: how many there have been; what was under way with one before is lost, and never answered.
+    """
+
+    broker: Broker
+    client_id: str
+    subscriptions: tuple[str, ...] = ()
+    will: Will | None = None
+    durable: bool = False
+    max_payload: int = MAX_PAYLOAD
+    max_in_flight: int = 100
+    on_connected: Callable[[], None] = lambda: None
+    on_message: Callable[[str, bytes, bool], None] = lambda _topic, _payload, _retained: None
+    on_messages: Callable[[list[Message]], None] | None = None
+    on_published: Callable[[int, bool], None] = lambda _mid, _accepted: None
+    dial: Callable[[], socket.socket] | None = None
+    on_absent: Callable[[str], None] = lambda _why: None
+    last_error: str = field(default="", init=False)
+    certificate_end: float | None = field(default=None, init=False)
+    clients: int = field(default=0, init=False)
+    _client: Client | None = field(default=None, init=False)
+    _requests: Requests = field(default_factory=Requests, init=False)
+    _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
+    _fall_back: bool = field(default=False, init=False)
+    _opened: float | None = field(default=None, init=False)
+    _largest: int | None = field(default=None, init=False)
+    _not_sent: int = field(default=0, init=False)
+    _waits_since: float | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Begin to connect, in the background; the broker may be down.
+
+        Raises:
+            LinkError: if TLS or password files cannot be read, or a subscription is none.
+        """
+        _check_filters(self.subscriptions)
+        if self.broker.protocol != "auto":
+            self._protocol = self.broker.protocol
+        self._client = self._new_client()
+        if not self.clients:
+            self._waits_since = time.monotonic()
+        self.clients += 1
+        self._client.connect_async(self.broker.host, self.broker.port, self.broker.keepalive, **self._session())
+        self._client.loop_start()
+
+    def maintain(self) -> None:
+        """Change to MQTT 3.1.1 if the broker has said, or shown by its silence, that it does not know 5.
+
+        Also say once if no broker is there.
+        """
+        if self._waits_since is not None and time.monotonic() - self._waits_since > ANSWER_SECONDS:
+            self._waits_since = None
+            self.on_absent(self.last_error or f"no answer from the broker at {self.broker.address}")
+        if self._client is not None and self.falls_back:
+            self._fall_back = False
+            _end_thread(self._client)
+            self._protocol = "3.1.1"
+            _log.info("broker does not speak MQTT 5: using 3.1.1")
+            self.start()
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether `maintain` has something to do, which takes up to a second."""
+        opened = self._opened
+        silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
+        return self._trying_5() and (self._fall_back or silent)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the broker has accepted the connection, and it has not been lost since."""
+        return self._client is not None and self._client.is_connected()
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether the broker has answered for every subscription on this connection; `last_error` names one refused."""
+        return self.connected and self._requests.answered
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Subscribe to more topics, now if there is a connection, and at every later one; from any thread.
+
+        Raises:
+            LinkError: one is no topic; nothing has been asked for then.
+        """
+        wanted = dict.fromkeys(topics)
+        _check_filters(wanted)
+        with self._changing:
+            known = set(self.subscriptions)
+            more = [topic for topic in wanted if topic not in known]
+            self.subscriptions += tuple(more)
+            self._requests.ask(self._client, more)
+
+    def unsubscribe(self, topics: Iterable[str]) -> None:
+        """End subscriptions, now or, at a broker that keeps the session, as soon as there is a connection."""
+        gone = dict.fromkeys(topics)
+        with self._changing:
+            self.subscriptions = tuple(topic for topic in self.subscriptions if topic not in gone)
+            self._requests.end(self._client, list(gone))
+
+    @property
+    def protocol(self) -> Literal["5", "3.1.1"]:
+        """The version of MQTT that is spoken, or tried."""
+        return self._protocol
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: Literal[0, 1] = 1) -> int | None:
+        """Publish a message.
+
+        Returns:
+            Its id, which `on_published` will name, or has named if it is larger than what the broker says it takes;
+            none if there is no connection, or too much of what was published before is not acknowledged (nothing is
+            queued then).
+        """
+        if self._client is None or not self.connected:
+            return None
+        if self._largest is not None and len(payload) + MOST_AROUND > self._largest:
+            self.last_error = (
+                f"broker takes messages of {self._largest - MOST_AROUND} bytes; one of {len(payload)} is not sent"
+            )
+            self._not_sent -= 1
+            self._guard(self.on_published, self._not_sent, False)
+            return self._not_sent
+        if qos == 1:
+            return self._client.send(topic, payload, retain=retain)
+        return self._client.publish(topic, payload, qos=qos, retain=retain).mid
+
+    def stop(self, *, in_order: bool = True) -> None:
+        """Disconnect and end the network thread; the broker tells the last will unless all is in order."""
+        if self._client is not None:
+            if in_order:
+                self._client.disconnect()
+            elif isinstance(sock := self._client.socket(), socket.socket):
+                with contextlib.suppress(OSError):
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # as if cut, also below TLS
+            _end_thread(self._client)
+            self._client = None
+
+    def _new_client(self) -> Client:
+        five = self._protocol == "5"
+        version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
+        clean = None if five else not self.durable
+        # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
+        most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
+        client = Client(
+            *(self.client_id, clean, version),
+            max_payload=most,
+            max_in_flight=self.max_in_flight,
+            refused=self._refused,
+            received=self._received,
+            answered=self._acknowledged,
+            gather=self.on_messages is not None,
+            dial=self.dial,
+        )
+        client.reconnect_delay_set(1, self.broker.max_backoff)
+        if self.broker.username is not None:
+            client.username_pw_set(self.broker.username, self.broker.password())
+        if (context := self.broker.tls_context()) is not None:
+            client.tls_set_context(context)
+        if self.will is not None:
+            client.will_set(self.will.topic, self.will.payload, qos=1, retain=True)
+        client.on_socket_open = self._socket_opened
+        client.on_connect = self._connected
+        client.on_connect_fail = self._connect_failed
+        client.on_disconnect = self._disconnected
+        client.on_publish = lambda _client, _data, mid, _reason, _properties: self._acknowledged(mid, "")
+        client.on_subscribe = self._subscribed
+        client.on_unsubscribe = self._unsubscribed
+        return client
+
+    def _session(self) -> dict[str, Any]:
+        """Arguments of connect that only MQTT 5 knows."""
+        if self._protocol != "5":
+            return {}
+        properties = Properties(PacketTypes.CONNECT)
+        properties.MaximumPacketSize = self.max_payload + MOST_AROUND
+        if not self.durable:
+            return {"properties": properties}
+        properties.SessionExpiryInterval = SESSION_SECONDS
+        return {"clean_start": False, "properties": properties}
+
+    def _trying_5(self) -> bool:
+        return self._protocol == "5" and self.broker.protocol == "auto"
+
+    def _socket_opened(self, _client: mqtt.Client, _data: Any, opened: Any) -> None:
+        if opened.family != socket.AF_UNIX:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._opened = time.monotonic()
+
+    def _refused(self, why: str) -> None:
+        """What the broker did ends the connection; `_connected` may have cleared an earlier error."""
+        self.last_error = why
+
+    def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call the owner; its exceptions must not end the network thread, nor print what it held."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self.last_error = f"{cause(error)} in a callback"
+            _log.error("%s", self.last_error)
+
+    def _connected(self, client: mqtt.Client, _data: Any, _flags: Any, reason: Any, properties: Any) -> None:
+        self._opened = None
+        if reason.is_failure:
+            self._fall_back = str(reason) == _UNSUPPORTED_PROTOCOL and self._trying_5()
+            if not self._fall_back:
+                self.last_error = f"broker refuses the connection: {reason}"
+            return
+        self.last_error = ""
+        self._waits_since = None
+        if isinstance(wrapped := client.socket(), ssl.SSLSocket):
+            found: Any = wrapped.getpeercert() or {}
+            self.certificate_end = float(ssl.cert_time_to_seconds(found["notAfter"]))
+        self._largest = getattr(properties, "MaximumPacketSize", None)
+        with self._changing:
+            self._requests.connected(client, self.subscriptions)
+        self._guard(self.on_connected)
+
+    def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
+        error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
+        reason = cause(error)
+        self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
+
+    def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+        self._opened = None
+        self._requests.disconnected()
+        if reason.is_failure and not self.last_error:
+            self.last_error = f"connection lost: {reason}"
+
+    def _received(self, messages: list[Message]) -> None:
+        if self.on_messages is not None:
+            self._guard(self.on_messages, messages)
+            return
+        for message in messages:
+            self._guard(self.on_message, *message)
+
+    def _acknowledged(self, mid: int, refusal: str) -> None:
+        if refusal:
+            self.last_error = f"broker refuses a message: {refusal}"
+        self._guard(self.on_published, mid, not refusal)
+
+    def _subscribed(self, _client: mqtt.Client, _data: Any, mid: int, reasons: Any, _properties: Any) -> None:
+        for topic, reason in self._requests.subscribed(mid, reasons):
+            self.last_error = f"broker refuses the subscription to {topic[:80]}: {reason}"
+
+    def _unsubscribed(self, _client: mqtt.Client, _data: Any, mid: int, _reasons: Any, _properties: Any) -> None:
+        self._requests.unsubscribed(mid)
+
+
+def _check_filters(topics: Iterable[str]) -> None:
+    if (wrong := next((topic for topic in topics if not is_filter(topic)), None)) is not None:
+        raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
+
+
+def _end_thread(client: Client) -> None:
+    # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
+    with contextlib.suppress(AttributeError):
+        client.loop_stop()
+    client.close()

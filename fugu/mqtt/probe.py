@@ -1,0 +1,140 @@
+"""Trying a broker once, step by step, to find out which step fails."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from fugu.contract.errors import cause
+from fugu.mqtt.broker import Broker, LinkError
+from fugu.mqtt.link import ANSWER_SECONDS, Link
+
+__all__ = ["Probe", "Step", "probe"]
+
+Step = Literal["address", "connection", "TLS", "login", "done"]
+_PATIENCE_SECONDS = 10.0
+_LISTEN_SECONDS = 2.0
+
+
+class Probe(NamedTuple):
+    """What became of it.
+
+    Attributes:
+        reached: the step that failed, or "done".
+        problem: why.
+        certificate_end: of the broker's, in Unix seconds; none without TLS, or before that.
+        writable: for each topic whether the broker took a message; none if it does not say, as in MQTT 3.1.1.
+        heard: what the topics to listen to have retained, by topic.
+    """
+
+    reached: Step
+    problem: str = ""
+    certificate_end: float | None = None
+    writable: Mapping[str, bool] | None = None
+    heard: Mapping[str, bytes] | None = None
+
+
+def probe(
+    broker: Broker,
+    *,
+    write: Sequence[str] = (),
+    listen: Sequence[str] = (),
+    log_in: bool = True,
+    waiting: Callable[[str], None] = lambda _why: None,
+) -> Probe:
+    """Connect once.
+
+    Args:
+        log_in: go on after TLS. A broker may know a client by its account, whatever it calls itself: who is connected
+            with that account would lose its connection, and who is not, what the broker keeps for it.
+        write: topics to each of which an empty message is published, not retained; who listens counts it as malformed.
+        listen: topics to subscribe to for a moment.
+        waiting: told why, by another thread, if there has been no answer for 3 seconds.
+    """
+    late = threading.Timer(ANSWER_SECONDS, waiting, [f"no answer from the broker at {broker.address}"])
+    late.daemon = True
+    late.start()
+    try:
+        failed, end = _reached(broker)
+    finally:
+        late.cancel()
+    if failed is not None:
+        return failed
+    return _log_in(broker, end, write, listen, waiting) if log_in else Probe("done", certificate_end=end)
+
+
+def _reached(broker: Broker) -> tuple[Probe | None, float | None]:
+    """Go as far as TLS: what failed, or when the broker's certificate ends."""
+    try:
+        context = broker.tls_context()
+        broker.password()
+    except LinkError as error:
+        return Probe("address", str(error)), None
+    try:
+        socket.getaddrinfo(broker.host, broker.port)
+    except OSError as error:
+        return Probe("address", f"{broker.host}: {error.strerror}"), None
+    try:
+        with socket.create_connection((broker.host, broker.port), timeout=_PATIENCE_SECONDS) as plain:
+            return None, None if context is None else _end(plain, context, broker.host)
+    except ssl.SSLError as error:
+        return Probe("TLS", getattr(error, "verify_message", "") or error.reason or cause(error)), None
+    except OSError as error:
+        return Probe("connection", f"{broker.address}: {cause(error)}"), None
+
+
+def _end(plain: socket.socket, context: ssl.SSLContext, host: str) -> float:
+    with context.wrap_socket(plain, server_hostname=host) as wrapped:
+        found: Any = wrapped.getpeercert() or {}
+        return float(ssl.cert_time_to_seconds(found["notAfter"]))
+
+
+def _log_in(
+    broker: Broker,
+    end: float | None,
+    write: Sequence[str],
+    listen: Sequence[str],
+    waiting: Callable[[str], None],
+) -> Probe:
+    answers: dict[int, bool] = {}
+    heard: dict[str, bytes] = {}
+    link = Link(
+        broker,
+        client_id=f"doctor-{secrets.token_hex(4)}",
+        subscriptions=tuple(listen),
+        on_message=lambda topic, payload, retained: heard.update({topic: payload} if retained else {}),
+        on_published=lambda message, accepted: answers.update({message: accepted}),
+        on_absent=waiting,
+    )
+    try:
+        link.start()
+        _wait(link, lambda: link.connected or bool(link.last_error))
+        if not link.connected:
+            return Probe("login", link.last_error or "the broker does not answer", end)
+        taken = {topic: _taken(link, topic, answers) for topic in write}
+        began = time.monotonic()
+        _wait(link, lambda: len(heard) >= len(listen) or time.monotonic() - began > _LISTEN_SECONDS)
+        return Probe("done", "", end, taken if link.protocol == "5" else None, dict(heard))
+    finally:
+        link.stop()
+
+
+def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
+    """Whether the broker takes a message; one that ends the connection over it does not."""
+    _wait(link, lambda: link.connected)
+    if (message := link.publish(topic, b"")) is None:
+        return False
+    _wait(link, lambda: message in answers or not link.connected)
+    return answers.get(message, False)
+
+
+def _wait(link: Link, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition() and time.monotonic() < deadline:
+        link.maintain()
+        time.sleep(0.02)

@@ -1,0 +1,168 @@
+"""A private stream as a Python iterator: subscribe, decode, hand out typed readings.
+
+`fugu.mqtt.async_subscription` is the same for asyncio, with the same arguments, `Link` and `Decoder`.
+"""
+
+from __future__ import annotations
+
+import queue
+import secrets
+import time
+from collections import Counter, deque
+from types import TracebackType
+from typing import Self
+
+from fugu.contract.topics import (
+    count_topic,
+    description_topic,
+    estimate_topic,
+    release_topic,
+    symbols_topic,
+    window_topic,
+)
+from fugu.mqtt.broker import Broker
+from fugu.mqtt.decoder import Decoder
+from fugu.mqtt.link import Link
+from fugu.mqtt.readings import Reading
+
+__all__ = ["POLL_SECONDS", "Subscriber", "Subscription"]
+
+POLL_SECONDS = 0.2
+"""How often a face serves its link."""
+_MOST_WAITING_BYTES = 1 << 26
+
+
+class Subscriber:
+    """What both faces share: a link, what has arrived by it, and readings that are ready."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        fleet: str,
+        device: str = "+",
+        stream: str = "+",
+        symbols: bool = True,
+        windows: bool = True,
+        estimates: bool = True,
+        counts: bool = True,
+        releases: bool = True,
+        descriptions: bool = False,
+        timeout: float | None = None,
+    ) -> None:
+        wanted = {
+            symbols_topic(fleet, device, stream): symbols,
+            window_topic(fleet, device, stream): windows,
+            estimate_topic(fleet, device, stream): estimates,
+            count_topic(fleet, device, stream): counts,
+            release_topic(fleet, "+", "+"): releases and device == "+",
+        }
+        self.decoder = Decoder(stream=stream, descriptions=descriptions)
+        # Descriptions come first, so that a broker sends those that it keeps before anything that they describe.
+        topics = (description_topic(fleet, device, stream), *(topic for topic, asked in wanted.items() if asked))
+        self.link = Link(
+            broker,
+            client_id=f"subscriber-{secrets.token_hex(6)}",
+            subscriptions=topics,
+            on_message=self._received,
+        )
+        self.messages = 0
+        self._timeout = timeout
+        self._arrived: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
+        self._ready: deque[Reading] = deque()
+        self._left = False
+
+    @property
+    def rejected(self) -> Counter[str]:
+        """How many messages were left out, by reason."""
+        return self.decoder.rejected
+
+    def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
+        self._delivered(topic, payload)
+
+    def _delivered(self, topic: str, payload: bytes) -> bool:
+        """Keep a message for whoever iterates, unless too many wait; called in the network thread."""
+        size = _size(topic, payload)
+        if self._bytes_delivered + size - self._bytes_taken > _MOST_WAITING_BYTES:
+            self.rejected["not_taken"] += 1
+            return False
+        self._bytes_delivered += size
+        self._arrived.put((topic, payload))
+        return True
+
+    def _take(self, topic: str, payload: bytes) -> None:
+        """Decode a message."""
+        self.messages += 1
+        self._bytes_taken += _size(topic, payload)
+        self._ready.extend(self.decoder.decode(topic, payload))
+
+
+class Subscription(Subscriber):
+    """Iterate over the readings of a fleet's streams, as they arrive.
+
+        with Subscription(Broker("127.0.0.1", 1883), fleet="home") as readings:
+            for reading in readings:
+                print(reading)
+
+    Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out.
+    Of releases, those that the account may read come; the newest of each name at the beginning, because the broker
+    keeps it. `decoder.descriptions` has what is known of the streams.
+    Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored; so are those for which
+    64 MB of others wait to be iterated over (`not_taken`). `messages` counts all that were looked at.
+
+    Args:
+        device, stream: names, or "+" for all.
+        symbols, windows: whether to subscribe to what devices release: symbols or points, and noisy counts of windows.
+        estimates, counts: the same of what the gateway makes of these.
+        releases: the same of its releases; they are not a device's, and come only if all devices are wanted.
+        descriptions: whether to hand out descriptions as readings, too; they are heard and used in any case.
+        timeout: end the iteration after this many seconds without a reading; none waits for ever.
+    """
+
+    def __enter__(self) -> Self:
+        """Connect, in the background.
+
+        Raises:
+            LinkError: TLS or password files cannot be read.
+        """
+        self.link.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect; whoever iterates gets what has arrived, then the end."""
+        self.link.stop()
+        self._left = True
+
+    def __iter__(self) -> Self:
+        """The readings, in the order of arrival."""
+        return self
+
+    def __next__(self) -> Reading:
+        """The next reading."""
+        reading = self.wait(self._timeout)
+        if reading is None:
+            raise StopIteration
+        return reading
+
+    def wait(self, seconds: float | None = None) -> Reading | None:
+        """The next reading; none if there is none within so many seconds, or after the end."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not self._ready:
+            left = POLL_SECONDS if deadline is None else min(POLL_SECONDS, deadline - time.monotonic())
+            try:
+                self._take(*self._arrived.get(timeout=max(left, 0.0)))
+            except queue.Empty:
+                if self._left:
+                    return None
+            if left <= 0.0 and not self._ready:
+                return None
+            self.link.maintain()
+        return self._ready.popleft()
+
+
+def _size(topic: str, payload: bytes) -> int:
+    """About what a message takes while it waits."""
+    return 200 + len(topic) + len(payload)

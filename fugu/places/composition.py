@@ -1,0 +1,192 @@
+"""What several releases reveal together: of any two states, of one tick, of a sequence, and of a correlated stream.
+
+Releases of independent noise reveal the sum of their losses, pair of states by pair of states. That is all there is to
+composition; an epsilon for protected pairs alone does not add up, unless every release protects the same pairs. And an
+epsilon per tick is no epsilon of the stream: neighbouring ticks tell of one another. Print both.
+Source: DPHMM, theorems 6.3, 7.1 and 7.2; docs/proofs/chain-accountant.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import shortest_path
+
+from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.contract.guarantee import Adversary
+from fugu.contract.measure_table import members
+from fugu.contract.measurement import ConstraintSets, Measurement
+from fugu.contract.rounding import OUTWARD
+from fugu.places.graphs import GraphError
+from fugu.places.hull import Hull, ceil_gauges
+from fugu.privacy.accountant import ChainLoss, chain_loss
+from fugu.privacy.chain_class import MarkovChain
+
+__all__ = [
+    "accepted_loss",
+    "between_any",
+    "joint_epsilon",
+    "joint_loss",
+    "sequence_epsilon",
+    "staircase_loss",
+    "stream_loss",
+    "trajectory_loss",
+]
+
+_UP = 1.0 + OUTWARD
+
+
+def between_any(epsilon: float, factor: Fraction | int | float) -> float:
+    """Theorem 6.3: what one release reveals between any two states of the constraint set, protected or not.
+
+    It holds for continuous K-norm noise with the factor itself. Staircases and certified tables compare whole steps
+    of K, so for them the factor counts rounded up: pass `math.ceil(factor)`.
+
+    Args:
+        epsilon: of one release, for its protected pairs.
+        factor: from `factor` or `protect`; infinite for a flat hull.
+
+    Returns:
+        A bound on the log-likelihood ratio, in nats, rounded up.
+    """
+    return float(epsilon * factor) * _UP
+
+
+def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
+    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))), f N x d.
+
+    Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
+    some output by a full step.
+
+    Returns:
+        N x N in nats, rounded up; infinite off the span of K.
+    """
+    powers = np.array([ceil_gauges(hull, value - values) for value in values])
+    return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
+
+
+def joint_loss(losses: Sequence[Floats]) -> Floats:
+    """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
+
+    It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
+    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since
+    no one state is then close to it for all of them. What does hold is the
+    least epsilon of this sum; one release of the `stacked` query is usually better.
+
+    Args:
+        losses: N x N each.
+
+    Returns:
+        N x N, rounded up.
+    """
+    return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)
+
+
+def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> float:
+    """Theorem 7.1 where it is true: the epsilons of releases that protect the same pairs add up, for those pairs.
+
+    Args:
+        protected: N x N each, from `protected_pairs`: one for each release of the tick.
+
+    Returns:
+        The sum, rounded up: a bound for every protected pair.
+
+    Raises:
+        GraphError: The releases protect different pairs.
+    """
+    if any(not np.array_equal(pairs, protected[0]) for pairs in protected[1:]):
+        raise GraphError(
+            "epsilons add up only over releases that protect the same pairs: use joint_loss, or stack them"
+        )
+    return math.fsum(epsilons) * _UP
+
+
+def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequence[int]) -> float:
+    """Theorem 7.2, exactly: what n releases, with losses N x N, reveal between two trajectories of n states.
+
+    It says nothing of an adversary who knows how states follow one another and asks about one tick: for that there is
+    `stream_loss`.
+
+    Returns:
+        The largest log of the likelihood of all outputs under the first over that under the second, rounded up.
+    """
+    return math.fsum(loss[i, k] for loss, i, k in zip(losses, first, second, strict=True)) * _UP
+
+
+def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int | float]) -> float:
+    """Theorem 7.2 as a bound: the sum over ticks of epsilon times theorem 6.3's factor.
+
+    It holds between any two trajectories inside the constraint sets; factors count as for `between_any`. It grows with
+    the number of ticks: a sequence has no bound that does not.
+    """
+    return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _UP
+
+
+def accepted_loss(measurement: Measurement) -> Floats:
+    """The most that any table may tell of two states which a device accepts, whoever sends it.
+
+    That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states,
+    and never more than the factor's share; the fallback tells of any two states at most epsilon.
+
+    Returns:
+        N x N in nats, rounded up: the largest over all sets of possible states.
+
+    Raises:
+        PolicyError: the sets of possible states have no end.
+    """
+    states = measurement.states
+    most = np.full((states, states), 1.0)
+    for possible in ConstraintSets(measurement).all():
+        joined = np.zeros((states, states), dtype=np.int8)
+        for state in members(possible):
+            joined[state, members(measurement.neighbours[state] & possible)] = 1
+        hops = shortest_path(csr_array(joined), unweighted=True)
+        inside = np.ix_(members(possible), members(possible))
+        most[inside] = np.maximum(most[inside], np.minimum(hops[inside], measurement.factor))
+    return np.asarray(measurement.epsilon * most * _UP * (1.0 - np.eye(states)), dtype=np.float64)
+
+
+def stream_loss(
+    losses: Sequence[Floats],
+    initial: ArrayLike | Literal["stationary"] | None,
+    transition: ArrayLike,
+    adversary: Adversary = "ignorant",
+    length: int | None = None,
+) -> ChainLoss:
+    """The event-level epsilon of a stream: what all outputs together reveal about the state of any one tick.
+
+    Every tick counts with the largest loss of each pair over all tables that may be used. So it does not matter which
+    table a tick uses, nor whether that depends on earlier outputs (delta-location sets): given these, a state moves the
+    likelihood of its own tick alone.
+
+    Args:
+        losses: N x N, per-tick losses of every table that may be used, that of the fallback included: `table_loss`
+            of certified weights, or `staircase_loss`.
+        initial: N probabilities of the first state, "stationary", or None for any distribution.
+        transition: N x N, row-stochastic; zeros are allowed.
+        length: ticks, or None for an endless stream.
+
+    Returns:
+        Epsilon, never below the truth; infinite if no bound was found.
+
+    Raises:
+        GraphError: There is no table, or one separates two states for certain.
+        ChainClassError: The transition matrix or the start is none, or no bound exists for it.
+    """
+    if not len(losses):
+        raise GraphError("name the losses of all tables that may be used, that of the fallback included")
+    worst = np.max(np.asarray(losses, dtype=np.float64), axis=0)
+    if not np.all(np.isfinite(worst)):
+        raise GraphError("a table reveals for certain which of two states it was: cap its hull first")
+    distribution = np.asarray(transition, dtype=np.float64)
+    if isinstance(initial, str):
+        chain = MarkovChain.stationary(distribution)
+    else:
+        chain = MarkovChain(distribution, None if initial is None else np.asarray(initial, dtype=np.float64))
+    return chain_loss(chain, worst, adversary, length)

@@ -1,0 +1,215 @@
+"""Policy graphs: which pairs of states an adversary must not tell apart.
+
+A graph on the states 0..N-1 is a symmetric N x N boolean matrix without a diagonal. Under a constraint set C only
+the edges inside C count (bounded Blowfish semantics without a null state): nothing is promised about states that
+the adversary can rule out. Source: DPHMM, section 3.
+
+A mechanism of this room answers a query f by a lattice point for each state. Answering two queries by two mechanisms,
+each with a hull of its own, does not keep definition 4.4: a state may have one partner for the first answer, another
+for the second, and none for both. One stacked query sees what the answers reveal together (section 7; theorem 7.1 as
+printed overlooks this).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fugu.chains.arrays import Bools, Ints
+
+__all__ = [
+    "GraphError",
+    "categories",
+    "complete",
+    "edge_list",
+    "explicit",
+    "lattice",
+    "one_step",
+    "restrict",
+    "scaled",
+    "stacked",
+    "within_radius",
+]
+
+COORDINATE_LIMIT = 1 << 16
+"""Coordinates stay below this, so that 64-bit integers hold every determinant of a hull in three dimensions."""
+
+
+class GraphError(ValueError):
+    """A policy graph, a measurement or a constraint set that makes no sense."""
+
+
+def lattice(coordinates: ArrayLike) -> Ints:
+    """The measurements f of all states, as integer points.
+
+    Args:
+        coordinates: N x d numbers, d in 1..3, each a whole number below 2^16 in size; N numbers are taken as N x 1.
+
+    Returns:
+        N x d integers.
+
+    Raises:
+        GraphError: A coordinate is not whole or too large, or the shape is another one.
+    """
+    given = np.asarray(coordinates)
+    given = given[:, None] if given.ndim == 1 else given
+    if given.ndim != 2 or given.shape[0] < 1 or not 1 <= given.shape[1] <= 3:
+        raise GraphError(f"measurements are points in 1 to 3 dimensions, one per state; got shape {given.shape}")
+    if not np.all(np.abs(given) < COORDINATE_LIMIT):
+        raise GraphError("a coordinate is 65536 or more in size: declare a coarser resolution")
+    points = given.astype(np.int64)
+    if not np.array_equal(points, given):
+        raise GraphError("coordinates must be whole numbers: scale them by a declared resolution first")
+    return points
+
+
+def complete(states: int) -> Bools:
+    """Every pair of N states, as N x N; N at least 1."""
+    if states < 1:
+        raise GraphError(f"a graph needs at least one state, got {states}")
+    return ~np.eye(states, dtype=np.bool_)
+
+
+def categories(labels: Sequence[Hashable]) -> Bools:
+    """Pairs of states with the same label, N x N: the category may be known, the state within it may not."""
+    number = {label: index for index, label in enumerate(dict.fromkeys(labels))}
+    code = np.array([number[label] for label in labels], dtype=np.int64)
+    return _loopless(code[:, None] == code[None, :])
+
+
+def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Bools:
+    """The utility graph, N x N: pairs of states at a Euclidean distance of at most a radius, in lattice steps.
+
+    Raises:
+        GraphError: The radius is negative or not finite, or a coordinate is refused by `lattice`.
+    """
+    points = lattice(coordinates)
+    if not 0 <= radius < float("inf"):
+        raise GraphError(f"a radius is at least 0 and finite, got {radius}")
+    difference = points[:, None, :] - points[None, :, :]
+    # squared distances are whole, so flooring the squared radius loses no pair
+    return _loopless(np.sum(difference * difference, axis=2) <= min(int(Fraction(radius) ** 2), 2**62))
+
+
+def one_step(transition: ArrayLike) -> Bools:
+    """The transition graph, N x N: pairs of states that can both follow from some one state.
+
+    A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition does not say
+    "exists i": the common predecessor is any state. Of a chain whose states show others, or change their steps, every
+    row is that of a predecessor.
+    """
+    possible = np.asarray(transition) > 0
+    if possible.ndim != 2 or len(possible) < possible.shape[1]:
+        raise GraphError(f"a transition matrix is square, or has more rows, got shape {possible.shape}")
+    steps = possible.astype(np.float32)  # counts up to 2^24 are exact, and products of floats are fast
+    return _loopless(steps.T @ steps > 0.5)
+
+
+def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
+    """A graph, N x N, given by pairs of different states in 0..N-1, in either order.
+
+    Raises:
+        GraphError: An edge names a state that is not there, or joins a state to itself.
+    """
+    graph = np.zeros((states, states), dtype=np.bool_)
+    for first, second in edges:
+        if not (0 <= first < states and 0 <= second < states) or first == second:
+            raise GraphError(f"edge ({first}, {second}) does not join two different states of 0..{states - 1}")
+        graph[first, second] = graph[second, first] = True
+    return graph
+
+
+def restrict(graph: Bools, constraint: Bools) -> Bools:
+    """The edges, N x N, inside a constraint set, N booleans: the states that the adversary holds possible."""
+    return graph & constraint[:, None] & constraint[None, :]
+
+
+def edge_list(graph: Bools) -> list[tuple[int, int]]:
+    """The edges (i, j) with i < j, in ascending order."""
+    first, second = np.nonzero(np.triu(graph, 1))
+    return list(zip(first.tolist(), second.tolist(), strict=True))
+
+
+def _loopless(related: Bools) -> Bools:
+    related = related.copy()
+    np.fill_diagonal(related, False)
+    return related
+
+
+_MOST_DIMENSIONS = 3
+_HALF = Fraction(1, 2)
+
+Resolution = Fraction | int | float
+
+
+def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:
+    """Real measurements as multiples of a declared resolution, each rounded to the nearest.
+
+    Numbers are taken as they are written: the float 0.1 counts as one tenth. The division is exact. A value halfway
+    between two multiples goes to the upper one, so that a shift of all values by the resolution shifts all results
+    by 1. Rounding is part of the query, and public: it costs no privacy, and up to half a resolution of accuracy.
+
+    Args:
+        values: N x d numbers, or N for d = 1.
+        resolution: the size of a lattice step, above 0, in the unit of the values; or one for each dimension.
+
+    Returns:
+        N x d integers.
+
+    Raises:
+        GraphError: A value or a resolution is not finite or a resolution not above 0, the shape does not fit, or a
+            result is 65536 or more in size.
+    """
+    given: Any = np.asarray(values)
+    given = given[:, None] if given.ndim == 1 else given
+    if given.ndim != 2:
+        raise GraphError(f"measurements are points, one per state; got shape {given.shape}")
+    steps = list(resolution) if isinstance(resolution, Sequence) else [resolution] * given.shape[1]
+    if len(steps) != given.shape[1]:
+        raise GraphError(f"{len(steps)} resolutions do not fit measurements in {given.shape[1]} dimensions")
+    units = [_written(step, "a resolution") for step in steps]
+    if any(unit <= 0 for unit in units):
+        raise GraphError(f"a resolution is above 0, got {min(units)}")
+    rows = [
+        [math.floor(_written(value, "a measurement") / unit + _HALF) for value, unit in zip(row, units, strict=True)]
+        for row in given.tolist()
+    ]
+    # as objects, so that a number too large for 64 bits is refused by `lattice`, not by numpy
+    return lattice(np.array(rows, dtype=object).reshape(given.shape))
+
+
+def stacked(*queries: ArrayLike) -> Ints:
+    """Several queries as one: each state's answers side by side, to be released together as one point.
+
+    Args:
+        queries: each N x d' integers, or N for d' = 1; for the same states in the same order.
+
+    Returns:
+        N x d integers, d the sum of the dimensions.
+
+    Raises:
+        GraphError: There is no query, they are for different numbers of states, a query is refused by `lattice`, or
+            there are more than three dimensions in all.
+    """
+    points = [lattice(query) for query in queries]
+    if len({len(query) for query in points}) != 1:
+        raise GraphError(f"queries answered at once need the same states, got {[len(query) for query in points]}")
+    total = sum(query.shape[1] for query in points)
+    if total > _MOST_DIMENSIONS:
+        raise GraphError(
+            f"queries answered at once have at most {_MOST_DIMENSIONS} dimensions together, not {total}: "
+            "release fewer, or none that another one tells already"
+        )
+    return np.concatenate(points, axis=1)
+
+
+def _written(value: Resolution, what: str) -> Fraction:
+    try:
+        return Fraction(value) if isinstance(value, int | Fraction) else Fraction(repr(value))
+    except (ValueError, TypeError):
+        raise GraphError(f"{what} must be a finite number, got {value}") from None

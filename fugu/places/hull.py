@@ -1,0 +1,264 @@
+"""Sensitivity hulls: the convex hull K of the differences f(i) - f(j) over protected pairs, exactly.
+
+All points are integers and all decisions are made in integers, so a point on the boundary has gauge exactly 1. Hulls
+are symmetric about 0. One of lower rank than its space (a segment in the plane, a polygon in space) is bounded by
+its edges and lies in the plane of its equations. Source: DPHMM, section 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fugu.chains.arrays import Bools, Ints
+from fugu.places.graphs import GraphError
+from fugu.places.wrapping import distinct, mirrored_polygon, outermost, polygon, span, wrap
+
+__all__ = [
+    "Hull",
+    "capped",
+    "ceil_gauges",
+    "complete_hull",
+    "difference_hull",
+    "differences_within",
+    "extended",
+    "gauge",
+    "graph_hull",
+    "largest_gauge",
+    "pairs_within",
+]
+
+# Points of a hull stay below this in each dimension, so that its determinants fit in 63 bits.
+_POINT_LIMIT = {1: 1 << 28, 2: 1 << 28, 3: 1 << 18}
+_SAFE = 1 << 62
+_CLOSE = 1.0 + 1e-9
+
+
+class Hull(NamedTuple):
+    """A symmetric convex polytope { x : equations x = 0, scale * normals x <= offsets }.
+
+    Attributes:
+        vertices: V x d; K is their convex hull divided by `scale`. A polygon's are counter-clockwise from the
+            lexicographically lowest one (as seen from its projection, in three dimensions); a segment has its two ends.
+        scale: at least 1; 1 unless the hull was capped.
+        normals: F x d, outward, one per facet of K within its span.
+        offsets: F, above 0.
+        faces: F cycles of indices of vertices: a facet's corners, counter-clockwise from outside.
+        equations: (d - rank) x d, normal to the span.
+        axes: `rank` coordinates that tell the points of the span apart.
+    """
+
+    vertices: Ints
+    scale: int
+    normals: Ints
+    offsets: Ints
+    faces: tuple[tuple[int, ...], ...]
+    equations: Ints
+    axes: tuple[int, ...]
+
+    @property
+    def dimensions(self) -> int:
+        """d, of the space."""
+        return int(self.equations.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """Dimensions of K itself."""
+        return len(self.axes)
+
+
+def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
+    """The hull of differences, of their negatives, and of 0.
+
+    Args:
+        differences: n x d integers, d in 1..3; n may be 0.
+
+    Returns:
+        The hull.
+
+    Raises:
+        GraphError: The differences are not n x 1, 2 or 3, or too large for exact 64-bit arithmetic.
+    """
+    points = np.asarray(differences, dtype=np.int64)
+    if points.ndim != 2 or points.shape[1] not in _POINT_LIMIT:
+        raise GraphError(f"differences are n points in 1 to 3 dimensions, got shape {points.shape}")
+    points, space = points[points.any(axis=1)], points.shape[1]
+    if len(points) and np.abs(points).max() > _POINT_LIMIT[space]:
+        raise GraphError(f"a hull in {space} dimensions needs points within {_POINT_LIMIT[space]}: scale them down")
+    points = np.concatenate([points, -points])
+    equations, axes = span(points)
+    if len(axes) == 3:
+        vertices, faces = wrap(points)
+        corners = vertices[np.array([face[:3] for face in faces])]
+        normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    else:
+        vertices = _flat_vertices(points, axes)
+        count = len(vertices)
+        if len(axes) == 2:
+            faces = tuple((index, (index + 1) % count) for index in range(count))
+            step = (np.roll(vertices, -1, axis=0) - vertices)[:, axes]
+            normals = np.zeros((count, space), dtype=np.int64)
+            normals[:, axes[0]], normals[:, axes[1]] = step[:, 1], -step[:, 0]
+        else:
+            faces = tuple((index,) for index in range(count))
+            normals = np.zeros((count, space), dtype=np.int64)
+            for axis in axes:
+                normals[:, axis] = np.sign(vertices[:, axis])
+    offsets = np.sum(normals * vertices[[face[0] for face in faces]], axis=1)
+    return Hull(vertices, scale, normals, offsets, faces, equations, axes)
+
+
+def graph_hull(values: Ints, graph: Bools) -> Hull:
+    """The sensitivity hull of a measurement f, N x d, under a policy graph, N x N, restricted to the constraint set.
+
+    Returns:
+        Conv{ f(i) - f(j) : i ~ j }, or the point 0 if there is no edge.
+    """
+    states = np.flatnonzero(graph.any(axis=0))
+    if np.count_nonzero(graph) == len(states) * (len(states) - 1):
+        return complete_hull(values[states] if len(states) else values[:1])
+    first, second = np.divmod(np.flatnonzero(graph), len(graph))
+    once = first < second
+    differences = values[first[once]] - values[second[once]]
+    return difference_hull((outermost if values.shape[1] == 2 else distinct)(differences))
+
+
+def complete_hull(values: Ints) -> Hull:
+    """K_complete, the hull of all differences f(i) - f(j) among n x d points, n at least 1.
+
+    Only extreme points matter, so the others are dropped before differences are taken.
+    """
+    spread = values - values[0]
+    _, axes = span(spread[spread.any(axis=1)])
+    if len(axes) == 3:
+        corners, _ = wrap(spread)
+    elif len(axes) == 2:
+        corners = spread[polygon(spread[:, axes])]
+    else:
+        key = spread[:, axes[0] if axes else 0]
+        corners = spread[[int(np.argmin(key)), int(np.argmax(key))]]
+    return difference_hull((corners[:, None, :] - corners[None, :, :]).reshape(-1, values.shape[1]))
+
+
+def extended(hull: Hull, difference: Ints) -> Hull:
+    """Conv(K and +-difference); difference has d integers."""
+    return difference_hull(np.concatenate([hull.vertices, hull.scale * difference[None, :]]), scale=hull.scale)
+
+
+def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
+    """K_c = Conv(K and K_complete / c): no pair of states is further apart than gauge c.
+
+    Args:
+        everything: K_complete, the hull of all differences within the constraint set.
+        cap: c, at least 1.
+
+    Returns:
+        A hull with the span of K_complete, hence with a finite factor.
+
+    Raises:
+        GraphError: c is below 1, or its numerator or denominator is too large for exact 64-bit arithmetic.
+    """
+    if cap < 1:
+        raise GraphError(f"a cap is at least 1, got {cap}")
+    if max(Fraction(cap).as_integer_ratio()) > 1 << 16:
+        raise GraphError(f"a cap is a fraction of numbers up to 65536, got {cap}")
+    ratio = Fraction(cap) * everything.scale
+    scale = math.lcm(hull.scale, ratio.numerator)
+    ours = hull.vertices * (scale // hull.scale)
+    return difference_hull(np.concatenate([ours, everything.vertices * int(scale / ratio)]), scale=scale)
+
+
+def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
+    """The gauge of d exact numbers: the least t >= 0 with the point in t K.
+
+    Returns:
+        A fraction, exactly 1 on the boundary; `math.inf` outside the span of K.
+    """
+    exact = [Fraction(value) for value in point]
+    if any(_dot(equation, exact) != 0 for equation in hull.equations.tolist()):
+        return math.inf
+    sides = zip(hull.normals.tolist(), hull.offsets.tolist(), strict=True)
+    return max((hull.scale * _dot(normal, exact) / offset for normal, offset in sides), default=Fraction(0))
+
+
+def largest_gauge(hull: Hull, values: Ints) -> Fraction | float:
+    """The largest gauge among the differences of points, n x d: theorem 6.3's factor over a constraint set.
+
+    Returns:
+        A fraction, or `math.inf` if some difference leaves the span of K.
+    """
+    spread = values - values[0]
+    if np.any(spread @ hull.equations.T):
+        return math.inf
+    heights = _products(hull, spread)
+    widths = heights.max(axis=0) - heights.min(axis=0)
+    rough = widths / hull.offsets
+    near = rough * _CLOSE >= rough.max(initial=0.0)
+    sides = zip(widths[near].tolist(), hull.offsets[near].tolist(), strict=True)
+    return max((Fraction(width, offset) for width, offset in sides), default=Fraction(0))
+
+
+def differences_within(hull: Hull, left: Ints, right: Ints) -> Bools:
+    """Which differences left[i] - right[j] of m x d and n x d points lie in K: m x n, decided in integers; n >= 1."""
+    inside = np.ones((len(left), len(right)), dtype=np.bool_)
+    for here, there in zip((left @ hull.equations.T).T, (right @ hull.equations.T).T, strict=True):
+        inside &= here[:, None] == there[None, :]
+    ours = _products(hull, left).T
+    theirs = ours if right is left else _products(hull, right).T
+    if not len(left) or not len(hull.offsets):
+        return inside
+    low = theirs.min(axis=1)
+    cuts = np.flatnonzero(ours.max(axis=1) - low > hull.offsets)  # the other facets cut nobody off
+    low, limits = low[cuts, None], hull.offsets[cuts, None]
+    ours, theirs = ours[cuts] - low, theirs[cuts] - low + limits
+    # narrow integers are compared several times faster
+    if len(cuts) and max(ours.max(), theirs.max(), -ours.min()) < 1 << 15:
+        ours, theirs = ours.astype(np.int16), theirs.astype(np.int16)
+    for here, there in zip(ours, theirs, strict=True):
+        inside &= (here[:, None] <= there[None, :]).astype(np.bool_)
+    return inside
+
+
+def pairs_within(hull: Hull, values: Ints) -> Bools:
+    """Which differences f(i) - f(j) of points lie in K: n x n, true on the diagonal; values are n x d, n at least 1."""
+    leading = hull.normals[np.arange(len(hull.normals)), np.argmax(hull.normals != 0, axis=1)]
+    half = hull._replace(normals=hull.normals[leading > 0], offsets=hull.offsets[leading > 0])
+    inside = differences_within(half, values, values)  # of two opposite facets one is enough, both ways
+    return inside & inside.T
+
+
+def ceil_gauges(hull: Hull, points: Ints) -> Ints:
+    """The gauges of n x d points, rounded up to n whole numbers; -1 outside the span of K."""
+    result = np.zeros(len(points), dtype=np.int64)
+    for height, offset in zip(_products(hull, points).T, hull.offsets.tolist(), strict=True):
+        np.maximum(result, (-(-height // offset)).astype(np.int64), out=result)
+    if len(hull.equations):
+        result[np.any(points @ hull.equations.T, axis=1)] = -1
+    return result
+
+
+def _products(hull: Hull, points: Ints) -> NDArray[Any]:
+    """scale * normals . points as n x F integers, of Python's own kind if 62 bits might not hold them."""
+    reach = int(np.abs(points).max(initial=0)) * hull.scale * int(np.abs(hull.normals).max(initial=0)) * 6
+    kind: Any = np.int64 if reach < _SAFE else object
+    product: NDArray[Any] = (points.astype(kind) * hull.scale) @ hull.normals.T.astype(kind)
+    return product
+
+
+def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
+    """The vertices of a hull of rank 0, 1 or 2."""
+    if len(axes) == 2:
+        return mirrored_polygon(points, axes)
+    if len(axes) == 1:
+        top = points[int(np.argmax(points[:, axes[0]]))]
+        return np.array(sorted((top.tolist(), (-top).tolist())), dtype=np.int64)
+    return np.zeros((0, points.shape[1]), dtype=np.int64)
+
+
+def _dot(left: Sequence[int], right: Sequence[Fraction]) -> Fraction:
+    return sum((a * b for a, b in zip(left, right, strict=True)), Fraction(0))

@@ -1,0 +1,172 @@
+"""Volumes and second moments of sensitivity hulls, and the continuous noise that follows from them.
+
+A hull is cut into simplices with a corner at 0; the second moment of a simplex is a sum over its corners. Everything
+but lengths and areas inside a larger space is an exact fraction.
+
+The K-norm mechanism of Hardt and Talwar has the density exp(-epsilon gauge(v)) on the span of K. It draws floats, so
+it never runs on a device: the staircase and certified tables do. Errors are E|n|^2, in squared lattice steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+
+from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.places.graphs import GraphError
+from fugu.places.hull import Hull, gauge
+
+__all__ = [
+    "area",
+    "boundary_points",
+    "draw_knorm",
+    "knorm_log_density",
+    "l1_sensitivity",
+    "laplace_error",
+    "measure",
+    "noise_covariance",
+    "noise_error",
+    "second_moment",
+    "simplices",
+]
+
+
+def simplices(hull: Hull) -> Iterator[tuple[tuple[tuple[int, ...], ...], int]]:
+    """Cut a hull into simplices with a corner at 0.
+
+    Args:
+        hull: K, of rank at least 1.
+
+    Yields:
+        The `rank` other corners, times the hull's scale, and rank! times the volume in the coordinates `axes`.
+    """
+    corners = [tuple(vertex) for vertex in hull.vertices.tolist()]
+    for face in hull.faces:
+        # a facet of rank 3 is a fan of triangles; an edge and an end are one simplex each
+        parts = [(face[0], *pair) for pair in pairwise(face[1:])] if hull.rank == 3 else [face]
+        for part in parts:
+            chosen = tuple(corners[index] for index in part)
+            yield chosen, abs(_determinant([[corner[axis] for axis in hull.axes] for corner in chosen]))
+
+
+def area(hull: Hull) -> Fraction:
+    """The length, area or volume of K in its d-dimensional space, exactly; 0 if its rank is lower."""
+    if hull.rank < hull.dimensions:
+        return Fraction(0)
+    return Fraction(sum(weight for _, weight in simplices(hull)), math.factorial(hull.rank) * hull.scale**hull.rank)
+
+
+def measure(hull: Hull) -> float:
+    """The length, area or volume of K within its own span; 1 for the point 0."""
+    total = 0.0
+    for chosen, _ in simplices(hull):
+        gram = [[sum(a * b for a, b in zip(left, right, strict=True)) for right in chosen] for left in chosen]
+        total += math.sqrt(_determinant(gram))
+    return total / (math.factorial(hull.rank) * float(hull.scale) ** hull.rank) if hull.rank else 1.0
+
+
+def second_moment(hull: Hull) -> list[list[Fraction]]:
+    """E[U U'] for U uniform in K, d x d exact fractions.
+
+    For a simplex with corners 0, v_1 .. v_r it is (sum_i v_i v_i' + s s') / ((r + 1)(r + 2)), s = sum_i v_i.
+    """
+    space, rank = hull.dimensions, hull.rank
+    totals = [[0] * space for _ in range(space)]
+    weights = 0
+    for chosen, weight in simplices(hull):
+        weights += weight
+        corners = [*chosen, tuple(sum(column) for column in zip(*chosen, strict=True))]
+        for row in range(space):
+            for column in range(space):
+                totals[row][column] += weight * sum(corner[row] * corner[column] for corner in corners)
+    bottom = max(1, weights * (rank + 1) * (rank + 2) * hull.scale**2)
+    return [[Fraction(value, bottom) for value in row] for row in totals]
+
+
+def noise_covariance(hull: Hull, epsilon: Fraction | int | float) -> list[list[Fraction]]:
+    """The covariance of continuous K-norm noise, d x d: (rank + 1)(rank + 2) / epsilon^2 times E[U U']."""
+    if not 0 < epsilon < math.inf:
+        raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")
+    factor = (hull.rank + 1) * (hull.rank + 2) / Fraction(epsilon) ** 2
+    return [[factor * value for value in row] for row in second_moment(hull)]
+
+
+def noise_error(hull: Hull, epsilon: Fraction | int | float = 1) -> Fraction:
+    """E|n|^2 of continuous K-norm noise at epsilon, in squared lattice steps, exactly."""
+    covariance = noise_covariance(hull, epsilon)
+    return sum((covariance[axis][axis] for axis in range(hull.dimensions)), Fraction(0))
+
+
+def boundary_points(hull: Hull) -> int:
+    """B, the lattice points on the boundary of a lattice polygon in the plane.
+
+    For a segment from -g u to g u, with u primitive, it is 4 g: both sides are counted.
+
+    Args:
+        hull: of rank 1, or of rank 2 in two dimensions, with scale 1.
+
+    Returns:
+        B such that n K holds area n^2 + (B / 2) n + 1 lattice points (Ehrhart, Pick).
+
+    Raises:
+        GraphError: The hull is another one.
+    """
+    if hull.scale != 1 or not (hull.rank == 1 or hull.rank == hull.dimensions == 2):
+        raise GraphError(
+            "above 100 states, the hull's lattice points must lie in a segment or a plane polygon, not capped"
+        )
+    return sum(math.gcd(*step) for step in (np.roll(hull.vertices, -1, axis=0) - hull.vertices).tolist())
+
+
+def _determinant(rows: list[list[int]]) -> int:
+    if len(rows) == 1:
+        return rows[0][0]
+    if len(rows) == 2:
+        return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
+    (a, b, c), (d, e, f), (g, h, i) = rows
+    return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
+
+
+def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fraction]) -> float:
+    """The log-density of K-norm noise at z - f(x), d exact numbers; to length, area or volume within the span of K.
+
+    Returns:
+        -epsilon gauge - log(rank! measure(K) / epsilon^rank), or -inf outside the span.
+    """
+    normaliser = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
+    return -epsilon * float(gauge(hull, offset)) - normaliser
+
+
+def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Generator) -> Floats:
+    """Draw continuous K-norm noise, size x d, for simulation: a gamma radius times a uniform point of K."""
+    if hull.rank == 0:
+        return np.zeros((size, hull.dimensions))
+    pieces = list(simplices(hull))
+    corners = np.array([chosen for chosen, _ in pieces], dtype=np.float64) / hull.scale
+    weights = np.array([weight for _, weight in pieces], dtype=np.float64)
+    chosen = generator.choice(len(pieces), size=size, p=weights / weights.sum())
+    # uniform in a simplex with a corner at 0: Dirichlet weights, the one of 0 dropped
+    shares = generator.dirichlet(np.ones(hull.rank + 1), size=size)[:, : hull.rank]
+    radius = generator.gamma(hull.rank + 1, 1.0 / epsilon, size=size)
+    noise: Floats = radius[:, None] * np.einsum("nr,nrd->nd", shares, corners[chosen])
+    return noise
+
+
+def l1_sensitivity(values: Ints, graph: Bools) -> int:
+    """The largest |f(i) - f(j)|_1 over the edges of a graph (N x N, within the constraint set); 0 without edges."""
+    first, second = np.nonzero(np.triu(graph, 1))
+    return int(np.abs(values[first] - values[second]).sum(axis=1).max(initial=0))
+
+
+def laplace_error(values: Ints, graph: Bools, epsilon: float) -> float:
+    """E|n|^2 of Laplace noise in every coordinate: 2 d S^2 / epsilon^2, S the L1 sensitivity.
+
+    In one or two dimensions it is never below the K-norm mechanism's; in three it can be (corollary 5.1 is false).
+    """
+    if not 0.0 < epsilon < math.inf:
+        raise GraphError(f"epsilon must be above 0 and finite, got {epsilon}")
+    return float(2.0 * values.shape[1] * (l1_sensitivity(values, graph) / epsilon) ** 2)

@@ -1,0 +1,250 @@
+"""Degree of protection, exposed states, and the edges that protect them.
+
+Definition 4.4 in its strict form: state i is protected if there is one other state k in C, the same for every
+output, whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K.
+As printed the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
+
+A delta-location set C' leaves out unlikely states of the constraint set C, yet the device may be in one of them, and
+then draws from the row of its surrogate. So the promise is made on all of C: an edge (i, j) of the user's graph holds
+between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)).
+States that share a row protect one another. With C' = C nothing changes.
+
+Every cell of a table is above 0, so no output rules a state out, and the constraint sets are known in advance.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Bools, Ints
+from fugu.places.candidates import cheapest
+from fugu.places.constraints import surrogates
+from fugu.places.graphs import GraphError, restrict
+from fugu.places.hull import (
+    Hull,
+    capped,
+    complete_hull,
+    differences_within,
+    extended,
+    gauge,
+    graph_hull,
+    largest_gauge,
+    pairs_within,
+)
+from fugu.places.moments import area, noise_error
+
+__all__ = [
+    "Objective",
+    "Protection",
+    "degree_of_protection",
+    "exposed",
+    "factor",
+    "protect",
+    "protect_likely",
+    "protected_pairs",
+    "unbounded_factors",
+]
+
+Objective = Literal["error", "nearest", "area"]
+
+_AT_ONCE = 64
+
+
+class Protection(NamedTuple):
+    """A policy graph that protects every state of a constraint set, and its hull.
+
+    Attributes:
+        graph: N x N, the graph within the constraint set, with the edges added.
+        added: edges (exposed state, partner), in the order in which they were added.
+        hull: K, or the capped hull K_c.
+        factor: theorem 6.3's, over the constraint set: epsilon times it bounds what is revealed between any two
+            states of C. Infinite only if capping was declined.
+        capped: whether the hull had to be capped.
+        exposed: states that nothing can protect: the only state of a constraint set of one. Use the fallback table.
+    """
+
+    graph: Bools
+    added: tuple[tuple[int, int], ...]
+    hull: Hull
+    factor: Fraction | float
+    capped: bool
+    exposed: tuple[int, ...]
+
+
+def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
+    """The pairs (i, j), i != j, of the constraint set with f(i) - f(j) in K: those that noise of K protects.
+
+    Returns:
+        N x N; it contains every edge that K was made from, and usually more.
+    """
+    states = np.flatnonzero(constraint)
+    result = np.zeros((len(values), len(values)), dtype=np.bool_)
+    result[np.ix_(states, states)] = pairs_within(hull, values[states])
+    np.fill_diagonal(result, False)
+    return result
+
+
+def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
+    """How many states of C each state is protected among, itself included.
+
+    Returns:
+        N counts: 0 outside C, 1 for an exposed state.
+    """
+    states = np.flatnonzero(constraint)
+    counts = np.zeros(len(values), dtype=np.int64)
+    if len(states):
+        counts[states] = np.count_nonzero(pairs_within(hull, values[states]), axis=1)
+    return counts
+
+
+def exposed(hull: Hull, values: Ints, constraint: Bools) -> list[int]:
+    """The states of C that K does not protect, ascending; arguments as for `degree_of_protection`."""
+    return np.flatnonzero(degree_of_protection(hull, values, constraint) == 1).tolist()
+
+
+def factor(hull: Hull, values: Ints, constraint: Bools) -> Fraction | float:
+    """Theorem 6.3's factor: the largest gauge of f(i) - f(j) over the constraint set, `math.inf` off the span."""
+    return largest_gauge(hull, values[constraint])
+
+
+def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
+    """What noise of K promises if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
+
+    Returns:
+        For each state a factor: epsilon times it bounds what a point tells between that state and absence; `math.inf`
+        off the span of K.
+    """
+    return tuple(gauge(hull, value) for value in values.tolist())
+
+
+def protect(
+    values: Ints,
+    graph: Bools,
+    constraint: Bools,
+    *,
+    objective: Objective = "error",
+    cap: Fraction | int | None = 4,
+) -> Protection:
+    """Add edges until no state of the constraint set is exposed.
+
+    Exposed states are taken in ascending order and tested again before each edge, since an edge for one may protect
+    another. The partner minimises the objective; ties go to the lowest index.
+
+    Args:
+        values: f, N x d integers, from `lattice`.
+        graph: the user's policy graph, N x N.
+        constraint: C, N booleans, at least one true.
+        objective: "error", the error of continuous K-norm noise; "nearest", the distance of f (algorithm 1, the
+            state itself excluded); "area", that of the hull (algorithm 3, which as printed maximises it).
+        cap: protection can still reveal for certain which part of C the state is in, if K is flat. Then K becomes
+            Conv(K and K_complete / cap), whose factor is at most this. None to keep the flat hull.
+
+    Returns:
+        The graph, the hull, and what was done to them.
+
+    Raises:
+        GraphError: The constraint set is empty, or the cap is below 1.
+    """
+    states = np.flatnonzero(constraint)
+    if not len(states):
+        raise GraphError("no state is possible, so there is nothing to protect")
+    if cap is not None and cap < 1:
+        raise GraphError(f"a cap is at least 1, got {cap}")
+    added: list[tuple[int, int]] = []
+    final = restrict(graph, constraint)
+    hull = graph_hull(values, final)
+    waiting = states[~final[states].any(axis=1)]  # an edge protects both its ends
+    while len(states) > 1 and len(waiting := _from_exposed(hull, values, waiting, states)):
+        state = int(waiting[0])
+        partner = _partner(hull, values, state, states, objective)
+        added.append((state, partner))
+        final[state, partner] = final[partner, state] = True
+        hull = extended(hull, values[state] - values[partner])
+    within = largest_gauge(hull, values[states])
+    needs_cap = cap is not None and within == math.inf
+    if needs_cap and cap is not None:
+        hull = capped(hull, complete_hull(values[states]), cap)
+        within = largest_gauge(hull, values[states])
+    return Protection(final, tuple(added), hull, within, needs_cap, (int(states[0]),) if len(states) == 1 else ())
+
+
+def protect_likely(
+    values: Ints,
+    graph: Bools,
+    possible: Bools,
+    likely: Bools,
+    *,
+    objective: Objective = "error",
+    cap: Fraction | int | None = 4,
+) -> Protection:
+    """Protect every state of a constraint set when only the likely ones have rows of their own.
+
+    Args:
+        values: f, N x d integers, from `lattice`.
+        graph: the user's policy graph, N x N.
+        possible: C, N booleans.
+        likely: C', N booleans, at least one true, within C.
+        objective: as for `protect`.
+        cap: as for `protect`.
+
+    Returns:
+        The surrogate graph with the edges added, all among likely states, and its hull: a table made from that hull and
+        C' protects every edge of the user's graph inside C. The factor bounds what is revealed within all of C.
+
+    Raises:
+        GraphError: No state is likely, or one that is not possible; or as for `protect`.
+    """
+    if not likely.any() or np.any(likely & ~possible):
+        raise GraphError("a delta-location set keeps at least one state, and only states that are possible")
+    if np.array_equal(possible, likely):
+        return protect(values, graph, possible, objective=objective, cap=cap)
+    surrogate = surrogates(values, likely)
+    # a state measured as its surrogate has the difference 0 to all that share the row, and 0 lies in every hull
+    found = protect(values[surrogate], graph, possible, objective=objective, cap=cap)
+    final = _joined(graph, possible, likely, surrogate)
+    added = tuple((state, int(surrogate[partner])) for state, partner in found.added)
+    for state, partner in added:
+        final[state, partner] = final[partner, state] = True
+    return found._replace(graph=final, added=added)
+
+
+def _joined(graph: Bools, possible: Bools, likely: Bools, surrogate: Ints) -> Bools:
+    """The graph inside C with all states that share a row made one; every likely state is among those of its row."""
+    states = np.flatnonzero(possible)
+    states = states[np.argsort(surrogate[states], kind="stable")]
+    starts = np.searchsorted(surrogate[states], np.flatnonzero(likely))
+    # twice the rows, since columns are slower: the graph is symmetric
+    half = np.logical_or.reduceat(graph[np.ix_(states, states)], starts, axis=0)
+    result = np.zeros_like(graph)
+    result[np.ix_(likely, likely)] = np.logical_or.reduceat(half.T, starts, axis=0)
+    np.fill_diagonal(result, False)
+    return result
+
+
+def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints:
+    """What is left of a list of states from the first exposed one on."""
+    for start in range(0, len(waiting), _AT_ONCE):
+        block = waiting[start : start + _AT_ONCE]
+        alone = np.count_nonzero(differences_within(hull, values[block], values[states]), axis=1) == 1
+        if alone.any():
+            return waiting[start + int(np.argmax(alone)) :]
+    return waiting[:0]
+
+
+def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Objective) -> int:
+    """The best partner of an exposed state among the others of the constraint set."""
+    others = states[states != state]
+    differences = values[state] - values[others]
+    if objective == "nearest":
+        best = int(np.argmin(np.sum(differences * differences, axis=1)))  # the first of equals
+    elif objective == "area":
+        best = cheapest(hull, differences, area, by_error=False)
+    elif objective == "error":
+        best = cheapest(hull, differences, noise_error, by_error=True)
+    else:
+        raise GraphError(f"the objective is error, nearest or area, not {objective}")
+    return int(others[best])

@@ -1,0 +1,282 @@
+"""Certified noise tables: measurements protected by a table of integers that anyone can check.
+
+A table has one row of weights per state, each summing to 2^32, and no cell is empty. It protects a pair (i, j) if
+W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same with i and j swapped. The check decides
+in integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing counts.
+
+Flat hulls are problems in fewer dimensions: coordinates of the lattice within the span of a hull.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fugu.chains.arrays import Bools, Ints
+from fugu.contract.noise_table import SCALE
+from fugu.contract.rounding import CLOSED_FORM, OUTWARD
+from fugu.contract.staircase import bezout
+from fugu.places.constraints import surrogates
+from fugu.places.graphs import GraphError, complete
+from fugu.places.hull import Hull, complete_hull, difference_hull, largest_gauge
+from fugu.places.mass import clamped_mass, window
+from fugu.places.protection import protected_pairs
+from fugu.places.staircase import MOST_EPSILON, RATIO_BITS, floor_exp, noise_ratio
+
+__all__ = [
+    "MOST_OUTPUTS",
+    "MOST_STATES",
+    "TableError",
+    "TableWeights",
+    "bezout",
+    "build_table",
+    "certified",
+    "check_table",
+    "fallback_table",
+    "lattice_basis",
+    "table_loss",
+    "unrolled",
+]
+
+
+def lattice_basis(hull: Hull) -> Ints:
+    """A short basis, rank x d, of the integer points in the span of a hull; the unit vectors if the rank is full."""
+    if hull.rank == 1 < hull.dimensions:
+        end = hull.vertices[1]
+        return np.asarray(end[None, :] // math.gcd(*end.tolist()), dtype=np.int64)
+    if hull.rank != 2 or hull.dimensions != 3:
+        return np.eye(hull.dimensions, dtype=np.int64)[list(hull.axes)]
+    normal = hull.equations[0].tolist()
+    k, m, n = (value // math.gcd(*normal) for value in normal)
+    g, s, t = bezout(k, m)
+    # with (k, m, n) . x = 0 and gcd(g, n) = 1, the last coordinate is a multiple of g
+    first, second = ((m // g, -k // g, 0), (-n * s, -n * t, g)) if g else ((1, 0, 0), (0, 1, 0))
+    while True:  # Gauss's reduction, so that the axes of a window are nearly at right angles
+        if _dot(first, first) > _dot(second, second):
+            first, second = second, first
+        length = _dot(first, first)
+        multiple = (2 * _dot(first, second) + length) // (2 * length)
+        if multiple == 0:
+            return np.array([first, second], dtype=np.int64)
+        second = (second[0] - multiple * first[0], second[1] - multiple * first[1], second[2] - multiple * first[2])
+        if _dot(second, second) >= length:
+            return np.array([first, second], dtype=np.int64)
+
+
+def unrolled(hull: Hull, values: Ints) -> tuple[Hull, Ints, Ints]:
+    """A hull and points in coordinates of the span, where the hull has full rank.
+
+    Args:
+        hull: K, of rank at least 1.
+        values: n x d, whose differences lie in the span of K.
+
+    Returns:
+        The hull in `rank` dimensions; the coordinates of values - values[0], n x rank; and the basis, rank x d, for
+        the way back: values[0] + coordinates @ basis.
+
+    Raises:
+        GraphError: Some difference leaves the span.
+    """
+    basis = lattice_basis(hull)
+    if hull.rank == hull.dimensions:
+        return hull, values - values[0], basis
+    spread = values - values[0]
+    if hull.rank == 0 or np.any(spread @ hull.equations.T):
+        raise GraphError("the hull is too flat for these points: cap it against the hull of all differences")
+    inner = difference_hull(_coordinates(hull, basis, hull.vertices), scale=hull.scale)
+    return inner, _coordinates(hull, basis, spread), basis
+
+
+def _coordinates(hull: Hull, basis: Ints, points: Ints) -> Ints:
+    """Coordinates of points of the span in a basis of its lattice; always whole."""
+    seen, axes = points[:, hull.axes], basis[:, hull.axes]
+    if hull.rank == 1:
+        return np.asarray(seen // axes[0, 0], dtype=np.int64)
+    (a, b), (c, d) = axes.tolist()
+    x, y = seen[:, 0], seen[:, 1]
+    return np.asarray(np.stack([x * d - y * c, y * a - x * b], axis=1) // (a * d - b * c), dtype=np.int64)
+
+
+def _dot(left: tuple[int, int, int], right: tuple[int, int, int]) -> int:
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+MOST_STATES = 100
+MOST_OUTPUTS = 255
+_SMALL_SHARE = 2.0**-10
+
+
+class TableError(ValueError):
+    """A table that cannot be built, or that does not keep its promise."""
+
+
+class TableWeights(NamedTuple):
+    """Emission weights of all states, and what the outputs stand for.
+
+    Attributes:
+        weights: N x M integers, each at least 1, rows summing to 2^32.
+        outputs: M x d lattice points; output z is released as outputs[z].
+        share: of the common profile that every row was mixed with, 0..1: the accuracy given up to certification.
+    """
+
+    weights: Ints
+    outputs: Ints
+    share: float
+
+
+def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | float) -> None:
+    """Certify a table, in integers.
+
+    Args:
+        weights: N x M integers.
+        protected: N x N, symmetric: the pairs to protect.
+        epsilon: above 0, at most 20.
+
+    Raises:
+        TableError: A row does not sum to 2^32, a cell is empty, or some output separates a protected pair by more
+            than e^epsilon.
+        GraphError: epsilon is out of range.
+    """
+    table = np.asarray(weights)
+    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or protected.shape != (len(table),) * 2:
+        raise TableError("a table is a matrix of integers with one row for each state of the graph")
+    if table.min(initial=1) < 1 or table.max(initial=1) > SCALE:
+        raise TableError("every weight of a table is at least 1: an output that a state can never give reveals it")
+    table = table.astype(np.int64)
+    for state in np.flatnonzero(table.sum(axis=1) != SCALE):
+        raise TableError(f"the weights of state {state} sum to {int(table[state].sum())}, not to 2^32")
+    if (broken := _broken(table, protected, floor_exp(epsilon))) is not None:
+        i, j, z = broken
+        raise TableError(
+            f"output {z} tells state {i} from state {j}: weights {table[i, z]} and {table[j, z]} "
+            f"are further apart than e^{float(epsilon):g}"
+        )
+
+
+def build_table(
+    hull: Hull,
+    values: Ints,
+    constraint: Bools,
+    epsilon: Fraction | int | float,
+    *,
+    most_outputs: int = MOST_OUTPUTS,
+) -> TableWeights:
+    """Compile a hull into a certified table.
+
+    Every pair of the constraint set with f(i) - f(j) in K is protected, and no two of its states are further apart than
+    the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate.
+
+    Args:
+        hull: K, from `protect`, with a finite factor.
+        values: f, N x d integers, N at most 100.
+        constraint: C, N booleans, at least two true.
+        epsilon: above 0, at most 20.
+        most_outputs: M at most; with fewer than the lattice points around C, outputs are some steps apart.
+
+    Returns:
+        The table; it passes `check_table` for `protected_pairs` of the hull.
+
+    Raises:
+        TableError: There are too many states, C has one state (use the fallback table), its measurements are all the
+            same (a release would be exact), or the factor is infinite.
+        GraphError: epsilon is out of range.
+    """
+    if len(values) > MOST_STATES:
+        raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
+    inside = values[constraint]
+    if len(inside) < 2:
+        raise TableError("the constraint set leaves one state or none: use the fallback table")
+    if not np.any(inside - inside[0]):
+        raise TableError("all possible states measure the same, so a release would be exact: use the fallback table")
+    if largest_gauge(hull, inside) == math.inf:
+        raise TableError("the hull is flat: outputs would reveal for certain where the state is; cap it first")
+    protected = protected_pairs(hull, values, constraint)
+    demands = [(protected[np.ix_(constraint, constraint)], floor_exp(epsilon))]
+    factor = math.ceil(largest_gauge(hull, inside))
+    if factor * Fraction(epsilon) <= MOST_EPSILON:
+        demands.append((complete(len(inside)), floor_exp(factor * Fraction(epsilon))))
+    full, places, basis = unrolled(hull, inside)
+    box = window(places, most_outputs)
+    exact_ratio = float(noise_ratio(epsilon))
+    best: tuple[Ints, float] | None = None
+    # Away from the lattice of the differences rows need different normalisers; a little more noise makes up for it.
+    for effort in (1.0,) if box.step == 1 else (1.0, 0.97, 0.94, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5):
+        found = certified(clamped_mass(full, places, box, exact_ratio**effort), demands)
+        if best is None or found[1] < best[1]:
+            best = found
+        if best[1] <= _SMALL_SHARE:
+            break
+    assert best is not None
+    rows = best[0][(np.cumsum(constraint) - 1)[surrogates(values, constraint)]]
+    check_table(rows, protected, epsilon)
+    return TableWeights(rows, inside[0] + box.points() @ basis, best[1])
+
+
+def fallback_table(values: Ints, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS) -> TableWeights:
+    """The table for ticks whose own table is missing or has expired; arguments and errors as for `build_table`.
+
+    Its hull is that of all differences over all states, so it protects every pair: it is valid for every graph and
+    every constraint set.
+    """
+    everywhere = np.ones(len(values), dtype=np.bool_)
+    return build_table(complete_hull(values), values, everywhere, epsilon, most_outputs=most_outputs)
+
+
+def table_loss(weights: Ints) -> NDArray[np.float64]:
+    """The per-tick loss of N x M weights, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
+
+    Returns:
+        N x N in nats, rounded up; 0 on the diagonal.
+    """
+    logs = np.log(weights.astype(np.float64))
+    loss: NDArray[np.float64] = np.array([(row - logs).max(axis=1) for row in logs])
+    loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + CLOSED_FORM  # each logarithm is at most 22.2, and good to 4e-15
+    np.fill_diagonal(loss, 0.0)
+    return loss
+
+
+def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> tuple[Ints, float]:
+    """Round rows to integers, mixed with the least of a common profile that meets every demand.
+
+    It ends: with nothing but the profile all rows are equal.
+
+    Args:
+        mass: n x M, rows summing to 1.
+        demands: pairs to protect, n x n, each with its floor(e^epsilon 2^24), at least 2^24.
+
+    Returns:
+        n x M weights, and the share of the profile.
+    """
+    profile = 0.5 * mass.mean(axis=0) + 0.5 / mass.shape[1]
+    share = 2.0**-28
+    while True:
+        table = _rounded((1.0 - share) * mass + share * profile)
+        if share == 1.0 or all(_broken(table, pairs, bound) is None for pairs, bound in demands):
+            return table, share
+        share *= 2.0
+
+
+def _broken(table: Ints, protected: Bools, bound: int) -> tuple[int, int, int] | None:
+    """A protected pair and an output that separates it by more than bound / 2^24, if there is one."""
+    whole, part = divmod(bound, 1 << RATIO_BITS)
+    # floor(bound W / 2^24), in two parts so that neither overflows
+    most = whole * table + (part * table >> RATIO_BITS)
+    for state in np.flatnonzero(protected.any(axis=1)):
+        others = np.flatnonzero(protected[state])
+        wrong = table[state] > most[others]
+        if wrong.any():
+            other, output = np.argwhere(wrong)[0]
+            return int(state), int(others[other]), int(output)
+    return None
+
+
+def _rounded(rows: NDArray[np.float64]) -> Ints:
+    """Rows of integers of at least 1 that sum to 2^32; what is left over goes to the largest cell."""
+    table = np.maximum(1, np.floor(rows * SCALE)).astype(np.int64)
+    table[np.arange(len(table)), np.argmax(table, axis=1)] += SCALE - table.sum(axis=1)
+    return np.asarray(table, dtype=np.int64)

@@ -1,0 +1,270 @@
+"""What answers are worth: shares of windows, true and as they are released, the state now, and what guessing gives.
+
+By how much a noisy count is wrong follows exactly from the distribution of its discrete Laplace noise; shares from
+randomised symbols come by inverting the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from fugu.attack import release_symbols
+from fugu.chains import filter_beliefs, stationary_distribution
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.planning.sampled import Cut
+
+__all__ = [
+    "Assessed",
+    "Shares",
+    "WindowError",
+    "assess_now",
+    "assess_shares",
+    "group_error",
+    "guess_error",
+    "noisy_shares",
+    "true_shares",
+    "window_error",
+]
+
+_CONFIDENCE = 0.95
+_LONGEST_REACH = 2.0**23
+_LEAST_STATED = 0.9
+_TAIL = 40.0
+"""Noise beyond so many scales of one device plus standard deviations of the sum is not followed: below 1e-14."""
+
+
+class Shares(NamedTuple):
+    """True answers of consecutive windows.
+
+    Attributes:
+        counts: (w, b) ticks in each counted set of states.
+        truth: (w, b) their share of the ticks that have a state.
+        first: (w,) place of each window's first tick.
+        length: ticks of a window.
+    """
+
+    counts: Ints
+    truth: Floats
+    first: Ints
+    length: int
+
+    @property
+    def bias(self) -> Floats:
+        """(w, b) by how much counts over all ticks are off the truth, because of ticks without a state."""
+        return np.abs(self.counts / self.length - self.truth)
+
+
+def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int, ...], ...]) -> Shares:
+    """The answers of tumbling windows that cross no gap and of whose ticks at least 9 of 10 have a state.
+
+    Args:
+        states: (n,), -1 where there is none.
+        segments: (n,) equal inside a stretch without gaps.
+        length: ticks of a window.
+    """
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [len(states)]])
+    starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
+    first = np.concatenate(starts).astype(np.int64)
+
+    def inside(wanted: NDArray[np.bool_]) -> Ints:
+        total = np.concatenate([[0], np.cumsum(wanted)])
+        return np.asarray(total[first + length] - total[first], dtype=np.int64)
+
+    stated = inside(states >= 0)
+    counts = np.stack([inside(np.isin(states, some)) for some in bins], axis=1)
+    enough = stated >= _LEAST_STATED * length
+    return Shares(counts[enough], counts[enough] / np.maximum(stated[enough], 1)[:, None], first[enough], length)
+
+
+def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:
+    """What subscribers are told, run by run: counts with discrete Laplace noise, cut off at 0 and 1.
+
+    Args:
+        scale: of the noise on every count, in ticks.
+        devices: of the group whose average it is; the others are like windows of the same recording.
+
+    Returns:
+        (runs, w, b) shares; compare them with `shares.truth`.
+    """
+    shape = (runs, *shares.counts.shape)
+    # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s; the sum of so
+    # many such numbers is negative binomial.
+    success = -math.expm1(-1.0 / float(scale))
+    noise = rng.negative_binomial(devices, success, shape) - rng.negative_binomial(devices, success, shape)
+    return np.asarray(np.clip(shares.counts / shares.length + noise / (devices * shares.length), 0.0, 1.0))
+
+
+def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, float]:
+    """The mean absolute error and the 95 % error that noise gives the average share of a group.
+
+    Args:
+        scale: of the noise on every device's count, in ticks.
+        length: ticks of a window.
+
+    Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
+        a = e^(-1/s); Chebyshev's inequality where the distribution has too many values.
+    """
+    decay = 1.0 / float(scale)
+    reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
+    if reach > _LONGEST_REACH:  # too long a distribution to write down: no noise exceeds its second moment's bounds
+        off = float(scale) * math.sqrt(2.0 * devices) / (devices * length)
+        return min(off, 1.0), min(off / math.sqrt(1.0 - _CONFIDENCE), 1.0)
+    size = 1 << math.ceil(math.log2(2.0 * reach + 2.0))
+    angle = 2.0 * math.pi * np.arange(size // 2 + 1) / size
+    ratio = math.exp(-decay)
+    single = math.expm1(-decay) ** 2 / (math.expm1(-decay) ** 2 + 4.0 * ratio * np.sin(angle / 2.0) ** 2)
+    distribution = np.fft.irfft(single**devices, size)
+    absolute = np.concatenate([distribution[:1], distribution[1 : size // 2] + distribution[: size // 2 : -1]])
+    absolute = np.clip(absolute, 0.0, None)
+    whole = devices * length
+    error = np.minimum(np.arange(len(absolute)), whole) / whole
+    most = int(np.searchsorted(np.cumsum(absolute), _CONFIDENCE + 1e-9))
+    return float(absolute @ error), min(most, whole) / whole
+
+
+def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Generator) -> float:
+    """The mean absolute error of always guessing: the median of the answers that are known.
+
+    Args:
+        known: (w, b) true answers of one set.
+        truth: (v, b) those of another.
+        devices: of a group, whose average is guessed: each like a window taken at random.
+    """
+    if devices > 1:
+        known, truth = (
+            some[rng.integers(len(some), size=(400, min(devices, 1000)))].mean(axis=1) for some in (known, truth)
+        )
+    return float(np.abs(truth - np.median(known, axis=0)).mean())
+
+
+class WindowError(NamedTuple):
+    """The error of one number of a window, and of the share that it is of the window's ticks.
+
+    Attributes:
+        count_mean: mean absolute error, in ticks.
+        count_95: the error that is not exceeded in 95 % of all windows, in ticks.
+        share_mean, share_95: the same as a share of the window's ticks, in 0..1.
+    """
+
+    count_mean: float
+    count_95: int
+    share_mean: float
+    share_95: float
+
+
+def window_error(scale: Fraction | float, length: int) -> WindowError:
+    """The error of a count with discrete Laplace noise, for whoever cuts answers off at 0 and at the length.
+
+    Cutting off makes an error neither larger nor more than the length, and what is told here is the noise's own with
+    that limit: what holds for every true count.
+
+    Args:
+        scale: of the noise, in ticks.
+        length: ticks of the window.
+    """
+    decay = 1.0 / float(scale)
+    ratio = math.exp(-decay)
+    beyond_none = 2.0 * ratio / (1.0 + ratio)
+    mean = beyond_none * math.expm1(-decay * length) / math.expm1(-decay)
+    most = max(0, math.ceil(math.log(beyond_none / (1.0 - _CONFIDENCE)) / decay - 1e-9)) if ratio > 0.0 else 0
+    most = min(most, length)
+    return WindowError(mean, most, mean / length, most / length)
+
+
+_RUNS = 20
+_BLOCKS = 8
+
+
+class Assessed(NamedTuple):
+    """The mean absolute error of answers, what 95 % are within, the error of always guessing, and how many answers."""
+
+    mean: float
+    most: float
+    guess: float
+    judged: int
+
+
+def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.random.Generator) -> Assessed:
+    """How often the most likely state, given all symbols up to its tick, is wrong.
+
+    Args:
+        fit: the states that a subscriber's chain was learned from.
+        stretch: ticks of the stretches of which 95 % are wrong no more often than is told.
+    """
+    k = table.states
+    transition = _transition_of(fit, k)
+    distribution = stationary_distribution(transition)
+    wrong = _wrong(table, judged, transition, distribution, rng)
+    alike = np.concatenate([wrong, _wrong(table, fit, transition, distribution, rng)])
+    blocks = [part.mean() for part in np.array_split(alike, _BLOCKS) if len(part)]
+    each = len(alike) / _BLOCKS
+    spread = float(np.std(blocks, ddof=1)) * math.sqrt(1.0 / len(blocks) + each / max(stretch, 1))
+    most = float(np.mean(blocks)) + float(stats.t.ppf(_CONFIDENCE, len(blocks) - 1)) * spread
+    stated = judged.states[judged.states >= 0]
+    # The state that is most frequent there: a guess learned elsewhere would make symbols look better after a drift.
+    guess = 1.0 - float(np.bincount(stated, minlength=k).max()) / max(len(stated), 1)
+    return Assessed(float(wrong.mean()), min(1.0, max(most, float(wrong.mean()))), guess, len(wrong))
+
+
+def assess_shares(
+    table: NoiseTable, fit: Cut, judged: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
+) -> Assessed | None:
+    """How far off shares are that come from counts of symbols; none if there are too few windows.
+
+    Args:
+        fit: where the guess is learned, and where 95 % of the errors are looked for as well.
+        length: ticks of a share.
+    """
+    inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
+    errors, known = [], []
+    for cut in (fit, judged):
+        shares = true_shares(cut.states, cut.segments, length, bins)
+        if len(shares.counts) < 2:
+            return None
+        rows = shares.first[:, None] + np.arange(length)
+        told = []
+        for _ in range(_RUNS):
+            symbols = _symbols(cut.states, table, rng)[rows]
+            seen = np.stack([(symbols == symbol).mean(axis=1) for symbol in range(table.symbols)], axis=1)
+            states = seen @ inverse
+            answers = np.stack([states[:, list(some)].sum(axis=1) for some in bins], axis=1)
+            told.append(np.abs(np.clip(answers, 0.0, 1.0) - shares.truth))
+        errors.append(np.concatenate(told))
+        known.append(shares.truth)
+    every = np.concatenate(errors).ravel()
+    guess = guess_error(known[0], np.concatenate(known), 1, rng)
+    # A quantile of so many simulated answers is off by little; half a per cent more covers it.
+    return Assessed(
+        float(errors[1].mean()), float(np.quantile(every, _CONFIDENCE + 0.005)), guess, sum(map(len, known))
+    )
+
+
+def _wrong(table: NoiseTable, cut: Cut, transition: Floats, distribution: Floats, rng: np.random.Generator) -> Floats:
+    symbols = _symbols(cut.states, table, rng)
+    emission = np.array(table.weights(), dtype=np.float64) / SCALE
+    lengths = np.diff(np.flatnonzero(np.diff(cut.segments, prepend=-1, append=-1)))
+    beliefs = filter_beliefs(symbols, distribution, transition, emission, lengths=lengths).beliefs
+    return np.asarray(beliefs.argmax(axis=1) != cut.states, dtype=np.float64)[cut.states >= 0]
+
+
+def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
+    """Symbols of all ticks: one without a state has that of a row taken at random."""
+    drawn = np.where(states < 0, rng.integers(table.states, size=len(states)), states)
+    return np.asarray(release_symbols(drawn, table, rng).symbols)
+
+
+def _transition_of(cut: Cut, k: int) -> Floats:
+    """The transition matrix of a set, every step counted once more than it was seen."""
+    states = cut.states
+    inside = (np.diff(cut.segments) == 0) & (states[1:] >= 0) & (states[:-1] >= 0)
+    counts = np.ones((k, k))
+    np.add.at(counts, (states[:-1][inside], states[1:][inside]), 1.0)
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

@@ -1,0 +1,386 @@
+"""From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
+
+The class of chains covers all of each recording, as `fugu model fit` finds it, and is widened until attackers stay
+below their ceiling on a first set of it; the candidates are compared on a second one; and the one that is chosen meets
+a third one once, which can only take its recommendation away. How useful an answer is plays no part in the class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fugu.attack import Outputs, attack, furthest_learner, release_counts, release_symbols
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
+from fugu.contract.errors import FuguError
+from fugu.planning.answers import noisy_shares, true_shares
+from fugu.planning.candidates import (
+    SHORTEST,
+    Bins,
+    Candidate,
+    error_at,
+    held_back,
+    nothing,
+    symbol_candidates,
+    useful,
+    window_candidates,
+    window_lengths,
+    window_scale,
+)
+from fugu.planning.errors import PlanningError
+from fugu.planning.question import ChosenStates, Question, choose_states
+from fugu.planning.readings import Readings
+from fugu.planning.sampled import Cut, Sampled, ThreeSets, sampled, three_sets
+from fugu.planning.true_class import TrueClass, strongest, true_class
+from fugu.privacy.chain_model import ModelError
+from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union
+from fugu.privacy.randomised_response import calibrate
+
+__all__ = ["AIM", "AutoPlan", "Curve", "Progress", "Told", "plan_auto"]
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and which share of all the work is done before."""
+AIM = 0.05
+"""The mean absolute error that is aimed at if none is asked for."""
+
+_PERIODS = (1, 5, 30)
+_EPSILONS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+_MOST_CHOICES, _MOST_TRIED, _MOST_STEPS = 4, 4, 8
+_SHOWN = 48
+_SAFE = 0.8
+
+
+_Release = Callable[[ChainClass, np.random.Generator], Outputs | None]
+
+
+class Curve(NamedTuple):
+    """A candidate's expected error at several epsilons: pairs of both."""
+
+    candidate: Candidate
+    points: tuple[tuple[float, float], ...]
+
+
+class Told(NamedTuple):
+    """The last windows of the third set: true answers (w, b), and what a simulated device told (w, b)."""
+
+    truth: Floats
+    told: Floats
+
+
+class AutoPlan(NamedTuple):
+    """What was found.
+
+    Attributes:
+        recommended: what to release; its kind is `none` if nothing is worth it.
+        readings, question, states: what was asked of what.
+        bins: the sets of states whose shares are asked for.
+        reasons: why nothing is recommended although something was good enough, in sentences.
+        curves: error against epsilon, of the candidates.
+        least_epsilon: the least one of those looked at, at which some answer is close enough and worth it; or none.
+            Larger than the one that is asked for if nothing is recommended at that.
+        told: an example of the recommended answers, or none.
+        held_back: the rows of the third set, increasing, as indices of readings.
+        covered: share of the stretches of the recording, of the worst length, that the recommended class covers.
+    """
+
+    recommended: Candidate
+    candidates: tuple[Candidate, ...]
+    readings: Readings
+    question: Question
+    states: ChosenStates
+    bins: Bins
+    reasons: tuple[str, ...]
+    curves: tuple[Curve, ...]
+    least_epsilon: float | None
+    told: Told | None
+    held_back: Ints
+    covered: float | None
+
+
+class _Problem(NamedTuple):
+    readings: Readings
+    question: Question
+    states: ChosenStates
+    sets: ThreeSets
+    bins: Bins
+    rng: np.random.Generator
+    by_period: dict[int, Sampled]
+    by_class: dict[int, tuple[Covered, ...]]
+
+    @property
+    def k(self) -> int:
+        return len(self.states.discretiser.states)
+
+    def data(self, every: int) -> Sampled:
+        """The states at a period, computed once."""
+        if every not in self.by_period:
+            self.by_period[every] = sampled(self.readings, self.states, self.sets, every)
+        return self.by_period[every]
+
+    def covered(self, every: int) -> tuple[Covered, ...]:
+        """The class that covers all of each donor's recording at a period, found once.
+
+        Raises:
+            ModelError: too few readings of one of them are left to tell.
+        """
+        if every not in self.by_class:
+            self.by_class[every] = tuple(covering_class(*cut, self.k) for cut in self.data(every).whole)
+        return self.by_class[every]
+
+    def chains(self, every: int) -> CoveringChains:
+        """The class that covers all donors."""
+        return union([one.chains for one in self.covered(every)])
+
+    def share(self, every: int, chains: CoveringChains) -> float:
+        """Of the stretches of the worst length, and donor, the share that a class covers."""
+        return min(one._replace(chains=chains).share() for one in self.covered(every))
+
+
+class _Choice(NamedTuple):
+    """What was chosen without the third set, if anything; all candidates; and why there is nothing, in sentences."""
+
+    chosen: Candidate | None
+    candidates: tuple[Candidate, ...]
+    reasons: tuple[str, ...]
+
+
+def plan_auto(
+    readings: Readings, question: Question, rng: np.random.Generator, progress: Progress = lambda _part, _share: None
+) -> AutoPlan:
+    """Compare what could be released, and recommend what is worth it and holds against attackers.
+
+    Args:
+        readings: of one device, or of several one after another; not those that will be released.
+
+    Raises:
+        FuguError: the recording is too short, or cannot answer such a question.
+    """
+    progress("states", 0.0)
+    if question.latency_seconds is not None and readings.period_seconds is None:
+        raise PlanningError(f"{readings.source} has no times: there is no --latency to heed")
+    states = choose_states(readings, question)
+    k = len(states.discretiser.states)
+    bins: Bins = tuple((x,) for x in range(k)) if states.histogram else (states.counted,)
+    sets = three_sets(readings.segments, states.baseline_ticks)
+    problem = _Problem(readings, question, states, sets, bins, rng, {}, {})
+    data = problem.data(1)
+    if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
+        raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
+    progress("the class of chains", 0.1)
+    chains: ChainClass | None = None
+    try:
+        chains = problem.chains(1)
+    except ModelError as error:
+        choice = _Choice(None, (), (str(error),))
+    else:
+        progress("candidates", 0.15)
+        lengths = window_lengths(readings.period_seconds, readings.steady, question)
+        windows = _windows(problem, data, chains, lengths)
+        symbols = _symbols(problem, [one.window_ticks for one in windows if one.window_ticks is not None])
+        progress("attackers on the first set", 0.3)
+        choice = _choice(problem, windows, symbols, lengths)
+    progress("the third set", 0.7)
+    candidates = tuple(_judged(problem, one) for one in choice.candidates)
+    recommended, reasons, told = nothing(data, chains, question), choice.reasons, None
+    if choice.chosen is not None:
+        recommended, failed = _examined(problem, choice.chosen)
+        told = None if failed else _told(problem, recommended)
+        reasons += failed
+        candidates = tuple(recommended if one.same_release(recommended) else one for one in candidates)
+        if failed:
+            recommended = nothing(data, choice.chosen.chains, question)
+    progress("error against epsilon", 0.9)
+    curves = tuple(_curve(problem, one) for one in candidates)
+    least = question.epsilon if choice.chosen is not None else _least_epsilon(curves, question)
+    least = None if reasons else least
+    found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
+    covered = None
+    if isinstance(recommended.chains, BinaryChains | BoundedChains):
+        covered = problem.share(recommended.every, recommended.chains)
+    return AutoPlan(*found, sets.test.rows, covered)
+
+
+def _windows(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> tuple[Candidate, ...]:
+    period = problem.readings.period_seconds
+    try:
+        return tuple(window_candidates(data, chains, problem.question, problem.bins, period, lengths))
+    except FuguError:
+        return ()  # no noise is enough for this class: nothing can be compared
+
+
+def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
+    """Symbols at every period for which the recording tells a class; shares over the length at which they do best."""
+    found: list[Candidate] = []
+    now = problem.question.want == "now"
+    for every in _PERIODS:
+        data = problem.data(every)
+        try:
+            known = problem.chains(every)
+            found += _of_class(problem, data, known, [] if now else [one for one in lengths if one >= 10 * every])
+        except FuguError:
+            continue  # too few readings are left at this period, or no noise is enough
+    return tuple(found)
+
+
+def _of_class(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> list[Candidate]:
+    question, period = problem.question, problem.readings.period_seconds
+    table = calibrate(chains, question.epsilon, question.adversary).table
+    if question.want != "now" and not lengths:
+        return []
+    found = symbol_candidates(data, chains, table, question, problem.bins, period, lengths, problem.rng)
+    return [min(found, key=lambda one: one.expected_error / max(one.guess_error, 1e-9))] if found else []
+
+
+def _choice(
+    problem: _Problem,
+    windows: tuple[Candidate, ...],
+    symbols: tuple[Candidate, ...],
+    lengths: list[int],
+) -> _Choice:
+    """Take the best that attackers do not refute on the first set; if they refute all of them, widen their class.
+
+    A longer window often costs less than a wider class, so the next best are tried first.
+    """
+    for _ in range(_MOST_CHOICES):
+        if not (ranked := _ranked(windows + symbols, problem.question)[:_MOST_TRIED]):
+            return _Choice(None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
+        for one in ranked:
+            if _tried(problem, one, 1).chains is not None:
+                return _Choice(one, windows + symbols, ())
+        best = ranked[0]
+        own, found = problem.data(best.every), _tried(problem, best, _MOST_STEPS)
+        if found.chains is None:
+            return _Choice(None, windows + symbols, (found.reason or "no class of chains passes",))
+        if best.kind == "windows":
+            windows = _windows(problem, own, found.chains, lengths)
+        else:
+            again = _of_class(problem, own, found.chains, [] if best.window_ticks is None else [best.window_ticks])
+            symbols = tuple(again[0] if one is best and again else one for one in symbols)
+    return _Choice(None, windows + symbols, ("no class was found whose best answer passes its attackers",))
+
+
+def _incomparable(lengths: list[int]) -> str:
+    if not lengths:
+        return f"no window of {SHORTEST} ticks or more is known within the latency that is asked for"
+    return "the recording holds too few whole windows to compare, or no noise is enough for its class of chains"
+
+
+def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
+    """Attack a candidate on the first set, with its class and so many wider ones."""
+    fit = problem.data(candidate.every).fit
+    assert isinstance(candidate.chains, BinaryChains | BoundedChains)
+    covered = problem.covered(candidate.every)[0]._replace(chains=candidate.chains)
+    return true_class(
+        *(fit.states, fit.segments, problem.k, candidate.epsilon, _attacked(problem, candidate, fit), problem.rng),
+        covered=covered,
+        most_steps=most_steps,
+    )
+
+
+def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candidate]:
+    """What is worth it: first the soonest of those that are close enough with something to spare, then its likes.
+
+    Without a wish, 5 % is close enough; and where nothing is, what beats guessing by most comes first.
+    """
+    wanted = [one for one in candidates if useful(one) and one.devices == question.devices]
+    if question.latency_seconds is not None:
+        wanted = [one for one in wanted if (one.latency_seconds or 0.0) <= question.latency_seconds * (1.0 + 1e-9)]
+    if question.want == "now":
+        wanted = [one for one in wanted if one.answers == "now"] or wanted
+    limit = question.within or AIM
+    close = [one for one in wanted if one.expected_error <= limit]
+    if close or question.within is not None:
+        safe = [one for one in close if one.expected_error <= _SAFE * limit] or close
+        first = min((one.window_ticks or 1 for one in safe), default=1)
+        return sorted(close, key=lambda one: (abs(math.log((one.window_ticks or 1) / first)), one.every))
+    return sorted(wanted, key=lambda one: one.expected_error / one.guess_error)
+
+
+def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
+    """What a device would release of some states under a plan for a class; none if nothing can be planned for it."""
+
+    def attacked(chains: ChainClass, rng: np.random.Generator) -> Outputs | None:
+        question = problem.question
+        try:
+            if candidate.kind == "symbols":
+                return release_symbols(cut.states, calibrate(chains, candidate.epsilon, question.adversary).table, rng)
+            scale = window_scale(chains, question, candidate.epsilon, problem.bins)
+        except FuguError:
+            return None
+        assert candidate.window_ticks is not None
+        counted: Any = problem.bins[0] if len(problem.bins) == 1 else "histogram"
+        return release_counts(*cut, candidate.window_ticks, scale, counted, rng, k=problem.k)
+
+    return attacked
+
+
+def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
+    data = problem.data(candidate.every)
+    return replace(candidate, held_back_error=held_back(candidate, data, problem.bins, problem.rng))
+
+
+def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
+    """The chosen candidate on the third set, and what is evidence against it there, in sentences."""
+    data = problem.data(candidate.every)
+    assert isinstance(candidate.chains, BinaryChains | BoundedChains)
+    outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
+    assert outputs is not None
+    attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)
+    worst = strongest(attacks)
+    known = next((one for one in attacks if one.attacker == "forward-backward"), None)
+    judged = replace(_judged(problem, candidate), attack=worst, known_chain=known, learner=furthest_learner(attacks))
+    failed = []
+    if judged.held_back_error is None:
+        failed.append("the third set holds no whole window: the recording is too short to judge such answers")
+    elif judged.held_back_error > judged.error_95:
+        failed.append(
+            f"on the third set the answers are off by {judged.held_back_error:.1%} on average, beyond the "
+            f"{judged.error_95:.1%} that 95 % of them should be within"
+        )
+    if worst.high > worst.ceiling:
+        what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
+        failed.append(
+            f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of the "
+            f"time ({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released), the ceiling "
+            f"is {worst.ceiling:.1%}"
+        )
+    return judged, tuple(failed)
+
+
+def _curve(problem: _Problem, candidate: Candidate) -> Curve:
+    data, points = problem.data(candidate.every), []
+    for epsilon in sorted({*_EPSILONS, candidate.epsilon}):
+        try:
+            error = error_at(candidate, data, problem.bins, problem.question, epsilon, problem.rng)
+        except FuguError:
+            continue  # no noise is enough for so small an epsilon
+        points.append((epsilon, error))
+    return Curve(candidate, tuple(points))
+
+
+def _least_epsilon(curves: tuple[Curve, ...], question: Question) -> float | None:
+    """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
+    enough = [
+        epsilon
+        for curve in curves
+        for epsilon, error in curve.points
+        if epsilon > question.epsilon
+        and _ranked([replace(curve.candidate, expected_error=error)], question)
+        and (question.want != "now" or curve.candidate.answers == "now")
+    ]
+    return min(enough, default=None)
+
+
+def _told(problem: _Problem, candidate: Candidate) -> Told | None:
+    """The last windows of the third set, as a simulated device tells them."""
+    if candidate.scale is None or candidate.window_ticks is None:
+        return None
+    test = problem.data(1).test
+    shares = true_shares(test.states, test.segments, candidate.window_ticks, problem.bins)
+    told = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
+    return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])

@@ -1,0 +1,394 @@
+"""From traces of places and an epsilon to points that a device should release, or a plain no.
+
+A point says in which cell a device is, with noise that protects every pair of cells. Larger cells, and fewer points,
+need less noise for one epsilon of the whole stream. Every candidate is for the class of chains that covers each stretch
+of a first set, and against any side information, whatever was asked; answers are judged on other sets, in metres, at
+every row, where the newest estimate counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.attack import Outputs, attack
+from fugu.attack.outputs import SymbolOutputs
+from fugu.chains import filter_beliefs, stationary_distribution
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
+from fugu.contract.discretisers import Cells
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.places.compiled import emission, fallback_noise
+from fugu.places.graphs import GraphError, complete
+from fugu.places.stream_check import rounded_up, verify_stream
+from fugu.places.tables import TableError
+from fugu.planning.candidates import Candidate, sent, useful, useful_for
+from fugu.planning.errors import PlanningError
+from fugu.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
+from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
+from fugu.planning.measure_spec import MeasureSpec
+from fugu.planning.policy_builder import LATENCY_SECONDS, MeasureHeader, build_measure_policy, frame_ticks
+from fugu.planning.question import Question
+from fugu.planning.recording import states_of
+from fugu.planning.sampled import Cut, Part, three_sets
+from fugu.planning.traces import Traces, place_columns, read_traces, resampled
+from fugu.planning.true_class import strongest, true_class
+from fugu.privacy.accountant.bounded import odds_ratio_loss
+from fugu.privacy.chain_model import ModelError
+from fugu.privacy.covering_class import Covered, class_ratio, covering_class
+
+__all__ = ["PlacePlan", "asks_places", "place_policy", "plan_places", "read_places"]
+
+_SIDES, _PERIODS = (1, 2, 3), (1, 10, 60, 300)
+_FINEST, _COARSEST = 10.0, 100_000.0
+_EPSILONS = (1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0)
+_MOST_POINT, _HALVINGS, _BELOW = 20.0, 50, 1e-6
+_RUNS, _QUANTILE, _BLOCKS = 5, 0.955, 8
+_UNKNOWN_PERIOD = 1.0
+_Progress = Callable[[str, float], None]
+
+
+class PlacePlan(NamedTuple):
+    """What was found.
+
+    Attributes:
+        recommended: the points to release; its kind is `none` if nothing is worth it.
+        candidates: all that were compared; errors are in metres.
+        curves: for each of them, error at several epsilons: pairs of both.
+        least_epsilon: the least one looked at, from the wanted one on, at which points beat guessing by two; or none.
+        reasons: why nothing is recommended although something was good enough, in sentences.
+        traces, period, question: what was asked of what, a place every so many seconds or none.
+        sides: metres of a cell, for each candidate.
+        spec: of the recommended points, or none.
+    """
+
+    recommended: Candidate
+    candidates: tuple[Candidate, ...]
+    curves: tuple[tuple[tuple[float, float], ...], ...]
+    least_epsilon: float | None
+    reasons: tuple[str, ...]
+    traces: Traces
+    period: float | None
+    question: Question
+    sides: tuple[float, ...]
+    spec: MeasureSpec | None
+
+
+class _Set(NamedTuple):
+    """A set, one place every so many rows: its cells, and for every row the place and the last of those before it."""
+
+    cut: Cut
+    places: Floats
+    newest: Ints
+
+
+class _Grid(NamedTuple):
+    """Cells of one size at one period, and what is known of them from the first set."""
+
+    every: int
+    model: GridModel
+    cells: Cells
+    covered: Covered
+    fit: _Set
+    choose: _Set
+    test: _Set
+
+    @property
+    def centres(self) -> Floats:
+        """(k, 2) metres to the east and north of the grid's corner."""
+        return np.asarray((self.model.cells + 0.5) * self.model.metres, dtype=np.float64)
+
+    def metres(self, places: Floats) -> Floats:
+        """(n, 2) the same of latitudes and longitudes."""
+        return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
+
+
+def asks_places(file: Path, question: Question, column: str | None) -> bool:
+    """Whether a question is about places: it says so, or asks for nothing else of a file that has them."""
+    other = question.want or column or question.states or question.baseline or question.threshold is not None
+    return question.want == "place" or (not other and place_columns(file) is not None)
+
+
+def read_places(file: Path, period: float | None) -> tuple[Traces, float | None]:
+    """Read traces, a place every so many seconds: by default as often as they have one, or row by row without times.
+
+    Raises:
+        PlanningError: one line that says what is wrong, and where.
+        OSError: the file cannot be read.
+    """
+    traces = read_traces(file)
+    period = period or traces.median_step
+    return (traces if period is None else resampled(traces, period)), period
+
+
+def plan_places(
+    traces: Traces, period: float | None, question: Question, rng: np.random.Generator, progress: _Progress
+) -> PlacePlan:
+    """Compare points of several cells at several periods, and recommend what is worth it and holds against attackers.
+
+    Raises:
+        PlanningError: there are too few places, or only one.
+    """
+    sets = three_sets(traces.trace, 0)
+    known = traces.places[sets.fit.rows]
+    known = known[~np.isnan(known[:, 0])]
+    if not len(known) or not np.any(known != known[0]):
+        raise PlanningError(f"{traces.source}: the place never changes in the first set: there is nothing to plan")
+    grids: list[_Grid] = []
+    reasons: list[str] = []
+    wanted = [(metres, every) for metres in _sizes(known) for every in _PERIODS]
+    for place, (metres, every) in enumerate(wanted):
+        progress("cells and their chains", 0.3 * place / len(wanted))
+        if question.latency_seconds is not None and every * (period or 0.0) > question.latency_seconds:
+            continue
+        try:
+            grid = _grid(traces, (sets.fit, sets.choose, sets.test), metres, every)
+        except (PlanningError, ModelError) as error:
+            # too few places are left at this period, or cells of this size are not returned to
+            reasons.append(f"{error} (cells of {metres:g} m, one place every {every} rows, in the first of three sets)")
+            continue
+        grids.append(grid)
+    guess = min((_guess(grid) for grid in grids), default=(math.nan, math.nan))[1]
+    candidates, curves, planned = [], [], []
+    for place, grid in enumerate(grids):
+        progress("points", 0.3 + 0.4 * place / len(grids))
+        points = _point(grid.covered.chains, question.epsilon)
+        judged = _assessed(grid, points, grid.choose, rng, _RUNS)
+        seen = _assessed(grid, points, grid.test, rng, _RUNS)
+        if judged is None or seen is None:
+            continue
+        both = np.concatenate([judged, _assessed(grid, points, grid.fit, rng, 1)])
+        candidates.append(_candidate(grid, question, period, points, judged, both, seen, guess))
+        found = ((e, _assessed(grid, _point(grid.covered.chains, e), grid.choose, rng, 1)) for e in _EPSILONS)
+        curve = {e: float(off.mean()) for e, off in found if off is not None}
+        curves.append(tuple(sorted({**curve, question.epsilon: candidates[-1].expected_error}.items())))
+        planned.append(grid)
+    if not candidates:
+        reason = next(iter(reasons), "no points come as soon as is wanted")
+        if grids:
+            reason = "no noise is enough for the cells of its places, or too few of them are left to judge points by"
+        raise PlanningError(f"{traces.source}: {reason.removeprefix(f'{traces.source}: ')}")
+    progress("attackers", 0.7)
+    chosen, failed = _chosen(candidates, planned, question, rng)
+    least = min(
+        (e for curve in curves for e, error in curve if e >= question.epsilon and 2.0 * error <= guess), default=None
+    )
+    recommended, spec = _nothing(candidates[0], question.epsilon), None
+    if chosen is not None and not failed:
+        place, recommended = chosen
+        candidates[place] = recommended
+        spec = _spec(planned[place], recommended, period, question)
+    sides = tuple(grid.model.metres for grid in planned)
+    parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec)
+    return PlacePlan(recommended, *parts)
+
+
+def place_policy(plan: PlacePlan) -> MeasurePolicy:
+    """The policy of recommended points, checked as a device and `fugu policy check` would.
+
+    Raises:
+        PlanningError: nothing is recommended.
+        GuaranteeError: what it says of the stream is not true (it always is, for a plan).
+    """
+    if plan.spec is None:
+        raise PlanningError("nothing is recommended: there is no policy to write")
+    one = plan.recommended
+    made = make_measure_plan(plan.spec, one.adversary, quick=True)
+    told = StreamEpsilon(one.epsilon, one.adversary, "odds-ratio bound", None)
+    policy = build_measure_policy(replace(made, stream=told), MeasureHeader(useful_for=useful_for(one)))
+    verify_stream(policy)
+    return policy
+
+
+def _sizes(places: Floats) -> list[float]:
+    """Sides of cells in metres, in two digits: most places (n, 2) lie within one of them, two, three."""
+    low, high = np.quantile(places, (0.02, 0.98), axis=0)
+    narrow = math.cos(math.radians(float(np.median(places[:, 0]))))
+    across = METRES_PER_DEGREE * max(high[0] - low[0], (high[1] - low[1]) * narrow)
+    return sorted({float(f"{min(max(across / n, _FINEST), _COARSEST):.2g}") for n in _SIDES}, reverse=True)
+
+
+def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
+    """Fit cells and a class of chains to the first set, one place every so many rows."""
+    taken = _taken(parts[0], every)
+    fit = traces._replace(places=traces.places[parts[0].rows][taken], trace=parts[0].segments[taken], times=None)
+    model = fit_grid(fit, metres)
+    names = tuple(f"x{x}y{y}" for x, y in model.cells.tolist())
+    missing = None if model.missing is None else names[model.missing]
+    corners = tuple((x, y) for x, y in model.cells.tolist())
+    cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing)
+    sets = []
+    for part in parts:
+        places, taken = traces.places[part.rows], _taken(part, every)
+        texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[taken].tolist()]
+        cut = Cut(states_of(cells, texts, part.segments[taken]), part.segments[taken])
+        sets.append(_Set(cut, places, np.cumsum(taken) - 1))
+    return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
+
+
+def _taken(part: Part, every: int) -> Ints:
+    """Which rows (m,) of a set have a point: one every so many, from the first of each stretch on."""
+    begins = np.concatenate([[True], np.diff(part.segments) != 0])
+    rows = np.arange(len(part.rows))
+    return np.asarray((rows - np.maximum.accumulate(np.where(begins, rows, 0))) % every == 0)
+
+
+def _guess(grid: _Grid) -> tuple[float, float]:
+    """Mean distance to the most central cell of the first set: there, and in the second set."""
+    fit, choose = (_off(grid.metres(part.places)[:, None] - grid.centres) for part in (grid.fit, grid.choose))
+    best = int(np.nanmean(fit, axis=0).argmin())
+    return float(np.nanmean(fit[:, best])), float(np.nanmean(choose[:, best]))
+
+
+def _off(differences: Floats) -> Floats:
+    return np.asarray(np.sqrt((differences**2).sum(axis=-1)))
+
+
+def _point(chains: ChainClass, epsilon: float) -> float:
+    """The most that one point may tell of two cells so that all points tell at most epsilon of one tick.
+
+    The bound of the class's odds ratio holds against any side information, for any start, and for chains that change.
+    """
+    assert isinstance(chains, BinaryChains | BoundedChains)
+    odds, low, high = class_ratio(chains), 0.0, min(epsilon, _MOST_POINT)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        low, high = (middle, high) if odds_ratio_loss(odds, middle) <= epsilon * (1.0 - _BELOW) else (low, middle)
+    return low
+
+
+def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> SymbolOutputs | None:
+    """Points as a device would draw them; none if there is no such noise."""
+    try:
+        distribution = emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
+    except (TableError, GraphError):
+        return None
+    limits, stated = np.cumsum(distribution, axis=1), np.maximum(cut.states, 0)
+    drawn = np.minimum((rng.random(len(stated))[:, None] >= limits[stated]).sum(axis=1), distribution.shape[1] - 1)
+    return SymbolOutputs(np.where(cut.states >= 0, drawn, -1), distribution)
+
+
+def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, runs: int) -> Floats | None:
+    """Distances in metres from every place of a set to the newest estimate, several times; none without such noise."""
+    chain, found = grid.covered.transition, []
+    lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
+    truth = grid.metres(part.places)
+    for _ in range(runs):
+        if (seen := _released(grid, point, part.cut, rng)) is None:
+            return None
+        beliefs = filter_beliefs(
+            seen.symbols, stationary_distribution(chain), chain, seen.emission, lengths=lengths
+        ).beliefs
+        off = _off((beliefs @ grid.centres)[part.newest] - truth)
+        found.append(off[~np.isnan(off)])
+    return np.concatenate(found)
+
+
+def _candidate(
+    grid: _Grid,
+    question: Question,
+    period: float | None,
+    point: float,
+    judged: Floats,
+    both: Floats,
+    seen: Floats,
+    guess: float,
+) -> Candidate:
+    chains = grid.covered.chains
+    assert isinstance(chains, BinaryChains | BoundedChains)
+    step = None if period is None else period * grid.every
+    wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
+    ticks = 1 if step is None else frame_ticks(wait, step, MAX_MEASURE_TICKS)
+    size = len(encode_measure(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks)))
+    gathered = None if step is None else ticks * step
+    return Candidate(
+        kind="points",
+        answers="place",
+        every=grid.every,
+        discretiser=grid.cells,
+        chains=chains,
+        epsilon=rounded_up(odds_ratio_loss(class_ratio(chains), point)),
+        adversary="universal",
+        expected_error=float(judged.mean()),
+        error_95=float(max([np.quantile(both, _QUANTILE), *(part.mean() for part in np.array_split(both, _BLOCKS))])),
+        held_back_error=float(seen.mean()),
+        guess_error=guess,
+        judged=len(grid.choose.cut.states),
+        point_epsilon=point,
+        **sent(gathered, gathered, size, 1),
+    )
+
+
+def _chosen(
+    candidates: list[Candidate], grids: list[_Grid], question: Question, rng: np.random.Generator
+) -> tuple[tuple[int, Candidate] | None, tuple[str, ...]]:
+    """The most accurate that is worth it and that attackers do not refute on the first set, attacked on the third."""
+    worth = [place for place, one in enumerate(candidates) if useful(one)]
+    for place in sorted(worth, key=lambda place: candidates[place].expected_error):
+        one, grid = candidates[place], grids[place]
+
+        def released(chains: ChainClass, generator: np.random.Generator, grid: _Grid = grid) -> Outputs | None:
+            return _released(grid, _point(chains, question.epsilon), grid.fit.cut, generator)
+
+        k = len(grid.model.cells)
+        tried = true_class(*(*grid.fit.cut, k, one.epsilon, released, rng), covered=grid.covered, most_steps=1)
+        if tried.chains is None:
+            continue
+        seen = _released(grid, one.point_epsilon or 0.0, grid.test.cut, rng)
+        assert seen is not None
+        worst = strongest(attack(*grid.test.cut, seen, one.epsilon))
+        failed = []
+        if worst.high > worst.ceiling:
+            what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
+            failed.append(
+                f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of "
+                f"the time (at most {worst.high:.1%}), the ceiling is {worst.ceiling:.1%}"
+            )
+        if one.held_back_error is None or one.held_back_error > one.error_95:
+            failed.append("on the third set the error is beyond what 95 % of answers should be within")
+        return (place, replace(one, attack=worst)), tuple(failed)
+    return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
+
+
+def _nothing(best: Candidate, epsilon: float) -> Candidate:
+    """What is recommended if nothing is worth it: no class, and no numbers of an answer."""
+    return Candidate(
+        kind="none",
+        answers=best.answers,
+        discretiser=best.discretiser,
+        chains=None,
+        epsilon=epsilon,
+        adversary=best.adversary,
+    )
+
+
+def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question) -> MeasureSpec:
+    """The measurement that a policy is made of; a step that was never seen is possible."""
+    model, k = grid.model, len(grid.model.cells)
+    missing = {} if grid.cells.missing is None else {"missing": grid.cells.missing}
+    wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
+    names = {"fleet": "home", "device": "device-1", "stream": "place"}
+    return MeasureSpec(
+        values=model.cells,
+        transition=grid.covered.transition,
+        rule={"complete": True},
+        graph=complete(k),
+        epsilon=one.point_epsilon or 0.0,
+        initial=None,
+        start="any",
+        names=grid.cells.states,
+        resolution=(model.metres, model.metres),
+        unit="m",
+        objective="error",
+        mechanism="staircase",
+        delta=None,
+        cells={"origin": list(model.origin), "step": list(model.step), **missing},
+        header={**names, "period": (period or _UNKNOWN_PERIOD) * grid.every, "latency": wait},
+        notes=(),
+    )

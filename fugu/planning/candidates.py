@@ -1,0 +1,347 @@
+"""What a device could release to answer a question: windows of several lengths, and symbols at several periods.
+
+A candidate is planned for a class of chains that a first set of a recording gave, and judged on a second one: how far
+off its answers are, what always guessing would give, when a subscriber knows, and what it sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from fugu.attack import Attack
+from fugu.contract.chains import ChainClass
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.frames import SymbolFrame, encode_symbols, symbol_bits
+from fugu.contract.guarantee import Adversary
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy_header import UsefulFor
+from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.planning.answers import (
+    Assessed,
+    Shares,
+    assess_now,
+    assess_shares,
+    group_error,
+    guess_error,
+    noisy_shares,
+    true_shares,
+)
+from fugu.planning.joint_plan import WantedWindow, joint_plan
+from fugu.planning.policy_builder import frame_ticks
+from fugu.planning.question import Question, Want
+from fugu.planning.sampled import Cut, Sampled
+from fugu.privacy.randomised_response import calibrate
+
+__all__ = [
+    "SHORTEST",
+    "WINDOW",
+    "Bins",
+    "Candidate",
+    "Kind",
+    "error_at",
+    "held_back",
+    "nothing",
+    "sent",
+    "symbol_candidates",
+    "useful",
+    "useful_for",
+    "wanted_window",
+    "window_candidates",
+    "window_lengths",
+    "window_scale",
+]
+
+Kind = Literal["windows", "symbols", "points", "none"]
+Bins = tuple[tuple[int, ...], ...]
+"""Sets of states whose shares are asked for: one, or one for each state."""
+WINDOW = "share"
+"""What the window of a plan is called in its policy."""
+SHORTEST = 10
+"""Ticks of the shortest window that is compared."""
+
+_BETTER = 2.0
+_LENGTHS = (30, 60, 100, 150, 200, 300, 600, 1000, 3000, 10_000)
+_TIMES = (0.1, 0.3, 1, 3, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 8 * 3600, 86_400, 7 * 86_400)
+_LEAST_WINDOWS, _LEAST_JUDGED = 2, 4
+_DAY = 86_400.0
+_RUNS, _ANSWERS = 100, 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """Something that a device could release.
+
+    Attributes:
+        kind: windows alone, symbols, points, or nothing.
+        devices: over so many of which an answer is the average.
+        every: one reading every so many ticks of the recording.
+        discretiser, chains, epsilon, adversary: what holds, and for which class.
+        window_ticks: ticks of a window, or over which symbols are counted; none for the state now.
+        scale: of the noise on each count, for windows.
+        table: of the symbols, for symbols.
+        expected_error: mean absolute error of an answer, on the second set (with the first for the longest windows),
+            with noise drawn many times over.
+        error_95: what 95 % of answers are within, by the exact distribution of their noise for windows; for the state
+            now, how often it is wrong in a stretch like the held back one, in 95 % of these.
+        held_back_error: mean absolute error on the third set, once it has been looked at.
+        guess_error: that of always guessing the median answer of the first set, on the first two; of the state now,
+            the one that is most frequent where it is judged.
+        judged: how many answers the first two sets have.
+        latency_seconds: until a subscriber knows; none without times.
+        messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
+        attack: the strongest one on the third set, once it has been run.
+        known_chain, learner: there, the attacker who believes the mean chain, whose odds epsilon bounds, and the one
+            who learns habits and whose odds moved furthest.
+        point_epsilon: of a single point, for points.
+    """
+
+    kind: Kind
+    answers: Want
+    devices: int = 1
+    every: int = 1
+    discretiser: Discretiser
+    chains: ChainClass | None
+    epsilon: float
+    adversary: Adversary
+    window_ticks: int | None = None
+    scale: Fraction | None = None
+    table: NoiseTable | None = None
+    expected_error: float = np.nan
+    error_95: float = np.nan
+    held_back_error: float | None = None
+    guess_error: float = np.nan
+    judged: int = 0
+    latency_seconds: float | None = None
+    messages_per_day: float | None = None
+    bytes_per_day: float | None = None
+    attack: Attack | None = None
+    known_chain: Attack | None = None
+    learner: Attack | None = None
+    point_epsilon: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """Of all errors."""
+        return "metres" if self.answers == "place" else "share"
+
+    def same_release(self, other: Candidate) -> bool:
+        """Whether another one releases the same, whatever is known of it."""
+        mine, others = (
+            (one.kind, one.answers, one.window_ticks, one.every, one.devices, one.scale, one.table, one.discretiser)
+            for one in (self, other)
+        )
+        return mine == others
+
+
+def useful(candidate: Candidate) -> bool:
+    """Whether a candidate's answers are twice as good as always guessing, as far as four or more of them show."""
+    return _BETTER * candidate.expected_error <= candidate.guess_error and candidate.judged >= _LEAST_JUDGED
+
+
+def useful_for(candidate: Candidate) -> UsefulFor | None:
+    """What the stream of one device is good for if it is released so; of groups it is the average that is, not one."""
+    if candidate.kind == "none" or candidate.devices > 1 or not useful(candidate):
+        return None
+    match candidate.answers:
+        case "now":
+            return "state"
+        case "place":
+            return "place"
+    return "share"
+
+
+def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Candidate:
+    """What is recommended if nothing is worth it: the states and their class, and no numbers of an answer."""
+    return Candidate(
+        kind="none",
+        answers=question.want or "share",
+        devices=question.devices,
+        discretiser=data.discretiser,
+        chains=chains,
+        epsilon=question.epsilon,
+        adversary=question.adversary,
+    )
+
+
+def window_lengths(period_seconds: float | None, steady: bool, question: Question) -> list[int]:
+    """Lengths to compare, in ticks: usual times where ticks are steady, else round numbers of ticks."""
+    lengths = [float(length) for length in _LENGTHS]
+    if steady and period_seconds is not None:
+        lengths = [seconds / period_seconds for seconds in _TIMES]
+    most = np.inf
+    if question.latency_seconds is not None and period_seconds is not None:
+        most = question.latency_seconds / period_seconds * (1.0 + 1e-9)
+        lengths.append(most)
+    return sorted({int(round(length, 6)) for length in lengths if SHORTEST <= length <= most})
+
+
+def wanted_window(length: int, bins: Bins) -> WantedWindow:
+    """The window of a plan for these shares."""
+    return WantedWindow(WINDOW, length, "histogram" if len(bins) > 1 else bins[0])
+
+
+def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
+    """The noise of tumbling windows, which is the same for every length.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
+    return Fraction(joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)]).windows[0].scale)
+
+
+def window_candidates(
+    data: Sampled, chains: ChainClass, question: Question, bins: Bins, period: float | None, lengths: Sequence[int]
+) -> list[Candidate]:
+    """Windows of several lengths, per device and as a group; those too long for the recording are left out.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
+    scale = window_scale(chains, question, question.epsilon, bins)
+    found = []
+    for length in lengths:
+        known, truth = (true_shares(cut.states, cut.segments, length, bins) for cut in (data.fit, data.choose))
+        if not len(known.counts) or len(known.counts) + len(truth.counts) < _LEAST_WINDOWS:
+            continue
+        both = truth._replace(
+            counts=np.concatenate([known.counts, truth.counts]), truth=np.concatenate([known.truth, truth.truth])
+        )
+        judged = truth if len(truth.counts) >= _LEAST_WINDOWS else both
+        runs = max(_RUNS, _ANSWERS // len(judged.counts))
+        frame = WindowFrame(1, WINDOW, -1, 0, 0, length, length, (0,) * len(bins))
+        seconds = None if period is None else length * period
+        for devices in sorted({1, question.devices}):
+            _, most = group_error(scale, length, devices)
+            rng = np.random.default_rng(length)
+            found.append(
+                replace(
+                    nothing(data, chains, question),
+                    kind="windows",
+                    answers="histogram" if len(bins) > 1 else "share",
+                    devices=devices,
+                    window_ticks=length,
+                    scale=scale,
+                    expected_error=_off(judged, scale, devices, rng, runs),
+                    error_95=min(1.0, most + float(both.bias.max())),
+                    guess_error=guess_error(known.truth, both.truth, devices, rng),
+                    judged=len(both.counts),
+                    **sent(seconds, seconds, len(encode_window(frame)), devices),
+                )
+            )
+    return found
+
+
+def symbol_candidates(
+    data: Sampled,
+    chains: ChainClass,
+    table: NoiseTable,
+    question: Question,
+    bins: Bins,
+    period: float | None,
+    lengths: Sequence[int],
+    rng: np.random.Generator,
+) -> list[Candidate]:
+    """Symbols at one period: for the state now, or for shares over several lengths.
+
+    Args:
+        period: seconds between readings of the recording, or none.
+        lengths: of shares, in ticks of the recording; none asks for the state now.
+    """
+    step = None if period is None else period * data.every
+    ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
+    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols))))
+    gathered = None if step is None else ticks * step
+    assessed: list[tuple[int | None, Assessed]] = []
+    if not lengths:
+        assessed = [(None, assess_now(table, data.fit, data.choose, len(data.test.states), rng))]
+    for length in lengths:
+        one = assess_shares(table, data.fit, data.choose, max(1, length // data.every), bins, rng)
+        if one is not None:
+            assessed.append((length, one))
+    return [
+        replace(
+            nothing(data, chains, question),
+            kind="symbols",
+            answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
+            devices=1,
+            every=data.every,
+            window_ticks=length,
+            table=table,
+            expected_error=one.mean,
+            error_95=one.most,
+            guess_error=one.guess,
+            judged=one.judged,
+            **sent(
+                gathered,
+                None if gathered is None else gathered + (0.0 if length is None or period is None else length * period),
+                size,
+                1,
+            ),
+        )
+        for length, one in assessed
+    ]
+
+
+def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
+    """The mean absolute error of a candidate's answers on the third set; none if it holds no whole window.
+
+    Args:
+        rng: for the noise, which is drawn many times over.
+    """
+    test: Cut = data.test
+    if candidate.kind == "windows":
+        assert candidate.scale is not None
+        assert candidate.window_ticks is not None
+        shares = true_shares(test.states, test.segments, candidate.window_ticks, bins)
+        if not len(shares.counts):
+            return None
+        return _off(shares, candidate.scale, candidate.devices, rng, _RUNS)
+    assert candidate.table is not None
+    if candidate.window_ticks is None:
+        return assess_now(candidate.table, data.fit, test, len(test.states), rng).mean
+    one = assess_shares(candidate.table, data.fit, test, max(1, candidate.window_ticks // candidate.every), bins, rng)
+    return None if one is None else one.mean
+
+
+def error_at(
+    candidate: Candidate, data: Sampled, bins: Bins, question: Question, epsilon: float, rng: np.random.Generator
+) -> float:
+    """The expected error of a candidate if it were planned at another epsilon, on the second set.
+
+    Raises:
+        FuguError: no noise is enough.
+    """
+    assert candidate.chains is not None
+    if candidate.kind == "windows":
+        assert candidate.window_ticks is not None
+        cuts = (data.choose, data.fit)
+        some = (true_shares(cut.states, cut.segments, candidate.window_ticks, bins) for cut in cuts)
+        truth = next(one for one in some if len(one.counts))
+        scale = window_scale(candidate.chains, question, epsilon, bins)
+        return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
+    table = calibrate(candidate.chains, epsilon, question.adversary).table
+    if candidate.window_ticks is None:
+        return assess_now(table, data.fit, data.choose, len(data.test.states), rng).mean
+    one = assess_shares(table, data.fit, data.choose, max(1, candidate.window_ticks // candidate.every), bins, rng)
+    assert one is not None
+    return one.mean
+
+
+def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:
+    """The mean absolute error of shares that are released so many times."""
+    return float(np.abs(noisy_shares(shares, scale, devices, rng, runs) - shares.truth).mean())
+
+
+def sent(message: float | None, latency: float | None, size: int, devices: int) -> dict[str, Any]:
+    """Latency and traffic, for a payload of a size every so many seconds."""
+    messages = None if message is None else devices * _DAY / message
+    return {
+        "latency_seconds": latency,
+        "messages_per_day": messages,
+        "bytes_per_day": None if messages is None else messages * size,
+    }

@@ -1,0 +1,257 @@
+"""Where a class of chains comes from: intervals of q and r, chains that are declared as they are, or a fitted chain."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
+from fugu.contract.discretisers import Discretiser
+from fugu.planning.errors import PlanningError
+from fugu.planning.joint_class import joint_class, marginal
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
+from fugu.privacy.chain_model import Attacked, ChainModel, ModelError
+from fugu.privacy.joint_model import JointModel
+from fugu.privacy.learned_model import LearnedModel
+
+__all__ = [
+    "ChainSource",
+    "Matrix",
+    "attack_words",
+    "bare_chains",
+    "class_words",
+    "covered_words",
+    "file_source",
+    "interval_source",
+    "learned_words",
+]
+
+Matrix = tuple[tuple[float, ...], ...]
+
+
+class ChainSource(NamedTuple):
+    """A class of chains, and what is known beside it.
+
+    Attributes:
+        chains: the class that a guarantee is for.
+        transition: a typical member, for forecasts only.
+        period_seconds: sampling period of the recording that it was fitted to, or none.
+        discretiser: what made the states of that recording, or none.
+        missing_state: the state of readings that were missing there, if that is one.
+        missing_share: the most of the readings that may be missing without such a state, as in that recording, or none.
+        notes: how the class came about, in sentences.
+    """
+
+    chains: ChainClass
+    transition: Matrix
+    period_seconds: float | None
+    discretiser: Discretiser | None
+    missing_state: int | None
+    missing_share: float | None
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSource:
+    """The class of all chains of two states with q and r in intervals.
+
+    Args:
+        q, r: least and largest value of Pr(0 -> 1) and Pr(1 -> 0), inside (0, 1).
+    """
+    middle_q, middle_r = sum(q) / 2.0, sum(r) / 2.0
+    transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
+    return ChainSource(BinaryChains(q=q, r=r), transition, None, None, None, None, (), ())
+
+
+def file_source(path: Path) -> ChainSource:
+    """The class that a chain file stands for: a fitted one for the class that covers its recording, a bare for itself.
+
+    Raises:
+        FuguError: the file holds no chain, or no stream can be planned for it.
+        OSError: it cannot be read.
+    """
+    bare = bare_chains(path)
+    if bare is not None:
+        return _bare(path, bare)
+    readers = {"joint": _order_two, "learned": _learned}
+    return readers.get(json.loads(path.read_bytes()).get("kind"), _fitted)(path)
+
+
+def fitted_segment(path: Path) -> int:
+    """The ticks of the longest segment, without a gap, of the recording that a chain file was fitted to.
+
+    Raises:
+        ModelError: the file holds no fitted chain.
+        OSError: it cannot be read.
+    """
+    return _model(path).longest_segment
+
+
+def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
+    """Read a file of chains that are declared as they are; none if it holds a fitted one, which stands for a class.
+
+    Raises:
+        ChainClassError: it holds neither.
+        OSError: it cannot be read.
+    """
+    text = path.read_bytes()
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if isinstance(document, dict) and not document.keys().isdisjoint(("format", "counts")):
+        return None
+    try:
+        return read_chains(text)
+    except ChainClassError as error:
+        raise ChainClassError(f"{path}: {error}") from None
+
+
+def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
+    """The class of chains that are declared: q and r, or these few chains; else what bounds their odds ratios."""
+    rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
+    words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
+    if chains[0].states == 2 and all(chain.is_stationary for chain in chains):
+        qs, rs = [row[0][1] for row in rows], [row[1][0] for row in rows]
+        if min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
+            between = "" if len(chains) == 1 else ", and all between them"
+            binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
+            return ChainSource(binary, rows[0], None, None, None, None, (f"class of chains: {words}{between}",), ())
+    if all(chain.is_stationary for chain in chains):
+        try:
+            known = FiniteChains(transitions=tuple(rows))
+        except ValueError:
+            pass  # too many chains or states, or a state that is not visited for ever
+        else:
+            return ChainSource(known, rows[0], None, None, None, None, (f"class of chains: {words}",), ())
+    try:
+        odds = max(odds_ratio(row) for row in rows)
+    except ValueError as error:
+        raise PlanningError(f"{path}: no stream can be planned for such a chain: {error}") from None
+    bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
+    note = f"class of chains: {words}, by the odds ratios of its steps: any start, and any steps within these"
+    return ChainSource(bounded, rows[0], None, None, None, None, (note,), ())
+
+
+def _fitted(path: Path) -> ChainSource:
+    model = _model(path)
+    if model.chains is None:
+        raise ModelError(f"{path}: {model.source}: {model.refused}")
+    notes = [f"class of chains from {model.source}: {class_words(model)}"]
+    if model.attacked is not None:
+        notes.append(attack_words(model.attacked))
+    if model.missing_state is not None:
+        notes.append(
+            f"{model.missing_share:.1%} of the readings were missing: state {model.missing_state} stands for that, "
+            "and is protected like the others"
+        )
+    return ChainSource(
+        chains=model.chains,
+        transition=_typical(model),
+        period_seconds=model.period_seconds,
+        discretiser=model.discretiser,
+        missing_state=model.missing_state,
+        missing_share=model.missing_share if model.missing_state is None else None,
+        notes=tuple(notes),
+        warnings=(model.warning,),
+    )
+
+
+def _order_two(path: Path) -> ChainSource:
+    """The chain of order 2 of one stream; what a tick may tell is filled in when a policy is made of its plan."""
+    try:
+        model = JointModel.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    if len(model.streams) > 1:
+        names = ", ".join(one.name for one in model.streams)
+        raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
+    one, seconds = model.streams[0], model.period_seconds
+    chains = joint_class(model, True, (one.name,), 1.0 if seconds is None else seconds)([1.0])
+    return ChainSource(
+        chains=chains,
+        transition=tuple(tuple(row) for row in marginal(model, 0).tolist()),
+        period_seconds=seconds,
+        discretiser=one.discretiser,
+        missing_state=one.missing_state,
+        missing_share=one.missing_share if one.missing_state is None else None,
+        notes=(f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)",),
+        warnings=(model.warning,),
+    )
+
+
+def _learned(path: Path) -> ChainSource:
+    """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
+    try:
+        model = LearnedModel.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    if model.chains is None:
+        raise ModelError(f"{path}: {model.source}: {model.refused}")
+    missing = model.discretiser.missing
+    return ChainSource(
+        chains=model.chains,
+        transition=model.transition,
+        period_seconds=model.period_seconds,
+        discretiser=model.discretiser,
+        missing_state=None if missing is None else model.discretiser.states.index(missing),
+        missing_share=None,
+        notes=(f"class of chains learned from {learned_words(model)}",),
+        warnings=(),
+    )
+
+
+def learned_words(model: LearnedModel) -> str:
+    """What a class was learned from, and what it covers, in a few words."""
+    devices = "1 device" if model.devices == 1 else f"{model.devices} devices"
+    what = f"the symbols of stream {model.stream} of {devices}, {model.ticks} ticks"
+    if model.chains is None:
+        return what
+    lengths = sorted(scale.ticks for scale in model.scales)
+    return (
+        f"{what}: steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it "
+        f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
+    )
+
+
+def _model(path: Path) -> ChainModel:
+    try:
+        return ChainModel.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+
+
+def _typical(model: ChainModel) -> Matrix:
+    """The chain of a whole recording, without zeros if its class has none."""
+    chains = model.chains
+    return chains.transition if isinstance(chains, BoundedChains) and chains.transition else model.transition
+
+
+def class_words(model: ChainModel) -> str:
+    """The class of a fitted chain in a few words."""
+    lengths = [stretch.ticks for stretch in model.stretches]
+    over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
+    if isinstance(model.chains, BinaryChains):
+        return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
+    assert model.chains is not None
+    return (
+        f"steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it covers "
+        f"{covered_words(min(stretch.covered for stretch in model.stretches))} of {over} ticks"
+    )
+
+
+def covered_words(share: float) -> str:
+    """The share of stretches that a class covers, rounded down."""
+    return "all stretches" if share == 1.0 else f"{math.floor(1000.0 * share) / 10.0:g} % of the stretches"
+
+
+def attack_words(attacked: Attacked) -> str:
+    """What attackers reached, and what is proven, in a sentence."""
+    last = attacked.steps[-1]
+    return (
+        f"proven if the readings are in the class; on that recording the strongest of {attacked.attackers} attackers "
+        f"named {last.success:.3f} of the states at epsilon {attacked.epsilon:g} ({last.low:.3f} to {last.high:.3f}; "
+        f"{last.guess:.3f} without what was released, {last.ceiling:.3f} allowed)"
+    )

@@ -1,0 +1,129 @@
+"""Read two or three streams of one device or room, on one clock: columns of one file, or files with times.
+
+Columns of one file share its rows. Files are put side by side by column t: a tick is a period of the first, and those
+are kept that every stream has. Wherever a tick is left out, and wherever one of the files begins a segment, no
+transition is counted across.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Ints
+from fugu.contract.topics import NAME_PATTERN
+from fugu.planning.errors import PlanningError
+from fugu.planning.recording import StateRows, median_period, read_states
+
+__all__ = ["JointRecording", "StreamRule", "named", "read_joint"]
+
+_ALIKE = 0.02
+
+
+class StreamRule(NamedTuple):
+    """How the states of one stream come about; `column`, `threshold` and `baseline` as for `read_states`."""
+
+    path: Path
+    column: str | None = None
+    threshold: float | str | None = None
+    baseline: int | None = None
+
+
+class JointRecording(NamedTuple):
+    """States of several streams at the same ticks.
+
+    Attributes:
+        states: (n, streams) states.
+        segments: (n,) segment numbers, counting up.
+        period_seconds: from tick to tick, or none.
+        streams: each as it was read.
+        left_out: rows of the longest stream that another one has no state for.
+    """
+
+    states: Ints
+    segments: Ints
+    period_seconds: float | None
+    streams: tuple[StateRows, ...]
+    left_out: int
+
+
+def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
+    """Read streams, and keep the ticks at which all of them have a state.
+
+    Raises:
+        PlanningError: a file cannot be read as states, the files do not have one clock, or no ticks in common.
+        OSError: a file cannot be read.
+    """
+    streams = tuple(read_states(*rule) for rule in rules)
+    if len({rule.path for rule in rules}) == 1:
+        rows = [np.arange(streams[0].states.size)] * len(streams)
+        breaks = np.zeros(streams[0].states.size, dtype=np.int64)
+    else:
+        rows, ticks = _common(rules, streams)
+        breaks = np.cumsum(np.diff(ticks, prepend=ticks[:1] - 1) != 1)
+    states = np.stack([one.states[row] for one, row in zip(streams, rows, strict=True)], axis=1)
+    for one, row in zip(streams, rows, strict=True):
+        breaks = breaks + np.cumsum(np.diff(one.segments[row], prepend=0) != 0)
+    selected = (states >= 0).all(axis=1)
+    segments = (breaks + np.cumsum(~selected))[selected]
+    first = streams[0].times
+    period = median_period(None if first is None else first[rows[0]][selected], segments)
+    longest = max(one.states.size for one in streams)
+    return JointRecording(states[selected], segments, period, streams, longest - int(selected.sum()))
+
+
+def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[StateRows]) -> tuple[str, ...]:
+    """Names of streams: those given, else their columns or files, whichever tell them apart.
+
+    Raises:
+        PlanningError: there are other numbers of names, or they are no names of streams, or not different ones.
+    """
+    found = [
+        [one.column for one in streams],
+        [rule.path.name.split(".")[0] for rule in rules],
+    ]
+    if names is not None and len(names) != len(streams):
+        raise PlanningError(f"there are {len(streams)} streams and {len(names)} names")
+    for some in found if names is None else [list(names)]:
+        if len(set(some)) == len(some) and all(re.fullmatch(NAME_PATTERN, one) for one in some):
+            return tuple(some)
+    what = "columns and files do not name the streams" if names is None else "these are no names of streams"
+    raise PlanningError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
+
+
+def _common(rules: Sequence[StreamRule], streams: Sequence[StateRows]) -> tuple[list[Ints], Ints]:
+    """The rows of each stream (n,) at the ticks (n,) that all of them have."""
+    periods, starts = [], []
+    for rule, one in zip(rules, streams, strict=True):
+        period = median_period(one.times, one.segments)
+        if one.times is None or period is None:
+            raise PlanningError(
+                f"{rule.path.name} has no column t: without times nobody knows which rows belong together"
+            )
+        if np.isnan(one.times).any() or (np.diff(one.times) <= 0.0).any():
+            raise PlanningError(
+                f"{rule.path.name}: times in column t do not rise: of several people give the columns of one file"
+            )
+        periods.append(period)
+        starts.append(float(one.times[0]))
+    for rule, period in zip(rules, periods, strict=True):
+        if abs(period / periods[0] - 1.0) > _ALIKE:
+            raise PlanningError(
+                f"{rules[0].path.name} has a row every {periods[0]:g} s and {rule.path.name} every {period:g} s: "
+                "streams that move together need one clock"
+            )
+    every = []
+    for one in streams:
+        assert one.times is not None
+        ticks, rows = np.unique(np.rint((one.times - starts[0]) / periods[0]).astype(np.int64), return_index=True)
+        every.append((ticks, rows))
+    common = every[0][0]
+    for ticks, _ in every[1:]:
+        common = np.intersect1d(common, ticks)
+    if not common.size:
+        raise PlanningError(f"{' and '.join(rule.path.name for rule in rules)} have no ticks in common")
+    return [rows[np.searchsorted(ticks, common)] for ticks, rows in every], common

@@ -1,0 +1,385 @@
+"""The specification of a private measurement, a TOML or JSON file, as `fugu plan measure` reads it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.contract.measure_policy import MAX_CHANGES, MAX_CYCLE, StreamStart
+from fugu.places.graphs import GraphError, categories, complete, explicit, lattice, one_step, scaled, within_radius
+from fugu.places.protection import Objective
+from fugu.planning.errors import PlanningError
+from fugu.planning.specification import read_specification, refuse_unknown
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+
+__all__ = ["MeasureSpec", "Mechanism", "read_spec"]
+
+Mechanism = Literal["staircase", "optimal"]
+
+_KEYS = ("coordinates", "grid", "transition", "graph", "epsilon", "initial", "names", "resolution", "unit")
+_CHOICES = ("objective", "delta", "mechanism", "cells", "shows", "cycle", "changes")
+_POLICY = ("fleet", "device", "stream", "period", "latency", "version", "epoch", "valid_until", "discretiser")
+_GRAPHS = (
+    '{"complete": true}, {"categories": [a label for each state]}, {"radius": in lattice steps}, '
+    '{"transition": true} or {"edges": [[0, 1], ...]}'
+)
+_PLACES = ("coordinates", "resolution", "unit", "cells")
+_MOST_EPSILON = 20.0
+_MOST_STATES = 1024
+_MOST_DELTA = 0.999
+_LARGEST_RADIUS = 1 << 18
+_SUM_TOLERANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class MeasureSpec:
+    """What to measure, and how to protect it.
+
+    Attributes:
+        values: f, N x d lattice points.
+        transition: N x N, rows summing to 1; of the chain's states, if these show others.
+        rule: the policy graph as it was written.
+        graph: the same as N x N booleans.
+        epsilon: of each released point, in nats.
+        initial: the distribution at tick 0, or none: any state is possible then.
+        start: what the stream's epsilon is for: that distribution ("given"), any distribution, or the stationary one.
+        resolution: what a step of the lattice is worth, for each dimension.
+        unit: of the resolution.
+        objective: by which edges are added for exposed states.
+        mechanism: of a policy's tables.
+        delta: mass of the states that a delta-location set leaves out, or none.
+        cells: origin and step of the grid that latitudes and longitudes fall into, or none.
+        header: fields of a policy that were given.
+        notes: what should be known about the model that was read.
+        shows: for each state of the chain the state that it shows, and that is measured; empty if they are the same.
+        cycle: ticks after which the steps repeat.
+        changes: from which tick of the cycle on which other transition holds.
+    """
+
+    values: Ints
+    transition: Floats
+    rule: dict[str, Any]
+    graph: Bools
+    epsilon: float
+    initial: Floats | None
+    start: StreamStart
+    names: tuple[str, ...]
+    resolution: tuple[float, ...]
+    unit: str
+    objective: Objective
+    mechanism: Mechanism
+    delta: float | None
+    cells: dict[str, Any] | None
+    header: dict[str, Any]
+    notes: tuple[str, ...]
+    shows: tuple[int, ...] = ()
+    cycle: int = 1
+    changes: tuple[tuple[int, Floats], ...] = ()
+
+    @property
+    def states(self) -> int:
+        """N."""
+        return len(self.values)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the chain's states are those that are measured, and its steps always the same."""
+        return not (self.shows or self.changes)
+
+    def measured(self, distribution: Floats) -> Floats:
+        """The distribution of the state that is measured (N,), of that of the chain."""
+        return np.asarray(np.bincount(self.shows or range(self.states), distribution, self.states), dtype=np.float64)
+
+    def within(self, states: Bools) -> Bools:
+        """The states that are measured (N,) in some states of the chain."""
+        return self.measured(states.astype(np.float64)) > 0.0
+
+
+def read_spec(path: Path) -> MeasureSpec:
+    """Read a specification.
+
+    Raises:
+        PlanningError: one line that says what is wrong, and in which file.
+        OSError: the file, or one that it names, cannot be read.
+    """
+    document = read_specification(path, _KEYS)
+    try:
+        return _spec(document, path.parent)
+    except (PlanningError, GraphError) as error:
+        raise PlanningError(f"{path}: {error}") from None
+
+
+def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
+    refuse_unknown(given, (*_KEYS, *_CHOICES, *_POLICY))
+    for key in ("graph", "epsilon"):
+        if key not in given:
+            raise PlanningError(f"{key} is missing" + (f": give {_GRAPHS}" if key == "graph" else ""))
+    model = _model(given.get("transition"), folder)
+    if "coordinates" in given:  # the chain is the model's, what is measured is not
+        model = {key: value for key, value in model.items() if key not in _PLACES}
+    given = {**model, **given, "transition": model["transition"] if model else given.get("transition")}
+    values, resolution = _coordinates(given, fitted="coordinates" in model)
+    count = len(values)
+    shows = _shows(given.get("shows"), count)
+    transition = _transition(given, len(shows) or count)
+    cycle, changes = _changes(given, folder, len(transition))
+    rule = given["graph"]
+    if changes and given.get("initial") == "stationary":
+        raise PlanningError(
+            "initial: steps that change with time have no stationary distribution; give probabilities, or any"
+        )
+    initial, start = _initial(given.get("initial"), transition)
+    notes = [f"About the fitted chain: {model['warning']}."] if "warning" in model else []
+    if shows:
+        notes.append(f"The chain has {len(shows)} states; what is promised is about the {count} that they show.")
+    if changes:
+        notes.append(f"Steps change {len(changes)} times in each cycle of {cycle} ticks.")
+    followers = np.concatenate([transition, *(matrix for _, matrix in changes)])
+    if shows:
+        followers = followers @ np.eye(count)[list(shows)]
+    return MeasureSpec(
+        values=values,
+        transition=transition,
+        rule=rule,
+        graph=_graph(rule, values, followers),
+        epsilon=_number(given["epsilon"], "epsilon", 0.0, _MOST_EPSILON),
+        initial=initial,
+        start=start,
+        names=_names(given.get("names"), count),
+        resolution=resolution,
+        unit=_text(given.get("unit", ""), "unit"),
+        objective=_one_of(given.get("objective", "error"), "objective", get_args(Objective)),
+        mechanism=_one_of(given.get("mechanism", "staircase"), "mechanism", get_args(Mechanism)),
+        delta=None if given.get("delta") is None else _number(given["delta"], "delta", 0.0, _MOST_DELTA),
+        cells=_cells(given.get("cells"), values),
+        header={key: given[key] for key in _POLICY if given.get(key) is not None},
+        notes=tuple(notes),
+        shows=shows,
+        cycle=cycle,
+        changes=changes,
+    )
+
+
+def _model(transition: Any, folder: Path) -> dict[str, Any]:
+    """What a file of `fugu model fit --grid` says, under the keys of a specification; nothing without a file."""
+    if not isinstance(transition, str):
+        return {}
+    path = folder / transition
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        raise PlanningError(f"transition: {path} is not JSON") from None
+    if not isinstance(found, dict) or "transition" not in found:
+        raise PlanningError(f"transition: {path} holds no transition matrix; 'fugu model fit --grid' writes such files")
+    keys = ("coordinates", "transition", "initial", "names", "resolution", "warning", "shows")
+    model = {key: found[key] for key in keys if found.get(key) is not None}
+    if isinstance(found.get("grid"), dict):
+        model |= {"cells": found["grid"], "unit": "m"}
+    if found.get("period_seconds") is not None:
+        model["period"] = found["period_seconds"]
+    return model
+
+
+def _coordinates(given: dict[str, Any], *, fitted: bool) -> tuple[Ints, tuple[float, ...]]:
+    """Lattice points, and what their steps are worth; those of a grid or a fitted model are on the lattice already."""
+    points, size = given.get("coordinates"), given.get("grid")
+    if (points is None) == (size is None):
+        raise PlanningError('give either coordinates, a point for each state, or a grid such as "10x10"')
+    if size is not None:
+        columns, rows = _grid_size(size)
+        table = np.array([(x, y) for y in range(rows) for x in range(columns)], dtype=np.float64)
+    else:
+        table = _table(points, "coordinates", "a point for each state")
+    dimensions = table.shape[1]
+    steps = given.get("resolution", 1.0)
+    parts = steps if isinstance(steps, list) else [steps] * dimensions
+    resolution = tuple(_number(part, "resolution", 0.0, math.inf) for part in parts)
+    if len(resolution) != dimensions:
+        raise PlanningError(f"{len(resolution)} resolutions for coordinates in {dimensions} dimensions")
+    on_lattice = fitted or size is not None or "resolution" not in given
+    values = lattice(table) if on_lattice else scaled(table, resolution)
+    if not 2 <= len(values) <= _MOST_STATES:
+        raise PlanningError(f"{len(values)} states; from 2 to {_MOST_STATES} can be measured")
+    if not np.any(values - values[0]):
+        raise PlanningError("all states measure the same: there is nothing to release")
+    return values, resolution
+
+
+def _grid_size(size: Any) -> tuple[int, int]:
+    match = re.fullmatch(r"\s*(\d{1,4})\s*[xX×]\s*(\d{1,4})\s*", size) if isinstance(size, str) else None
+    if match is None or not 2 <= int(match[1]) * int(match[2]) <= _MOST_STATES:
+        raise PlanningError(f'grid must be "COLUMNSxROWS" with 2 to {_MOST_STATES} cells, such as "10x10"')
+    return int(match[1]), int(match[2])
+
+
+def _transition(given: dict[str, Any], count: int) -> Floats:
+    if given.get("transition") is None:
+        if given.get("grid") is None:
+            raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu model fit --grid'")
+        return _walk(*_grid_size(given["grid"]))
+    matrix = _table(given["transition"], "transition", "a matrix with a row for each state")
+    if matrix.shape != (count, count):
+        raise PlanningError(f"transition is {matrix.shape[0]} x {matrix.shape[1]} for {count} states")
+    if matrix.min() < 0.0:
+        raise PlanningError("transition holds a negative probability")
+    sums = matrix.sum(axis=1)
+    for state in np.flatnonzero(np.abs(sums - 1.0) > _SUM_TOLERANCE):
+        raise PlanningError(f"transition row {state} sums to {sums[state]:.9g}, not to 1")
+    return np.asarray(matrix / sums[:, None], dtype=np.float64)
+
+
+def _shows(shows: Any, count: int) -> tuple[int, ...]:
+    if shows is None:
+        return ()
+    if not isinstance(shows, list) or not all(type(state) is int for state in shows):
+        raise PlanningError("shows must be a list of states, counted from 0: what each state of the chain shows")
+    if set(shows) != set(range(count)) or len(shows) > _MOST_STATES:
+        raise PlanningError(f"shows must name all of the {count} states, for at most {_MOST_STATES} of the chain")
+    return tuple(shows)
+
+
+def _changes(given: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
+    """The cycle, and the transitions of its later parts."""
+    cycle, changes = given.get("cycle", 1), given.get("changes", [])
+    if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
+        raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
+    wrong = PlanningError(
+        "changes must be a list such as [{ tick = 480, transition = a matrix or a file }], with ticks of the cycle "
+        f"in ascending order, above 0 and below {cycle}, at most {MAX_CHANGES}"
+    )
+    if not isinstance(changes, list) or len(changes) > MAX_CHANGES:
+        raise wrong
+    found, before = [], 0
+    for one in changes:
+        if not isinstance(one, dict) or set(one) != {"tick", "transition"} or type(one["tick"]) is not int:
+            raise wrong
+        if not before < one["tick"] < cycle:
+            raise wrong
+        before = one["tick"]
+        model = _model(one["transition"], folder)
+        found.append((before, _transition(model or one, count)))
+    return cycle, tuple(found)
+
+
+def _walk(columns: int, rows: int) -> Floats:
+    """A random walk over a grid, row by row: stay, or step to a cell beside, all equally likely."""
+    place = np.arange(columns * rows).reshape(rows, columns)
+    steps = np.eye(columns * rows)
+    for before, after in ((place[:, :-1], place[:, 1:]), (place[:-1], place[1:])):
+        steps[before.ravel(), after.ravel()] = steps[after.ravel(), before.ravel()] = 1.0
+    return np.asarray(steps / steps.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _graph(rule: Any, values: Ints, transition: Floats) -> Bools:
+    if not isinstance(rule, dict) or len(rule) != 1:
+        raise PlanningError(f"graph must be one of {_GRAPHS}")
+    ((kind, value),) = rule.items()
+    count = len(values)
+    if kind in ("complete", "transition"):
+        if value is not True:
+            raise PlanningError(f"graph: {kind} must be true")
+        return complete(count) if kind == "complete" else one_step(transition)
+    if kind == "radius":
+        if (radius := _number(value, "graph: radius", -math.inf, math.inf)) > _LARGEST_RADIUS:
+            raise PlanningError('graph: the radius is beyond all coordinates: give {"complete": true}')
+        return within_radius(values, radius)
+    if kind == "categories":
+        if not isinstance(value, list) or not all(type(label) in (str, int) for label in value):
+            raise PlanningError("graph: categories must be a list of labels, one for each state")
+        if len(value) != count:
+            raise PlanningError(f"graph: {len(value)} categories for {count} states")
+        return categories(value)
+    if kind == "edges":
+        if not isinstance(value, list) or not all(
+            isinstance(edge, list) and len(edge) == 2 and all(type(end) is int for end in edge) for edge in value
+        ):
+            raise PlanningError("graph: edges must be pairs of states, such as [[0, 1], [1, 2]], counted from 0")
+        return explicit(count, [(first, second) for first, second in value])
+    raise PlanningError(f"graph: unknown kind {kind!r}; it must be one of {_GRAPHS}")
+
+
+def _initial(distribution: Any, transition: Floats) -> tuple[Floats | None, StreamStart]:
+    if distribution is None or distribution == "any":
+        return None, "any"
+    count = len(transition)
+    if distribution == "stationary":
+        try:
+            return MarkovChain.stationary(transition).initial, "stationary"
+        except ChainClassError as error:
+            raise PlanningError(f"initial: {error}") from None
+    if isinstance(distribution, str):
+        raise PlanningError(f'initial must be {count} probabilities, "stationary" or "any", got {distribution!r:.40}')
+    found = _table([distribution], "initial", "a probability for each state")[0]
+    if len(found) != count or found.min() < 0.0 or abs(math.fsum(found) - 1.0) > _SUM_TOLERANCE:
+        raise PlanningError(f"initial must be {count} probabilities that sum to 1")
+    return np.asarray(found / found.sum(), dtype=np.float64), "given"
+
+
+def _names(names: Any, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"s{state}" for state in range(count))
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise PlanningError("names must be a list of texts, one for each state")
+    if not all(name.isprintable() for name in names):
+        raise PlanningError("names must be printable: no line breaks, no control characters")
+    if len(names) != count or len(set(names)) != count:
+        raise PlanningError(f"names must be {count} different ones, one for each state")
+    return tuple(names)
+
+
+def _cells(cells: Any, values: Ints) -> dict[str, Any] | None:
+    if cells is None:
+        return None
+    if (
+        not isinstance(cells, dict)
+        or not {"origin", "step"} <= set(cells) <= {"origin", "step", "missing"}
+        or values.shape[1] != 2
+    ):
+        raise PlanningError("cells must be the origin and step of a grid in two dimensions, in degrees")
+    return cells
+
+
+def _table(rows: Any, name: str, what: str) -> Floats:
+    """A list of lists of numbers (or of numbers, as a column), with nothing else in it."""
+    wrong = PlanningError(f"{name} must be {what}, of finite numbers")
+    if not isinstance(rows, list) or not rows:
+        raise wrong
+    lists = [row if isinstance(row, list) else [row] for row in rows]
+    if len({len(row) for row in lists}) != 1 or not all(type(cell) in (int, float) for row in lists for cell in row):
+        raise wrong
+    try:
+        table = np.array(lists, dtype=np.float64)
+    except OverflowError:
+        raise wrong from None
+    if not table.size or not np.all(np.isfinite(table)):
+        raise wrong
+    return table
+
+
+def _number(value: Any, name: str, above: float, most: float) -> float:
+    if type(value) not in (int, float) or not -1e300 < value < 1e300:
+        raise PlanningError(f"{name} must be a finite number")
+    if not above < value <= most:
+        upper = "" if most == math.inf else f" and at most {most:g}"
+        raise PlanningError(f"{name} must be above {above:g}{upper}, got {value:g}")
+    return float(value)
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise PlanningError(f"{name} must be a text")
+    return value
+
+
+def _one_of(value: Any, name: str, allowed: Sequence[Any]) -> Any:
+    if value not in allowed:
+        raise PlanningError(f"{name} must be one of {', '.join(allowed)}")
+    return value

@@ -1,0 +1,201 @@
+"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.chains import stationary_distribution
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
+from fugu.contract.errors import FuguError
+from fugu.contract.exponential import log_up
+from fugu.contract.guarantee import Adversary, Loss, tick_ratios
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.stretches import Stretch, stretches
+from fugu.planning.chain_source import Matrix
+from fugu.planning.errors import PlanningError
+from fugu.privacy.baselines import Baseline, baselines
+from fugu.privacy.randomised_response import Objective, calibrate
+from fugu.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
+from fugu.privacy.utility import Utility, assess
+
+__all__ = ["PERIODS", "Option", "Refusal", "Request", "StreamPlan", "make_plan"]
+
+PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
+"""Sampling periods that may be compared, in ticks of the class of chains."""
+
+_NOTICEABLE = 0.005
+_WORTHWHILE = 1.05
+_FORGOTTEN = 0.01
+
+Chains = ChainClass
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to plan for.
+
+    Attributes:
+        chains: the class of chains, one step per tick.
+        transition: a typical member, for forecasts only.
+        epsilon: the most that may be lost.
+        objective: what the noise is best for.
+        every: D >= 1, take one reading every D ticks.
+        period_seconds: length of a tick of `chains`, or none.
+        longer_periods: whether others are compared; not where fewer readings would be of other states.
+    """
+
+    chains: Chains
+    transition: Matrix
+    epsilon: float
+    adversary: Adversary
+    objective: Objective
+    every: int = 1
+    period_seconds: float | None = None
+    longer_periods: bool = True
+    ticks: int = 200_000
+
+
+class Option(NamedTuple):
+    """A calibrated stream at one sampling period.
+
+    Attributes:
+        every: one reading every so many ticks.
+        chains: the class of the chain of readings.
+        transition: the typical chain of readings.
+        flips: share of symbols that are not the state, for the typical chain.
+        utility: what the symbols are worth.
+        bits_per_hour: information per hour; per tick of the class of chains if its length is not known.
+        stretches: what whole stretches of time lose.
+    """
+
+    every: int
+    chains: Chains
+    transition: NDArray[np.float64]
+    table: NoiseTable
+    loss: Loss
+    flips: float
+    utility: Utility
+    bits_per_hour: float
+    stretches: tuple[Stretch, ...]
+
+
+class Refusal(NamedTuple):
+    """A sampling period for which there is no table."""
+
+    every: int
+    reason: str
+
+
+class StreamPlan(NamedTuple):
+    """The plan for a stream.
+
+    Attributes:
+        chosen: the stream at the period that was asked for.
+        periods: the same at all compared periods.
+        better: the longer period that beats `chosen` per reading and per hour, if there is one.
+        others: every published mechanism at the same epsilon and period, what its symbols are worth, and what they
+            really lose, if there is a bound; none for chains of more than two states.
+    """
+
+    request: Request
+    chosen: Option
+    periods: tuple[Option | Refusal, ...]
+    better: Option | None
+    others: tuple[tuple[Baseline, Utility, Loss | None], ...]
+
+
+def make_plan(request: Request) -> StreamPlan:
+    """Calibrate a stream at the period asked for, and at others to compare.
+
+    Raises:
+        FuguError: there is no table for the period that was asked for.
+    """
+    chosen = _option(request, request.every)
+    periods: list[Option | Refusal] = []
+    for every in sorted({*_compared(request), request.every}):
+        try:
+            periods.append(chosen if every == request.every else _option(request, every))
+        except FuguError as error:
+            periods.append(Refusal(every, str(error)))
+    return StreamPlan(request, chosen, tuple(periods), _better(chosen, periods), _others(request, chosen))
+
+
+def _compared(request: Request) -> list[int]:
+    """The periods up to the first at which readings hardly tell of one another; longer ones add nothing.
+
+    A few known chains are followed step by step, which takes seconds to minutes: they get the one period only.
+    """
+    known = isinstance(request.chains, FiniteChains) and request.adversary != "universal"
+    if not request.longer_periods or known or isinstance(request.chains, JointChains):
+        return []
+    moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
+    return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])
+
+
+def _option(request: Request, every: int) -> Option:
+    chains = _sampled(request, every)
+    transition = decimated_transition(np.array(request.transition), every)
+    found = calibrate(chains, request.epsilon, request.adversary, request.objective)
+    table, loss = found.table, found.loss
+    distribution = stationary_distribution(transition)
+    unchanged = sum(p * row[x] for x, (p, row) in enumerate(zip(distribution, table.weights(), strict=True))) / 2.0**32
+    worth = assess(table, transition, chains, request.ticks)
+    hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
+    period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
+    alike = request.adversary == "universal" or not isinstance(chains, FiniteChains | JointChains)
+    told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, equal_leakages=alike)
+    return Option(
+        every, chains, transition, table, loss, float(1.0 - unchanged), worth, worth.bits_per_reading / hours, told
+    )
+
+
+def _sampled(request: Request, every: int) -> Chains:
+    """The class of the readings that are taken.
+
+    Against the universal adversary the steps may change from tick to tick, so that powers of one chain are not
+    enough: the class is then that of all products, by its odds ratio.
+    """
+    chains = request.chains
+    if every == 1 or request.adversary != "universal" or isinstance(chains, BoundedChains):
+        return decimated_class(chains, every)
+    if isinstance(chains, JointChains):
+        return decimated_class(chains, every)
+    if isinstance(chains, FiniteChains):
+        steps: list[Matrix] = list(chains.transitions)
+    else:
+        steps = [((1.0 - q, q), (r, 1.0 - r)) for q in chains.q for r in chains.r]
+    try:
+        ratio = decimated_odds_ratio(max(map(odds_ratio, steps)), every)
+    except ValueError as error:
+        raise PlanningError(f"no stream can be planned for every {every}th tick: {error}") from None
+    power = decimated_transition(np.array(request.transition), every)
+    transition = tuple(tuple(float(p) for p in row) for row in power)
+    return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)
+
+
+def _others(request: Request, chosen: Option) -> tuple[tuple[Baseline, Utility, Loss | None], ...]:
+    if not isinstance(request.chains, BinaryChains):
+        return ()
+    sampled = decimated_class(request.chains, chosen.every)
+    assert isinstance(sampled, BinaryChains)
+    published = baselines(sampled, request.epsilon)
+    worth = [other.utility(chosen.transition, sampled, request.ticks) for other in published]
+    real = [other.real(chosen.chains, request.adversary) for other in published]
+    return tuple(zip(published, worth, real, strict=True))
+
+
+def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
+    """The period with most information per hour, of those whose estimates are not worse than the chosen one's."""
+    candidates = [
+        option
+        for option in periods
+        if isinstance(option, Option)
+        and option.every > chosen.every
+        and option.utility.accuracy > chosen.utility.accuracy - _NOTICEABLE
+        and option.bits_per_hour > chosen.bits_per_hour * _WORTHWHILE
+    ]
+    return max(candidates, key=lambda option: option.bits_per_hour, default=None)

@@ -1,0 +1,311 @@
+"""A plan becomes a policy document; that of a measurement with the tables that a device needs."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.discretisers import Discretiser, Thresholds, remembers
+from fugu.contract.exponential import log_up
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
+from fugu.contract.guarantee import Guarantee, tick_ratios
+from fugu.contract.instants import LAST_US
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS
+from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
+from fugu.contract.measure_table import TimedTable, encoded_table, set_of
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.policy_header import MAX_POLICY_BYTES, UsefulFor
+from fugu.contract.windows import Window, total_rate
+from fugu.planning.errors import PlanningError
+from fugu.planning.joint_plan import JointPlan
+from fugu.planning.measure_planner import MeasurePlan
+from fugu.planning.measure_spec import MeasureSpec
+from fugu.planning.planner import StreamPlan
+
+__all__ = [
+    "LATENCY_SECONDS",
+    "MeasureHeader",
+    "PolicyHeader",
+    "build_measure_policy",
+    "build_policy",
+    "build_window_policy",
+    "frame_ticks",
+    "make_policy",
+    "missing_fields",
+    "thresholds",
+]
+
+LATENCY_SECONDS = 60.0
+"""How long a frame gathers, if nothing else is wanted: as often as a small fleet's broker does not notice."""
+_MICROSECONDS = 1_000_000
+_LAST = LAST_US // _MICROSECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyHeader:
+    """What a policy needs beside the plan.
+
+    Attributes:
+        discretiser: how readings become the states of the plan's chains.
+        period_seconds: length of a tick of the plan's class of chains.
+        latency_seconds: how long a frame of symbols may gather.
+        epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
+        valid_until: Unix time in seconds from which the policy may not run, or none.
+        missing_share: the most of the ticks that are expected to be missing without a state, or none.
+        useful_for: what it was found good for, if that was compared with guessing.
+    """
+
+    fleet: str
+    device: str
+    stream: str
+    discretiser: Discretiser
+    period_seconds: float
+    latency_seconds: float = LATENCY_SECONDS
+    version: int = 1
+    epoch: float | None = None
+    valid_until: int | None = None
+    missing_share: float | None = None
+    useful_for: UsefulFor | None = None
+
+
+def frame_ticks(latency_seconds: float, period_seconds: float, most: int = MAX_FRAME_TICKS) -> int:
+    """The ticks of a frame that gathers for no longer than a time, and at least one."""
+    return max(1, int(min(latency_seconds / period_seconds * (1.0 + 1e-12), most)))
+
+
+def thresholds(
+    edges: tuple[float, ...],
+    names: tuple[str, ...] | None = None,
+    *,
+    hysteresis: float = 0.0,
+    missing: bool = False,
+) -> Thresholds:
+    """The discretiser of edges between states.
+
+    Args:
+        names: of the states; low and high, or state0, state1, ... if there are none.
+        hysteresis: how far beyond an edge a value must be to change the state.
+        missing: whether missing readings have a state of their own, the last one.
+    """
+    readings = len(edges) + 1
+    default = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
+    states = names or default
+    if missing and len(states) == readings:
+        states = (*states, "missing")
+    return Thresholds(edges=edges, states=states, hysteresis=hysteresis, missing=states[-1] if missing else None)
+
+
+def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
+    """Make the policy of a stream's plan, and check it as a device would.
+
+    Raises:
+        PlanningError: the clock is out of range, or the chain is of other states than fewer readings make.
+        pydantic.ValidationError: a field is not what a policy allows.
+        GuaranteeError: the guarantee does not hold (it always does, for a plan).
+    """
+    chosen, request = plan.chosen, plan.request
+    if chosen.every > 1 and remembers(header.discretiser):
+        raise PlanningError(
+            f"with one reading every {chosen.every} ticks a running mean or hysteresis makes other states than those "
+            "of the chain: fit one to such readings, or use 'fugu plan auto'"
+        )
+    period = header.period_seconds * chosen.every
+    return make_policy(
+        header,
+        period,
+        table=chosen.table,
+        chains=_declared(chosen.chains, header, period, chosen.table),
+        guarantee=Guarantee(epsilon=request.epsilon, adversary=request.adversary),
+    )
+
+
+def build_window_policy(plan: JointPlan, header: PolicyHeader) -> Policy:
+    """Make the policy of planned windows, with the symbols beside them if there are any; errors as `build_policy`."""
+    alone = plan.windows_loss
+    return make_policy(
+        header,
+        header.period_seconds,
+        table=plan.table,
+        chains=_declared(plan.chains, header, header.period_seconds, plan.table, plan.windows),
+        guarantee=plan.guarantee,
+        windows=plan.windows,
+        windows_guarantee=None if alone is None else Guarantee(epsilon=alone.epsilon, adversary=alone.adversary),
+    )
+
+
+def _declared(
+    chains: ChainClass, header: PolicyHeader, period: float, table: NoiseTable | None, windows: Sequence[Window] = ()
+) -> ChainClass:
+    """The class of a policy: joint chains of one stream with its name, its period and what a tick of it tells."""
+    if not isinstance(chains, JointChains):
+        return chains
+    told = total_rate(windows) + (0 if table is None else Fraction(log_up(max(tick_ratios(table)))))
+    shown = chains.streams[0].model_copy(update={"name": header.stream, "rate": math.nextafter(float(told), math.inf)})
+    return chains.model_copy(update={"streams": (shown,), "period_us": round(period * _MICROSECONDS)})
+
+
+def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **planned: Any) -> Policy:
+    """Make a policy of its parts, and check it as a device would.
+
+    Raises:
+        PlanningError: the clock is out of range.
+        pydantic.ValidationError: a field is not what a policy allows.
+        GuaranteeError: the guarantee does not hold.
+    """
+    epoch = float(round(time.time())) if header.epoch is None else header.epoch
+    if not (0.0 <= epoch <= _LAST and 0.0 < period <= _LAST):
+        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, which is in the year 9999")
+    policy = Policy(
+        fleet=header.fleet,
+        device=header.device,
+        stream=header.stream,
+        version=header.version,
+        valid_until=header.valid_until,
+        clock=Clock(epoch_us=round(epoch * _MICROSECONDS), period_us=round(period * _MICROSECONDS)),
+        frame_ticks=1 if planned["table"] is None else frame_ticks(header.latency_seconds, period),
+        discretiser=header.discretiser,
+        missing_share=header.missing_share,
+        useful_for=header.useful_for,
+        guarantee=guarantee,
+        **planned,
+    )
+    policy.verify(guarantee.epsilon)
+    return policy
+
+
+_DEFAULTS: dict[str, Any] = {"latency": LATENCY_SECONDS, "version": 1}
+_FILL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureHeader:
+    """What a policy needs beside the plan; what is none here is taken from the specification.
+
+    Attributes:
+        period: seconds from tick to tick.
+        latency: seconds that a frame of points may gather.
+        epoch: Unix time in seconds of tick 0; now, rounded to a second, if it is given nowhere.
+        valid_until: Unix time in seconds from which the policy may not run.
+        useful_for: what it was found good for, if that was compared with guessing.
+    """
+
+    fleet: str | None = None
+    device: str | None = None
+    stream: str | None = None
+    period: float | None = None
+    latency: float | None = None
+    version: int | None = None
+    epoch: float | None = None
+    valid_until: int | None = None
+    useful_for: UsefulFor | None = None
+
+
+def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePolicy:
+    """Make the policy of a plan, and check it as a device would.
+
+    It carries the fallback table, and tables for the sets of possible states as far as there is room: first of those
+    that come back, then from tick 0 on. A gateway can send the others; without them a device uses the fallback.
+
+    Raises:
+        PlanningError: something that a policy needs was not given, or no device could follow such a policy.
+        PolicyError: a field is not what a policy allows.
+        GuaranteeError: a table does not keep the promise (it always does, for a plan).
+    """
+    spec = plan.spec
+    fields = _fields(spec, header)
+    if plan.fallback is None:
+        raise PlanningError(f"no device can draw such noise: {plan.refused}")
+    found = [(each, noise) for each, noise in zip(plan.sets, plan.noises, strict=True) if not each.fallback]
+    wanted = sorted(found, key=lambda pair: not pair[0].repeats)[:MAX_TABLES]
+    version = fields["version"]
+    tables = [TimedTable(version, 0, 0, 0, MAX_TICK + 1, plan.fallback)]
+    for number, (each, noise) in enumerate(wanted, start=1):
+        until = MAX_TICK + 1 if each.until is None else each.until
+        states = set_of(np.flatnonzero(each.possible).tolist())
+        tables.append(TimedTable(version, number, states, each.first, until, noise))
+    encoded = [encoded_table(table) for table in tables]
+    document = {
+        "format": "fugu/2",
+        "kind": "points",
+        **fields,
+        "useful_for": header.useful_for,
+        "coordinates": spec.values.tolist(),
+        "resolution": list(spec.resolution),
+        "unit": spec.unit,
+        "transition": sparse_rows(spec.transition.tolist()),
+        "initial": plan.initial.tolist(),
+        "shows": spec.shows,
+        "cycle": spec.cycle,
+        "changes": [{"tick": tick, "transition": sparse_rows(steps.tolist())} for tick, steps in spec.changes],
+        "graph": spec.rule,
+        "epsilon": spec.epsilon,
+        "delta": spec.delta or 0.0,
+        "objective": spec.objective,
+        "stream_loss": {
+            "epsilon": plan.stream.epsilon,
+            "adversary": plan.stream.adversary,
+            "start": spec.start,
+        },
+        "fallback": encoded[0],
+    }
+    bare = len(json.dumps(document, indent=2))
+    while len(encoded) > 1 and bare + sum(map(len, encoded[1:])) > _FILL * MAX_POLICY_BYTES:
+        encoded.pop()
+    document["tables"] = encoded[1:]
+    policy = MeasurePolicy.from_json(json.dumps({**document, "factor": plan.promised}))
+    policy.verify(spec.epsilon)
+    return policy
+
+
+def missing_fields(spec: MeasureSpec, header: MeasureHeader) -> list[str]:
+    """Names of the fields that a policy needs, and that neither the header nor the specification gives."""
+    given = _given(spec, header)
+    return [name for name in ("fleet", "device", "stream", "period") if given.get(name) is None]
+
+
+def _given(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
+    given = {**_DEFAULTS, **spec.header}
+    for name in header.__slots__:
+        if getattr(header, name) is not None:
+            given[name] = getattr(header, name)
+    return given
+
+
+def _fields(spec: MeasureSpec, header: MeasureHeader) -> dict[str, Any]:
+    given = _given(spec, header)
+    if missing := missing_fields(spec, header):
+        raise PlanningError(f"a policy needs {', '.join(missing)}")
+    epoch = given.get("epoch", float(round(time.time())))
+    period, latency = given["period"], given["latency"]
+    if not all(type(value) in (int, float) for value in (epoch, period, latency)) or not (
+        0.0 <= epoch <= _LAST and 0.0 < period <= _LAST and 0.0 < latency < math.inf
+    ):
+        raise PlanningError(f"epoch and period must be seconds from 0 to {_LAST}, latency above 0")
+    return {
+        **{name: given[name] for name in ("fleet", "device", "stream", "version")},
+        "frame_ticks": frame_ticks(latency, period, MAX_MEASURE_TICKS),
+        "valid_until": given.get("valid_until"),
+        "clock": {"epoch_us": round(epoch * _MICROSECONDS), "period_us": round(period * _MICROSECONDS)},
+        "discretiser": _discretiser(spec, given.get("discretiser")),
+    }
+
+
+def _discretiser(spec: MeasureSpec, given: Any) -> Any:
+    """How readings become states: as it was given, by the cells of a grid on earth, or by the names of the states."""
+    names = list(spec.names)
+    if isinstance(given, dict):
+        return {"states": names, **given}
+    if given is not None:
+        raise PlanningError('discretiser must be an object, such as {"kind": "thresholds", "edges": [1, 2]}')
+    if spec.cells is not None:
+        return {"kind": "cells", **spec.cells, "cells": spec.values.tolist(), "states": names}
+    return {"kind": "categories", "categories": {name: state for state, name in enumerate(names)}, "states": names}

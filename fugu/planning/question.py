@@ -1,0 +1,221 @@
+"""What is asked of readings, and which states answer it; what noise that needs plays no part in the choice.
+
+Without a baseline, a threshold or names of states, the kind of data decides: names and few whole numbers are states as
+they are, on and off are two, and numbers are above or below their own running mean of `DEFAULT_BASELINE` ticks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats
+from fugu.contract.discretisers import ON_OFF, Baseline, Categories, Discretiser, Thresholds
+from fugu.contract.guarantee import Adversary
+from fugu.planning.errors import PlanningError
+from fugu.planning.readings import Readings
+from fugu.planning.recording import MOST_MISSING
+
+__all__ = ["DEFAULT_BASELINE", "ChosenStates", "Question", "Want", "choose_states"]
+
+Want = Literal["now", "share", "histogram", "place"]
+DEFAULT_BASELINE = 300
+"""Ticks that a running mean looks back if nothing else is said."""
+_MOST_BASELINE = 2**20
+_MOST_STATES = 16
+_MISSING = "missing"
+_ON = ("on", "true", "yes", "open", "opened", "home", "detected", "occupied", "motion", "running", "active", "1")
+_PAIR = 2
+_NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked.
+
+    Attributes:
+        epsilon: the most that may be lost about one reading, in nats.
+        want: the state now, the share of time in a state, or the share of each state; none for the share of two
+            states and the histogram of more; the place has a plan of its own.
+        baseline: how far back the running mean looks, in ticks, or in seconds if `baseline_is_time`.
+        threshold: readings of at least this are the upper state.
+        states: names, or numbers, that are states.
+        within: the largest mean absolute error of an answer, as a share of 1; none asks for 5 % and takes less.
+        adversary: whom the guarantee holds against.
+        devices: as many of which a group has.
+        latency_seconds: the longest until a subscriber knows.
+    """
+
+    epsilon: float = 1.0
+    want: Want | None = None
+    baseline: float | None = None
+    baseline_is_time: bool = False
+    threshold: float | None = None
+    states: tuple[str, ...] | None = None
+    within: float | None = None
+    adversary: Adversary = "universal"
+    devices: int = 1
+    latency_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse questions that contradict themselves.
+
+        Raises:
+            PlanningError: one line that says how.
+        """
+        if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
+            raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
+        states = (self.baseline, self.threshold, self.states, self.within)
+        if self.want == "place" and (any(given is not None for given in states) or self.devices != 1):
+            raise PlanningError(
+                "a place has no --baseline, --threshold, --states, --within or --devices: its cells are found, and "
+                "its error is in metres"
+            )
+
+
+class ChosenStates(NamedTuple):
+    """States for a question.
+
+    Attributes:
+        discretiser: what makes them of readings.
+        baseline_ticks: how far back they look; 0 without a running mean.
+        counted: the states whose share is asked for.
+        histogram: whether each state's share is asked for instead.
+        share_of: what the share is of, in words.
+        notes: how they were chosen, in sentences.
+    """
+
+    discretiser: Discretiser
+    baseline_ticks: int
+    counted: tuple[int, ...]
+    histogram: bool
+    share_of: str
+    notes: tuple[str, ...]
+
+
+def choose_states(readings: Readings, question: Question) -> ChosenStates:
+    """The states that a question is about.
+
+    Raises:
+        PlanningError: the readings do not have such states.
+    """
+    missing = _MISSING if readings.missing_share > MOST_MISSING else None
+    made, baseline, notes = _made(readings, question, missing)
+    names = made.states[: len(made.states) - (missing is not None)]
+    if missing is not None:
+        share = f"{readings.missing_share:.1%}"
+        notes = (*notes, f"{share} of the readings are missing: a state of its own, protected like the others")
+    histogram = question.want == "histogram" or (question.want is None and len(names) > _PAIR)
+    counted = tuple(range(1, len(names)))
+    share_of = names[1] if len(names) == _PAIR else f"other than {names[0]}"
+    if question.threshold is not None:
+        share_of = f"at {question.threshold:g} or above"
+    if baseline:
+        share_of = f"above the running mean of {baseline} ticks"
+    return ChosenStates(made, baseline, counted, histogram, share_of, notes)
+
+
+def _made(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, int, tuple[str, ...]]:
+    """The discretiser, the ticks of its baseline, and how it was chosen."""
+    values = readings.values
+    if isinstance(values, list):
+        if question.baseline is not None or question.threshold is not None:
+            raise PlanningError(
+                f"{readings.source}: column {readings.column} holds names: --baseline and --threshold need numbers"
+            )
+        return _categories(values, readings, question.states, missing), 0, ()
+    if question.states is not None:
+        return _levels(_numbers(question.states), question.states, missing), 0, ()
+    if question.threshold is not None:
+        return _thresholds((question.threshold,), ("below", "above"), missing), 0, ()
+    if question.baseline is None and readings.kind == "on/off":
+        return _thresholds((0.5,), ("off", "on"), missing), 0, ()
+    if question.baseline is None and readings.kind == "levels":
+        some = np.unique(values[readings.present]).tolist()
+        note = (
+            f"the readings are {len(some)} whole numbers: each is a state (--baseline compares with their mean instead)"
+        )
+        return _levels(some, tuple(f"{one:g}" for one in some), missing), 0, (note,)
+    ticks, notes = _baseline_ticks(readings, question)
+    low, high = _range(values)
+    states = ("below", "above") if missing is None else ("below", "above", missing)
+    return Baseline(baseline_ticks=ticks, lowest=low, highest=high, states=states, missing=missing), ticks, notes
+
+
+def _baseline_ticks(readings: Readings, question: Question) -> tuple[int, tuple[str, ...]]:
+    if question.baseline is None:
+        note = (
+            f"no --baseline, --threshold or --states: numbers are compared with their running mean of "
+            f"{DEFAULT_BASELINE} ticks, whatever noise that needs"
+        )
+        return DEFAULT_BASELINE, (note,)
+    ticks, notes = question.baseline, ()
+    if question.baseline_is_time:
+        if readings.period_seconds is None:
+            raise PlanningError(f"{readings.source} has no times: give --baseline as a number of ticks")
+        ticks = question.baseline / readings.period_seconds
+    if not 1.0 <= round(ticks) <= _MOST_BASELINE:
+        raise PlanningError(f"a baseline of {ticks:.3g} ticks is not from 1 to {_MOST_BASELINE}")
+    return round(ticks), notes
+
+
+def _categories(
+    values: list[str | None], readings: Readings, states: tuple[str, ...] | None, missing: str | None
+) -> Categories:
+    """Names as states, however they are spelled."""
+    spelled = {value for value in values if value is not None}
+    found = {value.casefold() for value in spelled}
+    wanted = sorted(found, key=lambda name: (name in _ON, name)) if states is None else [s.casefold() for s in states]
+    if len(set(wanted)) != len(wanted) or len(wanted) < _PAIR:
+        raise PlanningError("--states needs at least two different names")
+    if unknown := [name for name in wanted if name not in found]:
+        raise PlanningError(f"{readings.source}: column {readings.column} never holds {unknown[0]!r}")
+    if len(wanted) > _MOST_STATES:
+        numbers = sum(name.lstrip("-")[:1].isdigit() for name in wanted) > 0.5 * len(wanted)
+        cure = "numbers need a decimal point and no unit" if numbers else "choose some by --states"
+        raise PlanningError(
+            f"{readings.source}: column {readings.column} holds {len(wanted)} names; at most {_MOST_STATES} can be "
+            f"states: {cure}"
+        )
+    names = [next(value for value in sorted(spelled) if value.casefold() == name)[:64] for name in wanted]
+    categories = {value: wanted.index(value.casefold()) for value in sorted(spelled) if value.casefold() in wanted}
+    if states is None and {ON_OFF.categories.get(name) for name in wanted} == {0, 1}:
+        # A live sensor may spell the same two states otherwise than the recording.
+        names.sort(key=lambda name: ON_OFF.categories[name.casefold()])
+        categories = ON_OFF.categories | {name: ON_OFF.categories[name.casefold()] for name in categories}
+    extra = () if missing is None else (missing,)
+    return Categories(categories=categories, states=(*names, *extra), missing=missing)
+
+
+def _numbers(states: tuple[str, ...]) -> list[float]:
+    try:
+        numbers = [float(state) for state in states]
+    except ValueError:
+        raise PlanningError("the readings are numbers: --states must be numbers as well") from None
+    if len(numbers) < _PAIR or sorted(set(numbers)) != numbers or not all(map(math.isfinite, numbers)):
+        raise PlanningError("--states needs at least two numbers that increase")
+    return numbers
+
+
+def _levels(numbers: list[float], names: tuple[str, ...], missing: str | None) -> Thresholds:
+    """A state for each number: what is nearest to it."""
+    return _thresholds(tuple((low + high) / 2.0 for low, high in pairwise(numbers)), names, missing)
+
+
+def _thresholds(edges: tuple[float, ...], names: tuple[str, ...], missing: str | None) -> Thresholds:
+    return Thresholds(edges=edges, states=(*names, *(() if missing is None else (missing,))), missing=missing)
+
+
+def _range(values: Floats) -> tuple[float, float]:
+    """A range that readings are clamped to: three times as wide as that of nearly all of them, in round numbers."""
+    low, high = np.nanquantile(values, _NEARLY_ALL)
+    if low == high:
+        low, high = np.nanmin(values), np.nanmax(values)
+    low, high = max(float(low), -_FARTHEST), min(float(high), _FARTHEST)
+    span = high - low
+    unit = 10.0 ** (math.floor(math.log10(span)) - 1)
+    return math.floor((low - span) / unit) * unit, math.ceil((high + span) / unit) * unit

@@ -1,0 +1,349 @@
+"""Read what a sensor said: CSV and NPZ files, with or without times, even or as a log of changes.
+
+Columns that have a meaning: a time (`t`, `time`, `timestamp`, `last_changed`, ...: seconds, or ISO 8601, taken for UTC
+where no zone is given), `seg` and `subject` (a new value begins a new stretch), and `entity_id` (whose rows to take).
+Errors name rows and columns, never a value.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.errors import cause
+from fugu.host.csv_file import ENTITY_COLUMN, LATEST, TIME_COLUMNS, csv_rows, moment
+from fugu.planning.errors import PlanningError
+from fugu.planning.recording import BOUNDARIES, column_missing
+from fugu.planning.ticks import from_changes, from_samples, in_order, is_changes
+
+__all__ = ["Kind", "Readings", "joined", "read_readings"]
+
+Kind = Literal["numbers", "levels", "on/off", "names"]
+"""Numbers; whole numbers of which there are few; two names, or 0 and 1; names."""
+
+_CHANGES = ("last_changed", "last_updated")
+_VALUES = ("value", "state")
+_SILENT = ("", "nan", "none", "null", "unknown")
+_BROKEN = ("unavailable",)
+_MOST_LEVELS = 8
+_SAME_PERIOD = 0.05
+
+
+class Readings(NamedTuple):
+    """Readings, one a tick.
+
+    Attributes:
+        values: (n,) numbers, NaN where there is none; or names, none where there is none.
+        segments: (n,) numbers, equal inside a stretch without gaps.
+        period_seconds: from tick to tick, or the typical time between events; none without times.
+        steady: whether ticks are at equal times; rows without times, and events such as heartbeats, are not.
+        changes: whether the rows are a log of changes.
+        time: the column of times, if there is one.
+        missing_share: share of the rows whose reading is missing; rows that are absent do not count.
+        notes: what was done to get ticks, in sentences.
+        rows: (n,) the row of the file, from 0, that each is from; of a log of changes the tick since the first row; -1
+            for ticks without a row.
+        starts: where the ticks of each donor begin, increasing from 0.
+    """
+
+    values: Floats | list[str | None]
+    segments: Ints
+    period_seconds: float | None
+    steady: bool
+    changes: bool
+    kind: Kind
+    column: str
+    source: str
+    missing_share: float
+    notes: tuple[str, ...]
+    time: str | None = None
+    rows: Ints | None = None
+    starts: tuple[int, ...] = (0,)
+
+    @property
+    def present(self) -> NDArray[np.bool_]:
+        """(n,) whether a tick has a reading."""
+        if isinstance(self.values, list):
+            return np.array([value is not None for value in self.values], dtype=bool)
+        return ~np.isnan(self.values)
+
+
+class _Table(NamedTuple):
+    """A file's rows: cells as text or numbers, times, and which rows belong together."""
+
+    cells: Sequence[Any]
+    times: Floats | None
+    parts: Ints
+    lines: Sequence[int]
+    column: str
+    changes: bool
+    time: str | None
+
+
+def read_readings(
+    path: Path, column: str | None = None, time: str | None = None, period: float | None = None
+) -> Readings:
+    """Read a column of readings.
+
+    Args:
+        path: `.npz`, or CSV, compressed if its name ends in .gz.
+        column: by default `value` or `state`, or the only one there is; in a log of several entities also one of these.
+        time: the column of times; by default one of the usual names. Rows without times are ticks.
+        period: seconds from tick to tick, for logs of changes.
+
+    Raises:
+        PlanningError: one line that says what is wrong, and where.
+        OSError: the file cannot be read.
+    """
+    table = (_npz if path.suffix == ".npz" else _csv)(path, column, time)
+    try:
+        return _readings(table, path.name, period)
+    except PlanningError as error:
+        raise error if str(error).startswith(path.name) else PlanningError(f"{path.name}: {error}") from None
+
+
+def joined(recordings: Sequence[Readings]) -> Readings:
+    """Readings of several donors, one after another; of where they are from only the number of donors is left.
+
+    Raises:
+        PlanningError: their ticks or their readings are not of one kind.
+    """
+    first = recordings[0]
+    if len(recordings) == 1:
+        return first
+    for number, one in enumerate(recordings, 1):
+        if isinstance(one.values, list) != isinstance(first.values, list) or one.steady != first.steady:
+            raise PlanningError(
+                f"recording {number} has other readings than the first: names, numbers and events differ"
+            )
+        if abs((one.period_seconds or 1.0) / (first.period_seconds or 1.0) - 1.0) > _SAME_PERIOD and first.steady:
+            raise PlanningError(
+                f"recording {number} has a reading every {one.period_seconds:g} s, the first every "
+                f"{first.period_seconds:g} s: one policy has one tick"
+            )
+    lengths = [len(one.segments) for one in recordings]
+    values: Floats | list[str | None]
+    if isinstance(first.values, list):
+        values = [value for one in recordings for value in one.values]
+    else:
+        values = np.concatenate([one.values for one in recordings])
+    begins = [np.diff(one.segments, prepend=one.segments[0] - 1) != 0 for one in recordings]
+    found = first._replace(
+        values=values,
+        segments=np.cumsum(np.concatenate(begins)).astype(np.int64),
+        source=f"{len(recordings)} recordings",
+        missing_share=max(one.missing_share for one in recordings),
+        notes=tuple(dict.fromkeys(note for one in recordings for note in one.notes)),
+        rows=None,
+        starts=(0, *np.cumsum(lengths[:-1]).tolist()),
+    )
+    return found._replace(kind=_kind(found, found.source))
+
+
+def _readings(table: _Table, file: str, period: float | None) -> Readings:
+    values, works = _values(table, file)
+    if period is not None and table.times is None:
+        raise PlanningError("--period is for logs of changes; here are no times")
+    if table.times is None:
+        found = Readings(values, table.parts, None, False, False, "numbers", table.column, file, 0.0, ())
+        found = found._replace(rows=np.arange(len(table.cells), dtype=np.int64))
+        return found._replace(kind=_kind(found, file), missing_share=float(1.0 - found.present.mean()))
+    order, notes = in_order(table.times, table.parts)
+    times, parts, works = table.times[order], table.parts[order], works[order]
+    changes = table.changes or is_changes(times, parts)
+    if period is not None and not changes:
+        raise PlanningError("--period is for logs of changes; here every row is a tick")
+    ticks = from_changes(times, parts, works, period) if changes else from_samples(times, parts)
+    rows = np.where(ticks.rows < 0, -1, order[ticks.rows])
+    if isinstance(values, list):
+        taken: Floats | list[str | None] = [None if row < 0 else values[row] for row in rows.tolist()]
+    else:
+        taken = np.where(rows < 0, np.nan, values[rows])
+    told = (*notes, *ticks.notes)
+    found = Readings(
+        *(taken, ticks.segments, ticks.period_seconds, ticks.steady, changes),
+        *("numbers", table.column, file, 0.0, told),
+        time=table.time,
+        rows=rows if ticks.moments is None else _since(ticks.moments, times, ticks.period_seconds),
+    )
+    return found._replace(kind=_kind(found, file), missing_share=float((~found.present[rows >= 0]).mean()))
+
+
+def _since(moments: Floats, times: Floats, period: float) -> Ints:
+    """The ticks (n,) of some moments, as a replay of changes counts them: from the first row on."""
+    return np.asarray(np.floor((moments - times.min()) / period + 1e-6), dtype=np.int64)
+
+
+def _values(table: _Table, file: str) -> tuple[Floats | list[str | None], Any]:
+    """Numbers if all cells are, else names; and whether the source worked."""
+    cells = table.cells
+    if isinstance(cells, np.ndarray):
+        return cells, np.ones(len(cells), dtype=bool)
+    works = np.array([cell.lower() not in _BROKEN for cell in cells], dtype=bool)
+    texts = [None if cell.lower() in _SILENT or not fine else cell for cell, fine in zip(cells, works, strict=True)]
+    numbers = np.full(len(texts), np.nan)
+    wrong = []
+    for place, text in enumerate(texts):
+        if text is not None:
+            try:
+                numbers[place] = float(text)
+            except ValueError:
+                wrong.append(place)
+    given = sum(text is not None for text in texts)
+    if wrong and len(wrong) <= 0.5 * given:
+        raise PlanningError(f"{file}: line {table.lines[wrong[0]]}, column {table.column} is no number")
+    if wrong:
+        return texts, works
+    if np.isinf(numbers).any():
+        line = table.lines[int(np.isinf(numbers).argmax())]
+        raise PlanningError(f"{file}: line {line}, column {table.column} is no finite number")
+    return numbers, works
+
+
+def _kind(readings: Readings, file: str) -> Kind:
+    present = readings.present
+    if not present.any():
+        raise PlanningError(f"{file}: no row has a reading in column {readings.column}")
+    if isinstance(readings.values, list):
+        distinct = {value.casefold() for value in readings.values if value is not None}
+        if len(distinct) == 1:
+            raise _constant(readings)
+        return "on/off" if len(distinct) == 2 else "names"
+    some = np.unique(readings.values[present])
+    if len(some) == 1:
+        raise _constant(readings)
+    if len(some) > _MOST_LEVELS or (some != np.floor(some)).any() or np.abs(some).max() > 2**53:
+        return "numbers"
+    return "on/off" if some.tolist() == [0.0, 1.0] else "levels"
+
+
+def _constant(readings: Readings) -> PlanningError:
+    return PlanningError(f"column {readings.column} never changes: there is nothing to plan from")
+
+
+def _csv(path: Path, column: str | None, time: str | None) -> _Table:
+    with csv_rows(path, PlanningError) as (header, rows):
+        names = [name.lower() for name in header]
+        at_time = _time_column(path.name, header, names, time)
+        entity = names.index(ENTITY_COLUMN) if ENTITY_COLUMN in names else None
+        wanted = column if entity is not None and column is not None and column not in header else None
+        at = _value_column(path.name, header, names, None if wanted else column, at_time, entity)
+        boundaries = [names.index(name) for name in BOUNDARIES if name in names]
+        cells, times, parts, lines, entities = [], [], [], [], set()
+        part, last = 0, None
+        for line, row in rows:
+            if entity is not None:
+                entities.add(row[entity])
+                if wanted is not None and row[entity] != wanted:
+                    continue
+            marks = [row[i] for i in boundaries]
+            part += last is not None and marks != last
+            last = marks
+            if at_time is not None:
+                times.append(_moment(row[at_time], path.name, line, header[at_time]))
+            cells.append(row[at].strip())
+            parts.append(part)
+            lines.append(line)
+    if wanted is not None and not cells:
+        raise column_missing(path.name, wanted, header)
+    if wanted is None and len(entities) > 1:
+        raise PlanningError(f"{path.name} holds {len(entities)} entities: choose one by --column ENTITY_ID")
+    if not cells:
+        raise PlanningError(f"{path.name} has no rows")
+    changes = at_time is not None and names[at_time] in _CHANGES
+    only = entities.pop() if len(entities) == 1 and column is None else None
+    return _Table(
+        *(cells, np.array(times) if at_time is not None else None, np.array(parts, dtype=np.int64), lines),
+        *(wanted or only or header[at], changes, header[at_time] if at_time is not None else None),
+    )
+
+
+def _time_column(file: str, header: list[str], names: list[str], time: str | None) -> int | None:
+    if time is None:
+        return next((names.index(name) for name in TIME_COLUMNS if name in names), None)
+    if time not in header:
+        raise column_missing(file, time, header)
+    return header.index(time)
+
+
+def _value_column(
+    file: str, header: list[str], names: list[str], column: str | None, time: int | None, entity: int | None
+) -> int:
+    if column is not None:
+        if column not in header:
+            raise column_missing(file, column, header)
+        return header.index(column)
+    for name in _VALUES:
+        if name in names:
+            return names.index(name)
+    others = [i for i, name in enumerate(names) if i not in (time, entity) and name not in BOUNDARIES]
+    # A file without a header begins with a reading, which must not become a name in a policy.
+    if len(others) != 1 or header[others[0]][:1] in "+-.0123456789":
+        raise PlanningError(f"{column_missing(file, _VALUES[0], header)}: choose a column by --column")
+    return others[0]
+
+
+def _moment(cell: str, file: str, line: int, column: str) -> float:
+    found = moment(cell)
+    if math.isnan(found):
+        raise PlanningError(f"{file}: line {line}, column {column} is no time: give seconds, or ISO 8601")
+    return found
+
+
+def _npz(path: Path, column: str | None, time: str | None) -> _Table:
+    try:
+        with zipfile.ZipFile(path), np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, EOFError, NotImplementedError, zlib.error, zipfile.BadZipFile) as error:
+        raise PlanningError(f"{path.name} is no NPZ file of numbers or texts: {cause(error)}") from None
+    names = list(arrays)
+    lower = [name.lower() for name in names]
+    at_time = _time_column(path.name, names, lower, time)
+    at = _value_column(path.name, names, lower, column, at_time, None)
+    cells = arrays[names[at]]
+    marks = [arrays[names[lower.index(name)]] for name in BOUNDARIES if name in lower]
+    moments = None if at_time is None else arrays[names[at_time]]
+    if any(
+        one.shape != (len(cells),) if cells.ndim else True
+        for one in (cells, *marks, *([] if moments is None else [moments]))
+    ):
+        raise PlanningError(
+            f"{path.name}: arrays of readings, times and stretches must have one dimension and one length"
+        )
+    if not len(cells):
+        raise PlanningError(f"{path.name} has no rows")
+    lines = range(1, len(cells) + 1)
+    times = None
+    if moments is not None:
+        numeric = moments.dtype.kind in "iuf"
+        texts = moments.astype(str).tolist()
+        times = (
+            moments.astype(np.float64)
+            if numeric
+            else np.array(
+                [_moment(text, path.name, line, names[at_time or 0]) for line, text in zip(lines, texts, strict=True)]
+            )
+        )
+        if not (np.abs(times) < LATEST).all():
+            raise PlanningError(f"{path.name}: array {names[at_time or 0]} holds what is no time")
+    new = np.zeros(len(cells), dtype=bool)
+    for mark in marks:
+        new[1:] |= mark[1:] != mark[:-1]
+    values: Any = (
+        cells.astype(np.float64) if cells.dtype.kind in "biuf" else [str(cell).strip() for cell in cells.tolist()]
+    )
+    if isinstance(values, np.ndarray) and np.isinf(values).any():
+        raise PlanningError(
+            f"{path.name}: array {names[at]}, row {int(np.isinf(values).argmax()) + 1} is no finite number"
+        )
+    changes = at_time is not None and lower[at_time] in _CHANGES
+    named = None if at_time is None else names[at_time]
+    return _Table(values, times, np.cumsum(new).astype(np.int64), lines, names[at], changes, named)

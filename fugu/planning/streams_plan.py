@@ -1,0 +1,282 @@
+"""Plan streams that move together: one epsilon for all, and what each of them may tell of a tick.
+
+What streams tell of a tick adds up, so a total is divided among them by shares, as large as the joint class allows.
+Each policy names all streams and what each may tell: a device holds its own to that, and all of them to epsilon.
+
+Source: docs/proofs/joint-streams.md, "Streams that move together".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from scipy.optimize import brentq
+
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, shown_loss
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policy import Policy
+from fugu.contract.windows import Window, total_rate
+from fugu.planning.answers import WindowError, window_error
+from fugu.planning.errors import PlanningError
+from fugu.planning.joint_class import joint_class, marginal
+from fugu.planning.joint_plan import WantedWindow, shares_of
+from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
+from fugu.privacy.chain_fit import matrix_rows
+from fugu.privacy.joint_model import JointModel, StreamStates
+from fugu.privacy.randomised_response import allowed_ratios, rate_table
+from fugu.privacy.utility import Utility, assess
+from fugu.privacy.window_scale import lawful_scale
+
+__all__ = [
+    "PlannedStream",
+    "StreamsPlan",
+    "StreamsRequest",
+    "plan_streams",
+    "stream_discretiser",
+    "stream_policies",
+]
+
+_INWARD = 1.0 - 1e-9
+_LEAST = 1e-12
+_MOST = 40.0
+_HALVINGS = 200
+
+
+class StreamsRequest(NamedTuple):
+    """What to plan.
+
+    Attributes:
+        model: the fitted joint chain.
+        epsilon: the most that all streams together may lose about a tick, in nats.
+        adversary: to whom.
+        known: take the fitted chain as it is, not the class that covers the recording.
+        names: of the streams in policies, "stream" or "device/stream".
+        period_seconds: from tick to tick.
+        shares: of what a tick may tell, one for each stream.
+        windows: that each stream releases.
+        symbols: the share of a stream's part that is for symbols; 1 without windows, none for windows only.
+    """
+
+    model: JointModel
+    epsilon: float
+    adversary: Adversary
+    known: bool
+    names: tuple[str, ...]
+    period_seconds: float
+    shares: tuple[float, ...]
+    windows: tuple[WantedWindow, ...] = ()
+    symbols: float | None = 1.0
+
+
+class PlannedStream(NamedTuple):
+    """What one stream releases.
+
+    Attributes:
+        name: in policies.
+        rate: the most that it may tell of a tick, in nats.
+        table: of its symbols, or none.
+        windows: with their noise.
+        windows_loss: of all streams, where of this one only the windows are seen; none unless it has both.
+        utility: what its symbols are worth; none without.
+        errors: of one number of each window.
+        alone: the rate that it would have if it were planned by itself for the same epsilon; none if that is not known.
+    """
+
+    name: str
+    rate: float
+    table: NoiseTable | None
+    windows: tuple[Window, ...]
+    windows_loss: Loss | None
+    utility: Utility | None
+    errors: tuple[WindowError, ...]
+    alone: float | None
+
+
+class StreamsPlan(NamedTuple):
+    """The plan.
+
+    Attributes:
+        request: what was asked.
+        chains: the class that every policy declares.
+        loss: of all streams together.
+        streams: each of them.
+        apart: what they would lose together, each planned by itself for the same epsilon; none if that is not known,
+            infinite without a bound.
+    """
+
+    request: StreamsRequest
+    chains: JointChains
+    loss: Loss
+    streams: tuple[PlannedStream, ...]
+    apart: float | None
+
+
+def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
+    """Divide what epsilon allows among streams.
+
+    Args:
+        request: what to plan.
+        ticks: of the simulations that say what symbols are worth.
+
+    Raises:
+        PlanningError: there is no such class, or the shares are none, or epsilon allows nothing.
+        GuaranteeError: no finite guarantee against such an adversary.
+    """
+    model, shares = request.model, request.shares
+    if len(shares) != len(model.streams) or not all(0.0 < share < math.inf for share in shares):
+        raise PlanningError(f"shares are {len(model.streams)} numbers above 0, got {', '.join(map(str, shares))}")
+    if not 0.0 < request.epsilon < math.inf:
+        raise PlanningError(f"epsilon must be a finite number above 0, got {request.epsilon:g}")
+    parts = [share / max(shares) for share in shares]
+    class_of = joint_class(model, request.known, request.names, request.period_seconds)
+
+    def loss(total: float) -> Loss:
+        return shown_loss(class_of([part * total for part in parts]), request.adversary)
+
+    total = _largest(lambda rate: loss(rate).epsilon, request.epsilon)
+    chains = class_of([part * total for part in parts])
+    lone = [_alone(request, i) for i in range(len(shares))]
+    streams = tuple(_stream(request, chains, i, lone[i], ticks) for i in range(len(shares)))
+    return StreamsPlan(request, chains, shown_loss(chains, request.adversary), streams, _apart(request, chains, lone))
+
+
+def stream_discretiser(stream: StreamStates) -> Discretiser:
+    """What makes the states of a stream; of a column of states, whole numbers are themselves."""
+    if stream.discretiser is not None:
+        missing = stream.missing_state is not None and stream.discretiser.missing is None
+        if not missing:
+            return stream.discretiser
+        named = {**stream.discretiser.model_dump(), "states": (*stream.discretiser.states, "missing")}
+        return type(stream.discretiser)(**{**named, "missing": "missing"})
+    count = stream.states - (stream.missing_state is not None)
+    edges = tuple(x + 0.5 for x in range(count - 1))
+    return thresholds(edges, tuple(map(str, range(count))), missing=stream.missing_state is not None)
+
+
+def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple[Policy, ...]:
+    """Make the policies of all streams, and check each as its device would.
+
+    Args:
+        plan: of `plan_streams`.
+        headers: of each, with the names that the plan was made for.
+
+    Raises:
+        PlanningError: the clock is out of range.
+        pydantic.ValidationError: a field is not what a policy allows.
+        GuaranteeError: the guarantee does not hold (it always does, for a plan).
+    """
+    request = plan.request
+    guarantee = Guarantee(epsilon=request.epsilon, adversary=request.adversary)
+    return tuple(
+        make_policy(
+            header,
+            header.period_seconds,
+            table=one.table,
+            chains=plan.chains,
+            guarantee=guarantee,
+            windows=one.windows,
+            windows_guarantee=None
+            if one.windows_loss is None
+            else Guarantee(epsilon=one.windows_loss.epsilon, adversary=request.adversary),
+        )
+        for one, header in zip(plan.streams, headers, strict=True)
+    )
+
+
+def _largest(loss: Callable[[float], float], epsilon: float) -> float:
+    """The largest rate whose loss is within epsilon, or a little less; losses grow with it, and never are below it."""
+
+    def excess(rate: float) -> float:
+        try:
+            return min(loss(rate), 1e6) - epsilon
+        except GuaranteeError:
+            return 1e6
+
+    high = min(epsilon, _MOST)
+    low, above = high, excess(high)
+    while above > 0.0:  # tiny rates take long to follow, so that they are not looked at first
+        low *= max(0.9 * epsilon / (epsilon + above), 1e-3)
+        if low < _LEAST:
+            loss(high)  # says why, if there is no bound at all
+            raise PlanningError(f"epsilon {epsilon:g} is too small: no noise that a policy can hold keeps it")
+        above = excess(low)
+    if low == high:
+        return high
+    rate = math.exp(brentq(lambda log: excess(math.exp(log)), math.log(low), math.log(high), xtol=1e-11))
+    for _ in range(_HALVINGS):
+        if loss(rate) <= epsilon:
+            return rate
+        rate *= _INWARD
+    raise PlanningError(f"no noise keeps epsilon {epsilon:g} for such chains")
+
+
+def _stream(
+    request: StreamsRequest, chains: JointChains, column: int, alone: float | None, ticks: int
+) -> PlannedStream:
+    shown = chains.streams[column]
+    part = 0.0 if request.symbols is None else request.symbols
+    planned = _windows(request.windows, shown, part)
+    beside = total_rate(planned)
+    table, worth = None, None
+    if request.symbols is not None:
+        table = rate_table(shown.states, Fraction(shown.rate) - beside, request.epsilon)
+        typical = marginal(request.model, column)
+        worth = assess(table, typical, BoundedChains(states=shown.states, odds_ratio=1.0), ticks)
+    windows_loss = None
+    if planned and table is not None:
+        rates = [stream.rate for stream in chains.streams]
+        rates[column] = math.nextafter(float(beside), math.inf)
+        windows_loss = shown_loss(chains, request.adversary, rates)
+    errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
+    return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, errors, alone)
+
+
+def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tuple[Window, ...]:
+    """The windows of a stream: of two states they count the second, of more they are histograms."""
+    if not wanted:
+        return ()
+    counted = tuple(one._replace(states=(1,) if shown.states == 2 else "histogram") for one in wanted)
+    found = []
+    for one, share in zip(counted, shares_of(counted, symbols), strict=True):
+        least = float(one.window(Fraction(1)).rate) / (share * shown.rate * _INWARD)
+        found.append(one.window(lawful_scale(least)))
+    return tuple(found)
+
+
+def _alone(request: StreamsRequest, column: int) -> float | None:
+    """The rate of a stream that is planned by itself: for its own class, as a plan of one stream has it."""
+    model = request.model
+    if model.order == 2 or len(model.streams) == 1:
+        return None
+    chains: ChainClass
+    try:
+        if not request.known:
+            if (odds := model.alone[column]) is None:
+                return None
+            chains = BoundedChains(states=model.streams[column].states, odds_ratio=odds)
+        else:
+            matrix = marginal(model, column)
+            q, r = float(matrix[0, 1]), float(matrix[1, 0])
+            chains = FiniteChains(transitions=(matrix_rows(matrix),))
+            if len(matrix) == 2 and min(q, r) > 0.0 and max(q, r) < 1.0:
+                chains = BinaryChains(q=(q, q), r=(r, r))
+        return math.log(min(allowed_ratios(chains, request.epsilon, request.adversary)))
+    except (FuguError, ValueError):
+        return None
+
+
+def _apart(request: StreamsRequest, chains: JointChains, lone: Sequence[float | None]) -> float | None:
+    """What streams lose together that were planned one by one."""
+    rates = [rate for rate in lone if rate is not None]
+    if len(rates) < len(lone):
+        return None
+    try:
+        return shown_loss(chains, request.adversary, rates).epsilon
+    except GuaranteeError:
+        return math.inf

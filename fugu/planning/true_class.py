@@ -1,0 +1,275 @@
+"""A class of chains that holds up: it covers a recording, and attackers reach no more than it allows.
+
+A class is never proven for a recording. What is proven holds for readings in the class; whether the readings are in it
+is tried, by attacking what would be released. An attacker refutes a class if its gain from the outputs, against itself
+without them, has an interval above 0 that reaches beyond what the wanted epsilon allows. A gain whose interval includes
+0 refutes nothing, but the recording is too short to tell if the interval reaches .05 further than that. The class is
+widened until neither is so of any attacker, and every step is reported with what it costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.attack import Attack, CountOutputs, Outputs, SymbolOutputs, attack, release_counts, release_symbols
+from fugu.chains.arrays import Ints
+from fugu.contract.errors import FuguError
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.chain_model import Attacked as AttackedModel
+from fugu.privacy.chain_model import ChainModel, ModelError, Tried
+from fugu.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
+from fugu.privacy.joint_model import JointModel
+from fugu.privacy.randomised_response import calibrate, rate_table
+from fugu.privacy.window_scale import lawful_scale
+
+__all__ = [
+    "Attacked",
+    "Step",
+    "TrueClass",
+    "attack_model",
+    "attack_streams",
+    "count_scale",
+    "strongest",
+    "symbols_of",
+    "true_class",
+]
+
+_WIDER = 1.5
+_WINDOW = 300
+_ERROR = 0.05
+_MOST_STEPS = 8
+
+Attacked = Callable[[CoveringChains, np.random.Generator], Outputs | Sequence[Outputs] | None]
+"""What would be released if a class were planned for: together, or several things of which one would be, each with the
+whole epsilon; none if nothing can be planned for it."""
+
+
+class Step(NamedTuple):
+    """A class that was tried.
+
+    Attributes:
+        odds_ratio: the largest of its steps.
+        count_scale: noise of a count of an endless stream of windows at the wanted epsilon, in ticks: Laplace scale,
+            universal adversary.
+        attacks: what attackers reached, the most successful first.
+    """
+
+    chains: CoveringChains
+    odds_ratio: float
+    count_scale: float
+    attacks: tuple[Attack, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no attacker refutes the class, and the recording is long enough to tell."""
+        return not any(one.refutes or one.unclear for one in self.attacks)
+
+    @property
+    def strongest(self) -> Attack:
+        """The one who decides: see `strongest`."""
+        return strongest(self.attacks)
+
+
+def strongest(attacks: Sequence[Attack]) -> Attack:
+    """The attack that decides, of several, the most successful first.
+
+    Of those who refute the class, else of those of whom nothing can be told, else of those who gained, the one who may
+    be farthest beyond its ceiling; the most successful if nobody gained.
+    """
+    for some in (
+        [one for one in attacks if one.refutes],
+        [one for one in attacks if one.unclear],
+        [one for one in attacks if one.success > one.guess],
+    ):
+        if some:
+            return max(some, key=lambda one: one.high - one.ceiling)
+    return attacks[0]
+
+
+class TrueClass(NamedTuple):
+    """What came of looking for a class.
+
+    Attributes:
+        covered: the class that covers the recording; none if it is too short to tell.
+        chains: the class that attackers do not refute; none if there is no such class.
+        steps: the classes that were tried, each wider than the one before.
+        reason: why there is none, in one line; none if there is one.
+    """
+
+    covered: Covered | None
+    chains: CoveringChains | None
+    steps: tuple[Step, ...]
+    reason: str | None
+
+
+def true_class(
+    states: Ints,
+    segments: Ints,
+    k: int,
+    epsilon: float,
+    attacked: Attacked,
+    generator: np.random.Generator,
+    *,
+    covered: Covered | None = None,
+    most_steps: int = _MOST_STEPS,
+) -> TrueClass:
+    """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
+
+    Args:
+        states: (n,) states in 0..k-1, -1 where there is none.
+        segments: (n,) equal inside a stretch without gaps.
+        epsilon: the wanted guarantee, in nats.
+        covered: the class that covers the recording, if it is known.
+    """
+    try:
+        found = covering_class(states, segments, k) if covered is None else covered
+    except ModelError as error:
+        return TrueClass(None, None, (), str(error))
+    steps: list[Step] = []
+    chains = found.chains
+    while len(steps) < most_steps:
+        try:
+            outputs, scale = attacked(chains, generator), count_scale(chains, epsilon)
+        except FuguError as error:
+            return TrueClass(found, None, tuple(steps), str(error))
+        if outputs is None:
+            return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
+        steps.append(Step(chains, class_ratio(chains), scale, _attacks(states, segments, outputs, epsilon)))
+        if steps[-1].passed:
+            return TrueClass(found, chains, tuple(steps), None)
+        chains = widened(chains, _WIDER)
+    return TrueClass(found, None, tuple(steps), _why(steps, epsilon))
+
+
+def attack_model(
+    model: ChainModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
+) -> ChainModel:
+    """Attack the symbols, or else counts of 300 ticks, that a fitted model's class would have at some epsilon.
+
+    The class is widened as they need; with more than two states, symbols only.
+
+    Args:
+        states, segments: (n,) of the recording.
+        epsilon: the wanted guarantee against the universal adversary, in nats.
+
+    Returns:
+        The model with the class that attackers did not refute, or with the reason why there is none.
+    """
+    symbols = symbols_of(states, epsilon)
+
+    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Sequence[Outputs]:
+        seen = symbols(chains, generator)
+        assert isinstance(seen, SymbolOutputs)
+        if chains.states > 2:
+            return (seen,)
+        scale = lawful_scale(count_scale(chains, epsilon))
+        return seen, release_counts(states, segments, min(_WINDOW, states.size // 20), scale, (1,), generator, k=2)
+
+    found = true_class(states, segments, model.states, epsilon, attacked, generator)
+    return model.model_copy(
+        update={"chains": found.chains, "refused": found.reason, "attacked": _attacked(found, epsilon)}
+    )
+
+
+def attack_streams(
+    model: JointModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
+) -> JointModel:
+    """Attack the symbols of all streams of a joint chain together, each with an equal part of what its class allows.
+
+    Args:
+        states: (n,) joint states, as the model numbers them.
+        segments: (n,) of the recording.
+        epsilon: the wanted guarantee against the universal adversary, in nats.
+
+    Returns:
+        The model with the class that attackers did not refute, or with the reason why there is none.
+    """
+    shows = np.array(model.shows, dtype=np.int64)
+
+    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        rate = ChainAccountant(chains).allowance(epsilon, "universal") / len(model.streams)
+        symbols, emission = np.zeros(states.size, dtype=np.int64), np.ones((len(shows), 1))
+        for column, one in zip(shows.T, model.streams, strict=True):
+            seen = release_symbols(column[states], rate_table(one.states, Fraction(rate), epsilon), generator)
+            symbols = symbols * one.states + seen.symbols
+            emission = (emission[:, :, None] * seen.emission[column][:, None, :]).reshape(len(shows), -1)
+        return SymbolOutputs(symbols, emission)
+
+    found = true_class(states, segments, len(shows), epsilon, attacked, generator)
+    odds = None if found.chains is None else class_ratio(found.chains)
+    return model.model_copy(update={"odds_ratio": odds, "refused": found.reason, "attacked": _attacked(found, epsilon)})
+
+
+def _attacked(found: TrueClass, epsilon: float) -> AttackedModel | None:
+    if not found.steps:
+        return None
+    tried = tuple(_tried(step) for step in found.steps)
+    return AttackedModel(epsilon=epsilon, attackers=len(found.steps[0].attacks), steps=tried)
+
+
+def _tried(step: Step) -> Tried:
+    one = step.strongest
+    return Tried(
+        odds_ratio=step.odds_ratio,
+        count_scale=step.count_scale,
+        attacker=one.attacker,
+        success=one.success,
+        low=one.low,
+        high=one.high,
+        ceiling=one.ceiling,
+        guess=one.guess,
+    )
+
+
+def _attacks(states: Ints, segments: Ints, outputs: Outputs | Sequence[Outputs], epsilon: float) -> tuple[Attack, ...]:
+    """Everything that would be released, attacked; intervals hold together (Bonferroni)."""
+    if isinstance(outputs, SymbolOutputs | CountOutputs):
+        return attack(states, segments, outputs, epsilon)
+    found: list[Attack] = []
+    for seen in outputs:
+        what = "symbols" if isinstance(seen, SymbolOutputs) else f"counts of {seen.length}"
+        for one in attack(states, segments, seen, epsilon, confidence=1.0 - _ERROR / len(outputs)):
+            found.append(replace(one, attacker=f"{one.attacker}, {what}"))
+    return tuple(sorted(found, key=lambda one: -one.success))
+
+
+def _why(steps: Sequence[Step], epsilon: float) -> str:
+    """Why the widest class that was tried did not pass: attackers were right too often, or may have been."""
+    one = steps[-1].strongest
+    seen = any(attack.refutes for step in steps for attack in step.attacks)
+    return (
+        f"{'no class passes' if seen else 'too short to tell'}: even with noise of {steps[-1].count_scale:.3g} ticks "
+        f"for a count, up to {one.high:.3f} of the guesses of the attacker '{one.attacker}' are right "
+        f"({one.success:.3f} were), and epsilon {epsilon:g} allows {one.ceiling:.3f}"
+    )
+
+
+def count_scale(chains: CoveringChains, epsilon: float) -> float:
+    """Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
+
+    Args:
+        epsilon: the guarantee, in nats.
+
+    Raises:
+        ChainClassError: no noise is enough.
+    """
+    return 1.0 / ChainAccountant(chains).allowance(epsilon, "universal")
+
+
+def symbols_of(states: Ints, epsilon: float) -> Attacked:
+    """A symbol for every tick, with the noise of a class against the universal adversary.
+
+    Args:
+        states: (n,) true states, -1 where there is none.
+        epsilon: the guarantee, in nats.
+    """
+
+    def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+        return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
+
+    return attacked

@@ -1,0 +1,347 @@
+"""The chain accountant: from what every tick says of its state to the epsilon of a whole stream, and back.
+
+A mechanism, or any number of them together, has a per-tick loss `rate[x, x']`: changing the state of one tick from x'
+to x, all others held fixed, changes the log-density of everything that is released by at most that. Rates of
+independent mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
+
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+
+from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.guarantee import Adversary
+from fugu.contract.rounding import OUTWARD
+from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains, sticky_allowance
+from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
+from fugu.privacy.accountant.schedule import rate_matrices
+from fugu.privacy.accountant.shown import ShownBoundedChains, ShownChains
+from fugu.privacy.accountant.walks import any_start_bound, endless_bound
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+
+__all__ = ["ChainAccountant", "ChainLoss", "Chains", "chain_loss"]
+
+Chains = tuple[MarkovChain, ...] | ChainClass
+_LONGEST_INFORMED = 128
+_LEAST_SHARE = 1e-9
+_FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
+_ROUGH = 1e-3  # for chains of many states, where one loss takes long
+_QUICK = 1.2  # an allowance over that by quilts or the hockey-stick bound, more or less
+_FAR = 1.5  # the most that a search goes down at once, as a logarithm
+_FAR_RATIO = 40.0
+_NO_BOUND = 1e6
+
+
+@dataclass(frozen=True)
+class ChainLoss:
+    """What a stream loses, rounded up.
+
+    Attributes:
+        epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
+        adversary: what the adversary may know.
+        bound: how it was found: the name of a bound, or "exact" where some release with these rates, a count or symbols
+            for one, really loses epsilon.
+        chains: the class of chains that it holds for, in words.
+        length: ticks of the stream, or None for an endless one.
+        by_tick: (n,) the largest loss of each tick, for streams that end.
+    """
+
+    epsilon: float
+    adversary: Adversary
+    bound: str
+    chains: str
+    length: int | None
+    by_tick: Floats | None = None
+
+
+class ClassOfChains(Protocol):
+    """What is asked of a class of chains; each kind of class has its own bounds."""
+
+    @property
+    def states(self) -> int:
+        """k, the number of states."""
+
+    @property
+    def secrets(self) -> Floats:
+        """(k, k), 1 for any two states that must not be told apart, 0 for others."""
+
+    @property
+    def words(self) -> str:
+        """The class in words."""
+
+    @property
+    def sticky(self) -> tuple[tuple[float, float], ...]:
+        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else none."""
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Losses (n, k, k) of every tick, with rates (n, k, k), and the name of the bound."""
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """Whether a stream of this length is worth following: an endless one that is stationary loses hardly more."""
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """Steps times the fourth power of the states that following so many ticks takes."""
+
+    def quick(self, rate: Floats) -> float:
+        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
+
+
+def class_of(chains: Chains) -> ClassOfChains:
+    """The bounds for a class of chains.
+
+    Raises:
+        ChainClassError: a set of chains is empty, or its chains have different numbers of states.
+    """
+    if isinstance(chains, BinaryChains):
+        return IntervalChains(chains)
+    if isinstance(chains, BoundedChains):
+        return OddsRatioChains(chains)
+    if isinstance(chains, FiniteChains):
+        return KnownChains(tuple(MarkovChain.stationary(transition) for transition in chains.transitions))
+    if isinstance(chains, JointChains):
+        return ShownChains(chains) if chains.odds_ratio is None else ShownBoundedChains(chains)
+    return KnownChains(chains)
+
+
+class ChainAccountant:
+    """Accounts for one class of chains; what takes long is computed once.
+
+    Args:
+        chains: a finite set of chains, each with its start; or a class of `fugu.contract.chains`.
+
+    Raises:
+        ChainClassError: the set is empty, or its chains have different numbers of states.
+    """
+
+    def __init__(self, chains: Chains) -> None:
+        self._class = class_of(chains)
+
+    @property
+    def states(self) -> int:
+        """k, the number of states."""
+        return self._class.states
+
+    @property
+    def sticky(self) -> bool:
+        """Whether all chains of the class have two states, a stationary start, and q + r < 1."""
+        return bool(self._class.sticky)
+
+    def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
+        """The loss of a stream whose every tick has the same rate.
+
+        Args:
+            rate: a number, or (k, k) for each pair of states, >= 0.
+            adversary: what the adversary may know.
+            length: ticks, or None for an endless stream.
+
+        Raises:
+            ChainClassError: a rate is negative, or no bound exists for such a class.
+        """
+        matrix = self._matrix(rate)
+        if length is not None and length < 1:
+            raise ChainClassError(f"a stream needs at least 1 tick, got {length}")
+        if length is not None and self._class.follows(length, adversary):
+            return self.schedule_loss(np.broadcast_to(matrix, (length, *matrix.shape)), adversary)
+        epsilon, bound = self._class.endless(matrix, adversary)
+        if length is not None and bound == "exact":
+            bound = "endless bound"  # which a stream that ends need not reach
+        if length is None or epsilon <= length * float(matrix.max()):
+            return ChainLoss(epsilon, adversary, bound, self._class.words, length)
+        everything = length * float(matrix.max()) * (1.0 + OUTWARD)
+        return ChainLoss(everything, adversary, "every tick in full", self._class.words, length)
+
+    def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
+        """The loss of a stream that ends, tick by tick.
+
+        Args:
+            rates: (n,) or (n, k, k) per-tick losses.
+            adversary: what the adversary may know.
+
+        Raises:
+            ChainClassError: a rate is negative; or `informed` was asked for more than 128 ticks (use `loss` with the
+                largest rate: it covers any schedule below).
+        """
+        schedule = np.asarray(rates, dtype=np.float64)
+        usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
+        if schedule.ndim not in (1, 3) or not len(schedule) or not usable:
+            raise ChainClassError("rates must be finite and non-negative, of shape (n,) or (n, k, k)")
+        matrices = rate_matrices(schedule, self._class.secrets)
+        if self._class.work(len(matrices), adversary) > MOST_WORK:
+            raise ChainClassError(
+                f"{len(matrices)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
+                "adversary: use fewer states, or a stationary start and the bound of an endless stream"
+            )
+        if adversary == "informed" and len(matrices) > _LONGEST_INFORMED:
+            raise ChainClassError(
+                f"at most {_LONGEST_INFORMED} ticks can be accounted for one by one with known states"
+            )
+        total, bound = self._class.tick_by_tick(matrices, adversary)
+        # All states together cannot tell more than all their rates; nor does a bound that no float holds.
+        everything = float(matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
+        by_tick = np.asarray(np.fmin(total.max(axis=(1, 2)), everything))
+        return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(matrices), by_tick)
+
+    def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
+        """The largest rate, the same at every tick, with a loss of at most epsilon; rounded down.
+
+        Args:
+            epsilon: in nats.
+            adversary: what the adversary may know.
+            length: ticks, or None for an endless stream.
+
+        Raises:
+            ChainClassError: epsilon is not a positive number, or the chain never forgets: no rate is small enough.
+        """
+        if not (math.isfinite(epsilon) and epsilon > 0.0):
+            raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
+        found: dict[float, float] = {}
+
+        def excess(rate: float) -> float:
+            if rate not in found:
+                found[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
+            return found[rate]
+
+        guess = self._closed_form(epsilon, adversary, length) * (1.0 - OUTWARD)
+        if guess > 0.0 and excess(guess) <= 0.0:
+            return guess
+        if self.states > EXACT_STATES:
+            return self._rough(excess, epsilon, *self._quick(epsilon, adversary))
+        low, high = self._bracket(excess, epsilon)
+        if low == high:
+            return low
+        rate, back = float(brentq(excess, low, high, xtol=1e-300, rtol=_FINE)), OUTWARD
+        while excess(rate * (1.0 - back)) > 0.0:
+            back *= 2.0
+        return rate * (1.0 - back)
+
+    def _bracket(self, excess: Callable[[float], float], epsilon: float) -> tuple[float, float]:
+        """Rates on either side of the allowance; twice the same if all rates up to it will do."""
+        low = high = min(epsilon, _FAR_RATIO)
+        if excess(high) <= 0.0:
+            return high, high
+        while excess(low) > 0.0:
+            high, low = low, low / 2.0
+            _not_none(low, epsilon)
+        return low, high
+
+    def _rough(self, excess: Callable[[float], float], epsilon: float, guess: float = 0.0, power: float = 1.0) -> float:
+        """A rate with a loss little below epsilon, by few losses: they grow nearly like a power of the rate."""
+        most = min(epsilon, _FAR_RATIO)
+        low, high, rate = 0.0, math.inf, min(guess, most) or most
+        before: tuple[float, float] | None = None
+        while True:
+            above = excess(rate)
+            if above <= 0.0:
+                low = rate
+                if rate == most or above >= -2.0 * _ROUGH * epsilon:
+                    return rate
+            else:
+                high = rate
+            if high * (1.0 - _ROUGH) <= low:
+                return low
+            missing = math.log1p(above / epsilon) + _ROUGH  # of the middle of what will do
+            if before is not None and rate != before[0]:
+                power = max(0.5, (missing - before[1]) / math.log(rate / before[0]))
+            before = rate, missing
+            rate = min(rate * math.exp(max(-missing / power, -_FAR)), most)
+            if not low < rate < high:
+                rate = math.sqrt(low * high) if low > 0.0 else high / 2.0
+            _not_none(rate, epsilon)
+
+    def _quick(self, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+        """A rate near the allowance and the power of rates that losses grow like, from bounds that are had at once."""
+        if adversary != "ignorant":
+            return 0.0, 1.0
+
+        def excess(rate: float) -> float:
+            return min(self._class.quick(self._matrix(rate)), _NO_BOUND) - epsilon
+
+        try:
+            rate = self._rough(excess, epsilon)
+        except ChainClassError:
+            return 0.0, 1.0
+        growth = math.log1p(excess(rate * _QUICK) / epsilon) - math.log1p(excess(rate) / epsilon)
+        return rate * _QUICK, min(max(growth / math.log(_QUICK), 0.5), 2.0)
+
+    def _matrix(self, rate: ArrayLike) -> Floats:
+        values = np.asarray(rate, dtype=np.float64)
+        if values.ndim not in (0, 2) or not np.all(values >= 0.0) or not np.all(np.isfinite(values)):
+            raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
+        others = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
+        return closed(np.asarray(values * others))
+
+    def _closed_form(self, epsilon: float, adversary: Adversary, length: int | None) -> float:
+        """The allowance of two states that are positively correlated, to within rounding; 0 for all others."""
+        if adversary != "ignorant" or length is not None or not self._class.sticky:
+            return 0.0
+        return min(sticky_allowance(*way, epsilon) for q, r in self._class.sticky for way in ((q, r), (r, q)))
+
+
+def _not_none(rate: float, epsilon: float) -> None:
+    """Refuse to look for an allowance any further down."""
+    if rate < _LEAST_SHARE * epsilon:
+        raise ChainClassError(f"no noise is enough for epsilon {epsilon:g}: the chain does not forget its past")
+
+
+_LARGEST_BOUND = 1200.0  # numbers beyond are where the accountant stops counting, not bounds
+
+
+def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: int | None = None) -> ChainLoss:
+    """The loss of a stream of one chain whose every tick has the same rate.
+
+    Args:
+        chain: the chain, with its start.
+        rate: (k, k) for each pair of states, finite.
+        adversary: what the adversary may know.
+        length: ticks, or None for an endless stream.
+
+    Returns:
+        Epsilon, never below the truth; infinite if no bound was found.
+
+    Raises:
+        ChainClassError: a rate is negative, or no bound exists for such a chain.
+    """
+    if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
+        found = endless_bound(chain, rate, adversary)
+        if found is not None and (length is None or found <= length * float(rate.max())):
+            words = f"1 chain of {chain.states} states, started stationary"
+            name = "quilts" if adversary == "informed" else "local linear programmes"
+            return ChainLoss(found, adversary, name, words, length)
+    if length is None and chain.states > 2 and not chain.is_stationary and adversary != "universal":
+        return _from_elsewhere(chain, rate, adversary)
+    loss = ChainAccountant((chain,)).loss(rate, adversary, length)
+    if loss.epsilon > _LARGEST_BOUND and loss.bound != "every tick in full":
+        everything = math.inf if length is None else length * float(rate.max()) * (1.0 + OUTWARD)
+        return replace(loss, epsilon=everything, bound="none" if length is None else "every tick in full")
+    return loss
+
+
+def _from_elsewhere(chain: MarkovChain, rate: Floats, adversary: Adversary) -> ChainLoss:
+    """The loss of an endless stream of many states that does not start stationary: the least of what is known."""
+    words = f"1 chain of {chain.states} states, started {'anyhow' if chain.initial is None else 'as given'}"
+    anyhow = any_start_bound(chain, rate, adversary)
+    best = ChainLoss(math.inf, adversary, "none", words, None)
+    if anyhow is not None:
+        best = replace(best, epsilon=anyhow, bound="any start")
+    if chain.states <= EXACT_STATES and (chain.initial is not None or chain.transition.min() > 0.0):
+        try:
+            followed = ChainAccountant((chain,)).loss(rate, adversary)
+        except ChainClassError:
+            return best
+        if followed.epsilon < min(best.epsilon, _LARGEST_BOUND):
+            return followed
+    return best

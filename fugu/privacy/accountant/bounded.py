@@ -1,0 +1,211 @@
+"""Classes given by bounds on their steps: intervals of q and r, or a largest odds ratio.
+
+Every chain whose steps have bounded odds ratios, of any start and changing over time, loses no more than steps of which
+nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started stationary, are
+such a class and lose less: what the worst of them loses is known in closed form, or found at its corners.
+
+Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Worst corner"; Birkhoff (1957).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.rounding import OUTWARD, UNIT
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
+from fugu.privacy.accountant.schedule import informed_losses
+from fugu.privacy.chain_class import MarkovChain
+
+__all__ = [
+    "ALTERNATING",
+    "ODDS_RATIO_BOUND",
+    "IntervalChains",
+    "OddsRatioChains",
+    "followed",
+    "odds_ratio_above",
+    "odds_ratio_loss",
+    "odds_ratio_losses",
+    "sticky_allowance",
+]
+
+ODDS_RATIO_BOUND = "odds-ratio bound"
+ALTERNATING = "alternating bound"
+"""Of readings that alternate (q + r > 1): symbols can reach it, a count cannot, because it cannot reward them."""
+_SHORT = 256
+_SHORT_INFORMED = 16
+_LARGEST_LOG = 700.0  # of an odds ratio that a float can hold
+_MOST_RATE = 5000.0
+
+
+class OddsRatioChains:
+    """Every chain, of any start and changing over time, whose steps have bounded odds ratios; see `ClassOfChains`."""
+
+    sticky: tuple[tuple[float, float], ...] = ()
+
+    def __init__(self, chains: BoundedChains) -> None:
+        self._chains: BoundedChains | BinaryChains = chains
+        self.states = chains.states
+        self.secrets = 1.0 - np.eye(self.states)
+        self.words = f"all {chains.states}-state chains with odds ratios up to {chains.odds_ratio:g}"
+        self._odds_ratio = chains.odds_ratio
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """The device's own check, in exact arithmetic."""
+        if rate.max() > _MOST_RATE:
+            return math.inf, "none"
+        rates = (rate[0, 1], rate[1, 0]) if self.states == 2 else (rate.max(), rate.max())
+        ratios = [exp_up(Fraction(float(rate))) for rate in rates]
+        found = ratio_loss(self._chains, ratios[0], ratios[1], adversary)
+        return found.epsilon, found.bound
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """The same for all adversaries."""
+        return odds_ratio_losses(self._odds_ratio, rates), ODDS_RATIO_BOUND
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """As `followed`."""
+        return followed(length, self.states, adversary)
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """None that counts."""
+        return 0
+
+    def quick(self, rate: Floats) -> float:
+        """The bound itself."""
+        return self.endless(rate, "ignorant")[0]
+
+
+class IntervalChains(OddsRatioChains):
+    """Every stationary two-state chain with q and r in intervals; see `ClassOfChains`."""
+
+    def __init__(self, chains: BinaryChains) -> None:
+        self._chains = self._box = chains
+        self.states, self.secrets = chains.states, 1.0 - np.eye(2)
+        self.words = f"all stationary two-state chains with q in {list(chains.q)} and r in {list(chains.r)}"
+        self._least, self._most = (Fraction(q) + Fraction(r) for q, r in zip(chains.q, chains.r, strict=True))
+        self._point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
+        self.sticky = ((chains.q[0], chains.r[0]),) if self._most < 1 else ()
+        logs = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
+        self._odds_ratio = odds_ratio_above(max(logs))
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """The device's own check, which is exact for the worst corner."""
+        epsilon, bound = super().endless(rate, adversary)
+        if bound == "BDP theorem 1" or (self._point and bound == "bridge recursion"):
+            return epsilon, self._name
+        return epsilon, bound
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """The worst corners; of informed adversaries and an interval, the odds ratio of its steps.
+
+        A stream that ends may lose most for a member inside the interval (docs/proofs/randomised-response.md, "Worst
+        corner").
+        """
+        if adversary == "ignorant":
+            return _losses(self._box, rates), self._name
+        universal, bound = super().tick_by_tick(rates, adversary)
+        if adversary == "universal" or self._most > 1 or not self._point:
+            return universal, bound
+        q, r = self._box.q[0], self._box.r[0]
+        return informed_losses(MarkovChain.stationary([[1 - q, q], [r, 1 - r]]), rates), "bridge recursion"
+
+    @property
+    def _name(self) -> str:
+        """What the recursion along the worst corners is called."""
+        if self._most <= 1:
+            return "exact"
+        return ALTERNATING if self._least >= 1 else "corners"
+
+
+def followed(length: int, states: int, adversary: Adversary) -> bool:
+    """Whether a stationary stream is so short that it loses much less than an endless one, tick by tick."""
+    return length <= (_SHORT_INFORMED if adversary == "informed" else _SHORT if states <= EXACT_STATES else 1)
+
+
+def odds_ratio_above(log_odds: float) -> float:
+    """An odds ratio from its logarithm, rounded up; infinite beyond floats."""
+    return math.exp(log_odds) * (1.0 + OUTWARD) if log_odds < _LARGEST_LOG else math.inf
+
+
+def odds_ratio_loss(odds: float, rate: float) -> float:
+    """Epsilon of an endless stream, for every adversary and every start, rounded up: by the device's own formula."""
+    if rate == 0.0 or odds == 1.0:
+        return rate
+    if not math.isfinite(odds) or rate > _MOST_RATE:
+        return math.inf
+    ratio = exp_up(Fraction(rate))
+    return ratio_loss(BoundedChains(states=2, odds_ratio=odds), ratio, ratio, "universal").epsilon
+
+
+def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
+    """Losses (n, k, k) of every tick, for every adversary and every start, when steps have bounded odds ratios."""
+    largest = rates.max(axis=(1, 2))
+    ahead, behind = np.zeros(len(rates)), np.zeros(len(rates))
+    for tick in range(len(rates) - 2, -1, -1):
+        ahead[tick] = odds_ratio_step(odds, largest[tick + 1] + ahead[tick + 1])
+    for tick in range(1, len(rates)):
+        behind[tick] = odds_ratio_step(odds, largest[tick - 1] + behind[tick - 1])
+    others = 1.0 - np.eye(rates.shape[1])
+    return np.asarray(rates + (ahead + behind)[:, None, None] * others)
+
+
+def _losses(chains: BinaryChains, rates: Floats) -> Floats:
+    """Losses (n, 2, 2) of every tick to an adversary who knows no state.
+
+    A leakage is the image under f(u) = ((1-q)u + q)/(ru + 1-r) of the likelihood ratio u beyond it. For u >= 1 it falls
+    with q and r, for u <= 1 it rises, so the corners are worst at every step; a stationary chain of two states is its
+    own reversal, so past and future are computed alike.
+
+    Args:
+        chains: the class.
+        rates: (n, 2, 2) per-tick losses.
+    """
+    ahead = _leakages(chains, rates)
+    behind = _leakages(chains, rates[::-1])[::-1]
+    return rates + ahead + behind
+
+
+def _leakages(chains: BinaryChains, rates: Floats) -> Floats:
+    (q0, q1), (r0, r1) = chains.q, chains.r
+    leakages = np.zeros_like(rates)
+    for tick in range(len(rates) - 2, -1, -1):
+        largest, smallest = (rates[tick + 1] + leakages[tick + 1])[[0, 1], [1, 0]]
+        margin = 64.0 * UNIT * (1.0 + max(largest, smallest))
+        cases = ((largest, smallest, q0, r0, q1, r1), (smallest, largest, r0, q0, r1, q1))
+        for direction, (up, down, low_q, low_r, high_q, high_r) in enumerate(cases):
+            above = _image(up, low_q, low_r)
+            below = _image(-down, high_q, high_r)
+            leakages[tick, direction, 1 - direction] = max(above, below, 0.0) + margin
+    return leakages
+
+
+def _image(log_u: float, q: float, r: float) -> float:
+    if log_u > _LARGEST_LOG:  # the limit: not below the image if q + r <= 1, else within a rounding of it
+        return math.log1p(-q) - math.log(r)
+    u = np.exp(log_u)
+    return float(np.log(((1.0 - q) * u + q) / (r * u + 1.0 - r)))
+
+
+def sticky_allowance(q: float, r: float, epsilon: float) -> float:
+    """The largest rate of an endless stream of a positively correlated two-state chain, in one direction.
+
+    Args:
+        q: Pr(next state 1 given state 0), inside (0, 1).
+        r: Pr(next state 0 given state 1), inside (0, 1), with q + r < 1.
+        epsilon: in nats, to an adversary who knows no state.
+
+    Returns:
+        The rate in nats, to within rounding.
+    """
+    e = math.exp(min(epsilon, 500.0))
+    b = r * e - q
+    root = math.sqrt(b * b + 4.0 * (1.0 - q) * (1.0 - r) * e)
+    u = 2.0 * e * (1.0 - q) / (b + root) if b > 0.0 else (root - b) / (2.0 * (1.0 - r))
+    return epsilon - 2.0 * math.log(u)

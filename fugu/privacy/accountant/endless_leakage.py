@@ -1,0 +1,359 @@
+"""The leakage of an endless stream: how much the future (or the past) of a tick adds to what an adversary learns.
+
+It is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is
+at most R[x,x']. With the same per-tick loss at every tick, it is the limit of R <- F(rate + R) from 0,
+where F is one step of `inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does
+every step down from a bound. That is how results are certified, however they were found.
+
+The past is the future of the reversed chain: the functions take either kernel.
+
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import brentq
+
+from fugu.chains.arrays import Floats
+from fugu.chains.kernel import kernel
+from fugu.contract.rounding import LOGARITHM, UNIT
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_order, step
+from fugu.privacy.accountant.transport import no_moves
+from fugu.privacy.chain_class import TINY, follow
+
+__all__ = ["EndlessLeakage", "log_ratios"]
+
+Step = Callable[[Floats], Floats]
+_SLACK = 1e-13
+_MOST_SLACK = 1.0
+_MOST_STEPS = 5_000
+_CONVERGED = 1e-14
+_SHAPED = 1e-8
+_SHAPE_EVERY = 8
+_FORGOTTEN = 1e-10
+_FORGOTTEN_LARGE = 1e-7
+_CLOSE = 1e-6
+_CHECK_EVERY = 64
+_MOST_DISTANCE = 20_000
+_MOST_DISTANCE_LARGE = 2_000
+_SWEEPS = 2
+_SWEEPS_LARGE = 3
+_LARGEST = 600.0
+# What bounds the work of one loss to seconds: table entries, and steps times the fourth power of the states.
+_TABLE_WORK = 10**10
+_STEP_WORK = 10**7
+_MOST_TRANSPORT = 64
+
+
+@kernel
+def log_ratios(distributions: Floats) -> Floats:
+    """(a, a): max over y of log(distributions[x,y] / distributions[x',y]), rounded up; only a 0 below is infinite."""
+    rows, columns = distributions.shape
+    result = np.zeros((rows, rows))
+    inverse, largest = 1.0 / np.ascontiguousarray(distributions.T), np.empty(rows)
+    for x in range(rows):
+        largest[:] = 1.0
+        for y in range(columns):
+            for other in range(rows):  # 0 times infinity is no number, and not above
+                ratio = distributions[x, y] * inverse[y, other]
+                largest[other] = ratio if ratio > largest[other] else largest[other]
+        for other in range(rows):
+            if x != other:
+                result[x, other] = np.log(largest[other]) + LOGARITHM
+    return result
+
+
+@dataclass
+class EndlessLeakage:
+    """What leakages of one kernel need again and again.
+
+    Args:
+        transition: (k, k), row-stochastic: a chain's transition matrix, or that of the reversed chain.
+        error: of the logarithms of its entries.
+
+    Attributes:
+        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it; as many as
+            were of use so far.
+        largest: (n,) the largest entry of each.
+        blocks: (m, P^m, its order) for some of these m: the recursion may also take m ticks at once.
+    """
+
+    transition: Floats
+    error: float = 0.0
+    quilts: Floats = field(init=False)
+    largest: Floats = field(init=False)
+    blocks: list[tuple[int, Floats, Order]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Tabulate the kernel itself; its powers when they are asked for."""
+        self.transition = np.ascontiguousarray(self.transition)
+        self.blocks = [(1, self.transition, ratio_order(self.transition))]
+        self.quilts, self.largest = np.empty((0, self.states, self.states)), np.empty(0)
+        self._further = self._tables()
+
+    def _tables(self) -> Iterator[Floats]:
+        """(k, k) for each power, until the kernel has forgotten."""
+        small = self.states <= EXACT_STATES
+        most, forgotten = (_MOST_DISTANCE, _FORGOTTEN) if small else (_MOST_DISTANCE_LARGE, _FORGOTTEN_LARGE)
+        power = np.eye(self.states)
+        reach, possible, everywhere = power > 0.0, self.transition > 0.0, False
+        for distance in range(1, min(most, _TABLE_WORK // self.states**3) + 1):
+            power = np.ascontiguousarray(power @ self.transition)
+            # A product of distributions is a distribution: without this, rounding errors of many ticks would add up.
+            power /= power.sum(axis=1, keepdims=True)
+            everywhere = everywhere or bool(reach.all())
+            reach = reach if everywhere else follow(reach, possible)
+            if power.min() < TINY and np.any(reach & (power < TINY)):  # no ratios can be read off this or a later one
+                yield _unbounded(self.states)
+                return
+            table = log_ratios(power) + (4.0 * self.states * UNIT + self.error) * distance
+            if not small and distance >= 2 * self.blocks[-1][0]:
+                self.blocks.append((distance, power.copy(), ratio_order(power)))
+            yield table
+            if table.max() < forgotten or (distance > 2 * self.states**2 and not np.isfinite(table).any()):
+                return
+
+    def _tabulate(self, rate: float) -> None:
+        """Follow the kernel as far as is of use: a tick further off, all that is nearer costs more than is known."""
+        tables, largest = list(self.quilts), list(self.largest)
+        least = float((np.arange(len(largest)) * rate + self.largest).min(initial=np.inf))
+        while len(tables) * rate <= least and (table := next(self._further, None)) is not None:
+            least = min(least, len(tables) * rate + float(table.max()))
+            tables.append(table)
+            largest.append(float(table.max()))
+        if len(tables) > len(self.quilts):
+            self.quilts, self.largest = np.array(tables), np.array(largest)
+
+    @property
+    def states(self) -> int:
+        """k."""
+        return len(self.transition)
+
+    def quilt_bound(self, rate: Floats) -> Floats:
+        """Everything nearer than some tick counts in full, and that tick's state is taken for known."""
+        self._tabulate(float(rate.max()))
+        return _least(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
+
+    def ignorant(self, rate: Floats) -> Floats:
+        """The leakage to an adversary who knows no state: the least of all bounds.
+
+        Args:
+            rate: (k, k) per-tick loss, 0 on the diagonal.
+
+        Returns:
+            (k, k) bounds, infinite if none was found.
+        """
+        if self.states <= EXACT_STATES:
+            return self.descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
+        return self.descend(rate, self.quick(rate)) if self.states <= _MOST_TRANSPORT else self.quick(rate)
+
+    def quick(self, rate: Floats) -> Floats:
+        """The same without the recursion: quilts, and the hockey-stick bound for all pairs."""
+        hockey = np.full_like(rate, self.hockey_stick(float(rate.max())))
+        np.fill_diagonal(hockey, 0.0)
+        return np.minimum(self.quilt_bound(rate), hockey)
+
+    def _step(self, bounds: Floats) -> Floats:
+        _, matrix, order = self.blocks[0]
+        return step(matrix, order, bounds) + self.error * (1.0 - np.eye(self.states))
+
+    def _limit(self, rate: Floats) -> Floats:
+        """The limit from below, and as little above it as is certified."""
+        leakage = np.zeros_like(rate)
+        change = ahead = earlier = np.zeros_like(rate)
+        for count in range(min(_MOST_STEPS, _STEP_WORK // self.states**4)):
+            before, leakage = leakage, self._step(rate + leakage)
+            last, change = change, leakage - before
+            if leakage.max() > _LARGEST:
+                return _unbounded(self.states)
+            if count % _SHAPE_EVERY == 0:
+                if (leakage - earlier).max() > _SHAPED:
+                    ahead = (leakage - earlier) / (leakage - earlier).max()
+                earlier = leakage
+            if np.abs(change).max() <= _CONVERGED * max(1.0, leakage.max()):
+                break
+        else:  # a geometric series: what is left of it
+            shrink = min(float(change.max() / max(last.max(), 1e-300)), 1.0 - 1e-9)
+            leakage = leakage + np.maximum(change, 0.0) * shrink / (1.0 - shrink)
+        found = self.certified(leakage, lambda bound: self._step(rate + bound))
+        if np.isfinite(found).all():
+            return found
+        # States that exclude one another a tick later pass on all of what is added to all alike: more of what shrinks.
+        return self.certified(leakage, lambda bound: self._step(rate + bound), ahead)
+
+    def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
+        """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape.
+
+        The proof is an induction from 0, so that nothing below 0 is a bound: a cone that is empty would certify itself.
+        """
+        candidate, slack = np.maximum(candidate, 0.0), _SLACK
+        raised = (1.0 + shape) * (1.0 - np.eye(self.states))
+        while slack < _MOST_SLACK:
+            bound = candidate + slack * raised
+            if np.all(step_of(bound) <= bound):
+                return bound
+            slack *= 2.0
+        return _unbounded(self.states)
+
+    def descend(self, rate: Floats, bound: Floats) -> Floats:
+        """Steps down from a bound, of one tick and of blocks of ticks: anything between counts in full."""
+        largest, others = float(rate.max()), 1.0 - np.eye(self.states)
+        moves = {ticks: no_moves(self.states, self.states) for ticks, _, _ in self.blocks}
+        for _ in range(_SWEEPS if self.states <= EXACT_STATES else _SWEEPS_LARGE):
+            before = bound
+            for ticks, matrix, order in reversed(self.blocks):
+                if (ticks - 1) * largest < bound.max() < _LARGEST:
+                    near = ((ticks - 1) * largest + ticks * self.error) * others
+                    found = step(matrix, order, rate + bound, bound - near, moves[ticks])
+                    bound = np.minimum(bound, near + found)
+            if np.all(bound >= before - _CONVERGED):
+                break
+        return bound
+
+    def hockey_stick(self, rate: float) -> float:
+        """One number for all pairs, from the hockey-stick divergence of blocks of m ticks; infinite if none is found.
+
+        With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with
+        (e^rate rho - 1) H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
+
+        Source: docs/proofs/chain-accountant.md, "The chain accountant".
+        """
+        self._tabulate(rate)
+        best = math.inf
+        for ticks, matrix, order in self.blocks:
+            paid = (ticks - 1) * rate
+            if paid < best:
+                best = min(best, paid + _hockey_root(matrix, order, rate, paid, float(self.largest[ticks - 1])))
+        return best
+
+    def informed(self, rate: Floats, ignorant: Floats) -> Floats:
+        """The leakage to an adversary who may know true states of that direction.
+
+        With the nearest known state c beyond s unknown ticks, the kernel is the bridge
+        K_s[a,b] = P[a,b] P^s[b,c] / P^(s+1)[a,c]. Once the distance is so long that the columns of P^s are constant
+        up to e^d, a step of the bridge is at most a step of P with bounds larger by d, plus d: that covers all longer
+        ones.
+
+        Args:
+            rate: (k, k) per-tick loss.
+            ignorant: (k, k), the result of `ignorant`.
+        """
+        quilts = self._informed_quilts(rate)
+        if self.states > EXACT_STATES:
+            return np.maximum(quilts, ignorant)
+        bridges = self._bridges(rate, ignorant)
+        return np.maximum(np.minimum(quilts, bridges), ignorant)
+
+    def _informed_quilts(self, rate: Floats) -> Floats:
+        """As `quilt_bound`; a known state beyond tells at most as much again, the other way round, at m + 1 ticks."""
+        self._tabulate(0.0)
+        if len(self.quilts) < 2:
+            return _unbounded(self.states)
+        paid = np.arange(len(self.quilts) - 1) * rate.max()
+        both = self.quilts[:-1] + self.quilts[1:].transpose(0, 2, 1)
+        return _least(paid, both, both.max(axis=(1, 2)))
+
+    def _bridges(self, rate: Floats, ignorant: Floats) -> Floats:
+        worst = ignorant.copy()
+        states = self.states
+        leakages = np.zeros((states, states, states))
+        powers, possible = self.transition, self.transition > 0.0
+        reach = possible
+        others, tail = 1.0 - np.eye(states), _unbounded(states)
+        for distance in range(1, min(_MOST_DISTANCE, max(_STEP_WORK // states**5, _CHECK_EVERY + 1))):
+            after = self.transition @ powers
+            after /= after.sum(axis=1, keepdims=True)
+            beyond = reach if reach.all() else follow(possible, reach)
+            if np.any(beyond & (after < TINY)):
+                return _unbounded(states)
+            # Of powers that many products long.
+            margin = distance * (4.0 * (states + 2.0) * UNIT + 2.0 * self.error) * others
+            for known in range(states):
+                bridge = _bridge_step(self.transition, powers[:, known], after[:, known], rate, leakages[known])
+                leakages[known] = bridge + margin
+            reach = beyond
+            np.maximum(worst, np.where(np.isfinite(leakages), leakages, 0.0).max(axis=0), out=worst)
+            if leakages.max() + rate.max() > _LARGEST:
+                return _unbounded(states)
+            powers = after
+            if distance % _CHECK_EVERY == 0:
+                reached = np.maximum(leakages.max(axis=0), ignorant)
+                forgotten = float(log_ratios(after).max() + margin.max())
+                tail = self._tail(rate, reached, forgotten)
+                if forgotten < _CLOSE or np.all(tail <= reached * (1.0 + _CLOSE) + _SLACK):
+                    break
+        return np.maximum(worst, tail)
+
+    def _tail(self, rate: Floats, reached: Floats, forgotten: float) -> Floats:
+        """What all bridges that are longer than those that have reached a bound can reach."""
+        if not math.isfinite(forgotten):  # a cycle: some state is never possible everywhere
+            return _unbounded(self.states)
+        extra = forgotten * (1.0 - np.eye(self.states))
+        # More where more leaks: states that exclude one another a tick later pass on what is added to all alike.
+        shape = reached / max(float(reached.max()), 1e-300)
+        return self.certified(reached, lambda bound: self._step(rate + bound + extra) + extra, shape)
+
+
+def _bridge_step(transition: Floats, near: Floats, far: Floats, rate: Floats, leakage: Floats) -> Floats:
+    """One more tick before a known state, between the states that can lead there; other pairs are no secrets: 0."""
+    rows, columns = np.flatnonzero(far > 0.0), np.flatnonzero(near > 0.0)
+    bridge = transition[np.ix_(rows, columns)] * near[columns] / far[rows, None]
+    bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
+    bounds = (rate + leakage)[np.ix_(columns, columns)]
+    result = np.zeros_like(leakage)
+    result[np.ix_(rows, rows)] = step(bridge, ratio_order(bridge), bounds)
+    return result
+
+
+@kernel
+def _spread_ratio(matrix: Floats, order: Order, spread: float) -> float:
+    """Largest E_u[h] / E_u'[h] over all pairs of rows and all h in [1, spread]."""
+    rows, columns = matrix.shape
+    largest = 1.0
+    for x in range(rows):
+        for other in range(rows):
+            top, bottom = 1.0, 1.0
+            for index in range(columns):
+                y = order[x, other, index]
+                if matrix[x, y] * bottom <= top * matrix[other, y]:
+                    break
+                top += matrix[x, y] * (spread - 1.0)
+                bottom += matrix[other, y] * (spread - 1.0)
+            largest = max(largest, top / bottom)
+    return largest
+
+
+def _hockey_root(matrix: Floats, order: Order, rate: float, paid: float, high: float) -> float:
+    """The least log g, up to rounding, with log of the largest ratio at spread e^(rate + paid) g at most log g."""
+    high = min(high, _LARGEST - rate - paid)
+    margin = (8.0 * len(matrix) + 32.0) * UNIT
+
+    def excess(log_ratio: float) -> float:
+        spread = float(np.exp(rate + paid + log_ratio))
+        return float(np.log(_spread_ratio(matrix, order, spread))) + margin - log_ratio
+
+    if high <= 0.0 or excess(high) > 0.0:
+        return np.inf
+    if excess(0.0) <= 0.0:
+        return 0.0
+    root, above = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14)), 1e-14
+    while excess(root) > 0.0:
+        root, above = root * (1.0 + above), 2.0 * above
+    return root
+
+
+def _least(paid: Floats, tables: Floats, largest: Floats) -> Floats:
+    """(k, k) the least over n of paid (n,) and tables (n, k, k) together; largest: (n,) entries of the tables."""
+    useful = paid <= (paid + largest).min()  # beyond, nothing is below what some n has for all pairs
+    return np.asarray((paid[useful, None, None] + tables[useful]).min(axis=0))
+
+
+def _unbounded(states: int) -> Floats:
+    bound = np.full((states, states), np.inf)
+    np.fill_diagonal(bound, 0.0)
+    return bound

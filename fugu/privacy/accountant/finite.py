@@ -1,0 +1,276 @@
+"""A few known chains, each with its start: what the worst of them loses.
+
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains
+from fugu.contract.guarantee import Adversary
+from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
+from fugu.privacy.accountant.bounded import (
+    ALTERNATING,
+    ODDS_RATIO_BOUND,
+    IntervalChains,
+    followed,
+    odds_ratio_above,
+    odds_ratio_loss,
+    odds_ratio_losses,
+)
+from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
+from fugu.privacy.accountant.past import reversed_stationary
+from fugu.privacy.accountant.schedule import informed_losses, losses, past_leakages
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
+
+__all__ = ["MOST_WORK", "KnownChains"]
+
+MOST_WORK = 3 * 10**8
+"""Steps times the fourth power of the states: seconds."""
+_LONGEST_RECURSION = 4096
+_LONGEST_START = 4096
+_FORGOTTEN = 1e-9
+_HARDLY_FORGOTTEN = 1e-3
+_TIGHT = 1e-10
+
+
+class KnownChains:
+    """One of a few known chains.
+
+    Args:
+        chains: at least one, each with its start; all with one number of states.
+        secrets: (k, k), 1 for states that must not be told apart and 0 for others; none if that is all of them.
+
+    Raises:
+        ChainClassError: there is none, or they have different numbers of states.
+    """
+
+    def __init__(self, chains: tuple[MarkovChain, ...], secrets: Floats | None = None) -> None:
+        if len({chain.states for chain in chains}) != 1:
+            raise ChainClassError("a class needs at least one chain, and one number of states")
+        self.states = chains[0].states
+        self.secrets = 1.0 - np.eye(self.states) if secrets is None else secrets
+        self._members = tuple(_Member(chain, self.secrets) for chain in chains)
+
+    @property
+    def words(self) -> str:
+        """The class in words."""
+        count, starts = len(self._members), {_start(member.chain) for member in self._members}
+        return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
+
+    @property
+    def sticky(self) -> tuple[tuple[float, float], ...]:
+        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else none."""
+        rates = [member.rates for member in self._members]
+        sticky = tuple(pair for pair in rates if pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1)
+        return sticky if len(sticky) == len(rates) else ()
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
+
+        Raises:
+            ChainClassError: a start is not stationary and not forgotten, and the odds ratios of steps have no bound.
+        """
+        every = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
+        if adversary == "universal":
+            return every
+        try:
+            return min(max(member.endless(rate, adversary) for member in self._members), every)
+        except ChainClassError:
+            if not math.isfinite(every[0]):
+                raise
+            return every
+
+    def of_group(self, rate: Floats, group: Ints) -> float:
+        """Epsilon of which of some groups of states (k,) a tick is in, for those who know no state; stationary starts.
+
+        Everything that is published has a density given the state whose logarithm is within rate + past + future of any
+        two states. Given the group it is the mean of that density under the stationary distribution inside: one more
+        step.
+        """
+        return max(member.groups(rate, group) for member in self._members)
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""
+        every = odds_ratio_losses(self._odds_ratio, rates)
+        if adversary == "universal":
+            return every, ODDS_RATIO_BOUND
+        of = informed_losses if adversary == "informed" else losses
+        found = [(of(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
+        worst = max(found, key=lambda each: float(each[0].max()))
+        known = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in found], axis=0)
+        return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """Whether a stream of this length is worth following tick by tick."""
+        if adversary == "informed" and self.work(length, adversary) > MOST_WORK:
+            return False
+        if adversary != "informed" and not self._stationary:
+            return length <= _LONGEST_RECURSION
+        return followed(length, self.states, adversary)
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """Steps times the fourth power of the states that following so many ticks takes."""
+        steps = {"informed": length**2 * self.states, "ignorant": length, "universal": 0}[adversary]
+        return steps * self.states**4 * len(self._members)
+
+    def quick(self, rate: Floats) -> float:
+        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
+        return max(member.quick(rate) for member in self._members) if self._stationary else math.inf
+
+    @cached_property
+    def _stationary(self) -> bool:
+        return all(member.chain.is_stationary for member in self._members)
+
+    @cached_property
+    def _odds_ratio(self) -> float:
+        """The largest odds ratio of a step, or its inverse, rounded up."""
+        forward = [log_ratios(member.chain.transition) for member in self._members]
+        return odds_ratio_above(max(float((table + table.T).max()) for table in forward))
+
+
+class _Member:
+    """One chain of a class, with its start and what endless streams need of it."""
+
+    def __init__(self, chain: MarkovChain, secrets: Floats) -> None:
+        self.chain, self._secrets = chain, secrets
+
+    @property
+    def rates(self) -> tuple[float, float] | None:
+        """q and r of a stationary two-state chain that changes both ways; else none."""
+        if self.chain.states != 2 or not self.chain.is_stationary:
+            return None
+        q, r = float(self.chain.transition[0, 1]), float(self.chain.transition[1, 0])
+        return (q, r) if 0.0 < q < 1.0 and 0.0 < r < 1.0 else None
+
+    @cached_property
+    def _support(self) -> Ints:
+        """Indices of the states of the stationary distribution."""
+        return np.flatnonzero(self.chain.stationary_distribution)
+
+    @cached_property
+    def _future(self) -> EndlessLeakage:
+        inside = self.chain.transition[np.ix_(self._support, self._support)]
+        return EndlessLeakage(inside / inside.sum(axis=1, keepdims=True))
+
+    @cached_property
+    def _past(self) -> EndlessLeakage:
+        inside, distribution = self._future.transition, self.chain.stationary_distribution[self._support]
+        if len(inside) <= 2:  # two states are their own reversal
+            return self._future
+        joint = (distribution[:, None] * inside).T
+        backward = joint / joint.sum(axis=1, keepdims=True)
+        return EndlessLeakage(backward, reversal_error(len(inside)))
+
+    def groups(self, rate: Floats, group: Ints) -> float:
+        """As `KnownChains.of_group`."""
+        rate = rate[np.ix_(self._support, self._support)]
+        bounds = closed(rate + self._future.ignorant(rate) + self._past.ignorant(rate))
+        weights = (
+            np.eye(int(group.max()) + 1)[group[self._support]].T * self.chain.stationary_distribution[self._support]
+        )
+        distributions = np.ascontiguousarray(weights / weights.sum(axis=1, keepdims=True))
+        error = reversal_error(len(bounds)) * (1.0 - np.eye(len(distributions)))
+        return _upward(float((step(distributions, ratio_order(distributions), bounds) + error).max()))
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """As `KnownChains.endless`, for those who are ignorant or informed."""
+        if self.rates is not None:
+            q, r = self.rates
+            return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(rate, adversary)
+        if not self.chain.is_stationary:
+            return self._endless_from_start(rate, adversary)
+        rate = rate[np.ix_(self._support, self._support)]
+        leakages = []
+        for direction in (self._future, self._past):
+            bound = direction.ignorant(rate)
+            leakages.append(direction.informed(rate, bound) if adversary == "informed" else bound)
+        return _upward(self._worst(rate, *leakages)), self._name(rate, leakages[0], adversary)
+
+    def quick(self, rate: Floats) -> float:
+        """A bound on epsilon for a stationary start that is had at once."""
+        rate = rate[np.ix_(self._support, self._support)]
+        return self._worst(rate, self._future.quick(rate), self._past.quick(rate))
+
+    def _worst(self, rate: Floats, future: Floats, past: Floats) -> float:
+        """The largest sum of the rate and both leakages of any two states that are a secret."""
+        return float((rate + future + past)[self._secrets[np.ix_(self._support, self._support)] > 0.0].max(initial=0.0))
+
+    def _endless_from_start(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """A start that is not stationary: the past's leakage to all ticks, until the start is forgotten."""
+        stationary = reversed_stationary(self.chain)
+        if stationary is None:
+            raise ChainClassError("an endless stream with this start needs a chain that visits all its states for ever")
+        distribution, kernel, order = stationary
+        future = self._future.ignorant(rate)
+        limit = self._past.ignorant(rate)
+        others = 1.0 - np.eye(len(distribution))
+        ticks = 64
+        error = reversal_error(len(distribution))
+        while (
+            off := self._distance(ticks, distribution) + CLOSED_FORM * ticks + error
+        ) > _FORGOTTEN and ticks < _LONGEST_START:
+            ticks *= 2
+        if not off < _HARDLY_FORGOTTEN:
+            raise ChainClassError("the chain forgets its start too slowly: give it a stationary start, or a length")
+        if ticks * len(distribution) ** 4 > MOST_WORK:
+            raise ChainClassError(
+                f"{ticks} ticks, until its start is forgotten, are too many for {len(distribution)} states: give it "
+                "a stationary start, or merge states"
+            )
+        leakages = past_leakages(self.chain, np.broadcast_to(rate, (ticks, *rate.shape)))
+        extra = 2.0 * off * others
+        back = step(kernel, order, extra).T + error * others
+        tail = self._past.certified(
+            np.maximum(leakages[-1], limit), lambda bound: step(kernel, order, rate + bound + extra) + back
+        )
+        reached = float((rate + future + leakages.max(axis=0)).max())
+        past = np.maximum(leakages.max(axis=0), tail)
+        if adversary == "informed":
+            past = np.maximum(past, self._past.informed(rate, limit))
+            future = self._future.informed(rate, future)
+        epsilon, name = float((rate + future + past).max()), _recursion_name(self.chain)
+        # The tail is for all later ticks at once, and no tick need have it.
+        return _upward(epsilon), name if reached >= epsilon * (1.0 - _TIGHT) else "forgotten-start bound"
+
+    def _distance(self, ticks: int, distribution: Floats) -> float:
+        """The largest |log| of the distribution after so many ticks over the stationary one."""
+        power = np.linalg.matrix_power(self.chain.transition, ticks - 1)
+        distributions = power if self.chain.initial is None else self.chain.initial @ power
+        with np.errstate(divide="ignore"):
+            return float(np.abs(np.log(distributions / distribution)).max())
+
+    def _name(self, rate: Floats, leakage: Floats, adversary: Adversary) -> str:
+        if self.chain.states <= EXACT_STATES:
+            return _recursion_name(self.chain)
+        if adversary == "informed" or leakage.max() >= self._future.quilt_bound(rate).max():
+            return "quilts"
+        hockey = self._future.hockey_stick(float(rate.max()))
+        return "hockey-stick" if leakage.max() >= hockey else "transport"
+
+
+def _recursion_name(chain: MarkovChain) -> str:
+    """What the recursion along a chain is called."""
+    if chain.states > 2:
+        return "linear programme" if chain.states <= EXACT_STATES else "transport"
+    if chain.initial is None:
+        return "any-start bound"  # each tick's distribution is the worst one, and no start need have them all
+    (stay0, q), (r, stay1) = (tuple(Fraction(float(p)) for p in row) for row in chain.transition)
+    return "exact" if stay0 * stay1 >= q * r else ALTERNATING
+
+
+def _upward(value: float) -> float:
+    return value * (1.0 + UPWARD) if math.isfinite(value) else math.inf
+
+
+def _start(chain: MarkovChain) -> str:
+    if chain.initial is None:
+        return "anyhow"
+    return "stationary" if chain.is_stationary else "as given"

@@ -1,0 +1,261 @@
+"""The Markov quilt mechanism on a small Bayesian network: readings that depend on one another in any pattern.
+
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Every set of up to
+a few nodes is tried as a quilt, and so are the nodes at each distance from the protected one, the first of which are
+its Markov blanket; influences are read off the joint distribution, hence small networks only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, combinations
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from fugu.chains.arrays import Floats
+from fugu.contract.rounding import OUTWARD
+from fugu.privacy.chain_class import TINY, ChainClassError
+
+__all__ = ["BayesNet", "BayesNode", "NetworkQuilt", "Secrets", "network_quilt_scale"]
+
+Secrets: TypeAlias = Mapping[str, Sequence[tuple[int, int]]]
+"""By the name of a node: pairs of its values that nobody may tell apart."""
+
+_MOST_STATES = 2**20
+_UP = 1.0 + OUTWARD
+
+
+@dataclass(frozen=True, eq=False)
+class BayesNode:
+    """One reading.
+
+    Attributes:
+        name: unique in its network.
+        parents: names of the nodes that it depends on.
+        table: (states of each parent ..., own states), the distribution of the node given its parents.
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    table: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class BayesNet:
+    """A directed network of readings without cycles.
+
+    Attributes:
+        nodes: parents before children.
+    """
+
+    nodes: tuple[BayesNode, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse what is no network, and what is too large to write out."""
+        sizes: dict[str, int] = {}
+        for node in self.nodes:
+            table = np.asarray(node.table, dtype=np.float64)
+            if node.name in sizes:
+                raise ChainClassError(f"two nodes are called {node.name!r}")
+            if missing := [parent for parent in node.parents if parent not in sizes]:
+                raise ChainClassError(f"{node.name!r} comes before its parent {missing[0]!r}")
+            if table.ndim != len(node.parents) + 1 or table.shape[:-1] != tuple(sizes[p] for p in node.parents):
+                raise ChainClassError(f"the table of {node.name!r} needs an axis for each parent and one of its own")
+            # negated, so that it also refuses what is not a number
+            if not (np.all(table >= 0.0) and np.all(np.abs(table.sum(axis=-1) - 1.0) <= 1e-9)):
+                raise ChainClassError(f"the table of {node.name!r} must hold distributions along its last axis")
+            sizes[node.name] = table.shape[-1]
+        if not sizes:
+            raise ChainClassError("a network needs at least one node")
+        if math.prod(sizes.values()) > _MOST_STATES:
+            raise ChainClassError(
+                f"the network has {math.prod(sizes.values())} joint states, more than {_MOST_STATES}: "
+                "cut it into independent parts, or merge states"
+            )
+
+    @cached_property
+    def joint(self) -> Floats:
+        """The joint distribution, one axis per node in order."""
+        place = {node.name: axis for axis, node in enumerate(self.nodes)}
+        joint = np.ones((1,) * len(self.nodes))
+        possible = joint > 0.0
+        for node in self.nodes:
+            axes = [place[name] for name in (*node.parents, node.name)]
+            shape = [1] * len(self.nodes)
+            for axis, size in zip(axes, np.shape(node.table), strict=True):
+                shape[axis] = size
+            table = np.transpose(node.table, np.argsort(axes)).reshape(shape)
+            joint, possible = joint * table, possible & (table > 0.0)
+        if np.any(possible & (joint < TINY)):
+            raise ChainClassError("some joint state is so rare that its probability does not fit a float")
+        return np.asarray(joint / joint.sum())
+
+    def connected(self, node: str, given: Iterable[str]) -> frozenset[str]:
+        """The nodes that are not d-separated from a node.
+
+        Args:
+            node: a name.
+            given: names of the observed nodes, not the node itself.
+
+        Returns:
+            Names, the node's own among them and none of the observed ones.
+        """
+        seen = set(given)
+        parents = {each.name: each.parents for each in self.nodes}
+        children: dict[str, list[str]] = {each.name: [] for each in self.nodes}
+        for each in self.nodes:
+            for parent in each.parents:
+                children[parent].append(each.name)
+        # a path arrives at a node from a child ("up") or from a parent ("down"), and that decides where it may go on;
+        # an observed node sends what comes from a parent back to its parents, which opens colliders above it
+        waiting, visited = [(node, True)], set()
+        while waiting:
+            name, up = waiting.pop()
+            if (name, up) in visited:
+                continue
+            visited.add((name, up))
+            if name not in seen:
+                waiting += [(child, False) for child in children[name]]
+            if (up and name not in seen) or (not up and name in seen):
+                waiting += [(parent, True) for parent in parents[name]]
+        return frozenset(name for name, _ in visited) - seen
+
+    @cached_property
+    def moral(self) -> dict[str, frozenset[str]]:
+        """The neighbours of each node in the moral graph: its parents, its children, and their other parents."""
+        families = [frozenset((*each.parents, each.name)) for each in self.nodes]
+        return {
+            each.name: frozenset[str]().union(*(family for family in families if each.name in family)) - {each.name}
+            for each in self.nodes
+        }
+
+    def layers(self, node: str) -> list[tuple[str, ...]]:
+        """The nodes at distance 1, 2 and so on in the moral graph: each layer separates a node from what is beyond."""
+        seen, layer, found = {node}, {node}, []
+        while layer := set[str]().union(*(self.moral[name] for name in layer)) - seen:
+            seen |= layer
+            found.append(tuple(each.name for each in self.nodes if each.name in layer))
+        return found
+
+    def influence(
+        self, quilt: Iterable[str], node: str, secret_pairs: Sequence[tuple[int, int]] | None = None
+    ) -> float:
+        """The max-influence of a set of nodes on a node (definition 4.1 of the paper).
+
+        Args:
+            quilt: names; none has no influence.
+            node: not in the quilt.
+            secret_pairs: of the node's values that are compared, in either order; None for all.
+
+        Returns:
+            The largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states.
+        """
+        names = [each.name for each in self.nodes]
+        at, keep = names.index(node), {names.index(name) for name in quilt}
+        others = tuple(axis for axis in range(len(names)) if axis != at and axis not in keep)
+        together = np.moveaxis(self.joint.sum(axis=others, keepdims=True), at, 0)
+        together = together.reshape(self.joint.shape[at], -1)
+        total = together.sum(axis=1, keepdims=True)
+        distributions = together / np.where(total > 0.0, total, 1.0)
+        compared = combinations(range(len(distributions)), 2) if secret_pairs is None else secret_pairs
+        worst = 0.0
+        for a, b in compared:
+            if total[a] > 0.0 and total[b] > 0.0:
+                high, low = (
+                    np.maximum(distributions[a], distributions[b]),
+                    np.minimum(distributions[a], distributions[b]),
+                )
+                with np.errstate(divide="ignore"):
+                    worst = max(worst, float(np.log(high[high > 0.0] / low[high > 0.0]).max()))
+        return worst
+
+
+class NetworkQuilt(NamedTuple):
+    """A Laplace scale for a query, and the quilt that decides it.
+
+    Attributes:
+        scale: rounded up.
+        node: the name of the worst node.
+        quilt: its quilt.
+        nearby: what is left with the node, itself included.
+        influence: of the quilt.
+        network: index in the class.
+    """
+
+    scale: float
+    node: str
+    quilt: tuple[str, ...]
+    nearby: frozenset[str]
+    influence: float
+    network: int
+
+
+def network_quilt_scale(
+    networks: BayesNet | tuple[BayesNet, ...],
+    epsilon: float,
+    *,
+    largest_quilt: int = 2,
+    sensitivities: Mapping[str, float] | None = None,
+    secrets: Secrets | None = None,
+) -> NetworkQuilt:
+    """The scale of the Markov quilt mechanism for a class of networks.
+
+    Args:
+        networks: one or more.
+        epsilon: above 0.
+        largest_quilt: nodes in a quilt, at most, beside whole layers; 2 is all that a chain can use.
+        sensitivities: by how much each node alone can change the answer; None for 1 each.
+        secrets: what is protected; None for all values of all nodes.
+
+    Returns:
+        The scale of the worst node of the worst network.
+
+    Raises:
+        ChainClassError: no network, nothing to protect, or epsilon out of range.
+    """
+    members = networks if isinstance(networks, tuple) else (networks,)
+    if not members or not 0.0 < epsilon < math.inf:
+        raise ChainClassError(f"the mechanism needs a network and an epsilon above 0, got {len(members)} and {epsilon}")
+    worst: NetworkQuilt | None = None
+    for index, network in enumerate(members):
+        weights = sensitivities or {node.name: 1.0 for node in network.nodes}
+        for node in network.nodes:
+            if secrets is None or node.name in secrets:
+                secret_pairs = None if secrets is None else secrets[node.name]
+                enough = worst.scale if worst else 0.0
+                found = _node_scale(network, node.name, epsilon, largest_quilt, enough, weights, secret_pairs)
+                if worst is None or found.scale > worst.scale:
+                    worst = found._replace(network=index)
+    if worst is None:
+        raise ChainClassError("there is no secret to protect")
+    return worst._replace(scale=worst.scale * _UP)
+
+
+def _node_scale(
+    network: BayesNet,
+    node: str,
+    epsilon: float,
+    largest_quilt: int,
+    enough: float,
+    weights: Mapping[str, float],
+    secret_pairs: Sequence[tuple[int, int]] | None,
+) -> NetworkQuilt:
+    """The best quilt of one node, or any with a scale not above `enough`; the scale is not rounded."""
+    everything = frozenset(each.name for each in network.nodes)
+    best = NetworkQuilt(math.fsum(weights.values()) / epsilon, node, (), everything, 0.0, 0)
+    others = [each.name for each in network.nodes if each.name != node]
+    quilts = {*chain.from_iterable(combinations(others, size) for size in range(largest_quilt + 1))}
+    found = [(network.connected(node, quilt), quilt) for quilt in sorted(quilts | set(network.layers(node)))]
+    sized = [(math.fsum(weights[name] for name in nearby), nearby, quilt) for nearby, quilt in found]
+    for size, nearby, quilt in sorted(sized, key=lambda each: each[0]):
+        # no influence could make up for this much nearby, nor for any later one
+        if best.scale <= enough or size / epsilon >= best.scale:
+            break
+        influence = network.influence(quilt, node, secret_pairs) if quilt else 0.0
+        if influence < epsilon and size / (epsilon - influence) < best.scale:
+            best = NetworkQuilt(size / (epsilon - influence), node, quilt, nearby, influence, 0)
+    return best

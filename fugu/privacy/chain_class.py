@@ -1,0 +1,154 @@
+"""Finite classes of k-state chains: what batch guarantees assume about how readings depend on one another.
+
+A class is a tuple of `MarkovChain`, each with its own start. Intervals of two-state chains and chains of bounded odds
+ratio are `fugu.contract.chains`; chain files are read here.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fugu.chains import stationary_distribution
+from fugu.chains.arrays import Bools, Floats
+from fugu.contract.errors import FuguError
+from fugu.contract.rounding import SIXTEEN_ROUNDINGS
+
+__all__ = ["TINY", "ChainClassError", "MarkovChain", "follow", "read_chains"]
+
+TINY = 1e-290
+"""What is possible, but rarer than this, has lost its relative accuracy: no ratio is read off it."""
+_SUM_TOLERANCE = 1e-9
+_MOST_STATES = 255
+
+
+class ChainClassError(FuguError):
+    """A chain is none, or no guarantee can be given for it."""
+
+
+@dataclass(frozen=True, eq=False)
+class MarkovChain:
+    """A homogeneous chain.
+
+    Attributes:
+        transition: (k, k), row-stochastic; zeros are allowed.
+        initial: (k,) distribution of the first tick, or None for every distribution there is.
+    """
+
+    transition: Floats
+    initial: Floats | None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no chain; rows are normalised."""
+        object.__setattr__(self, "transition", _distributions(self.transition, "transition"))
+        if self.transition.ndim != 2 or self.transition.shape[0] != self.transition.shape[1]:
+            raise ChainClassError(f"transition must be square, its shape is {self.transition.shape}")
+        if not 2 <= self.states <= _MOST_STATES:
+            raise ChainClassError(f"a chain needs 2 to {_MOST_STATES} states, got {self.states}")
+        if self.initial is not None:
+            object.__setattr__(self, "initial", _distributions(self.initial, "initial"))
+            if self.initial.shape != (self.states,):
+                raise ChainClassError(f"initial must have {self.states} entries")
+
+    @classmethod
+    def stationary(cls, transition: ArrayLike) -> MarkovChain:
+        """The chain that has run for ever.
+
+        Raises:
+            ChainClassError: there is more than one stationary distribution.
+        """
+        chain = cls(np.asarray(transition, dtype=np.float64), None)
+        return cls(chain.transition, chain.stationary_distribution)
+
+    @property
+    def states(self) -> int:
+        """k, the number of states."""
+        return int(self.transition.shape[0])
+
+    @cached_property
+    def stationary_distribution(self) -> Floats:
+        """(k,) the distribution pi with pi P = pi, exactly 0 for states that die out.
+
+        Raises:
+            ChainClassError: there is more than one.
+        """
+        try:
+            return stationary_distribution(self.transition)
+        except ValueError as error:
+            raise ChainClassError(f"transition: {error}") from None
+
+    @cached_property
+    def is_stationary(self) -> bool:
+        """Whether the start is the stationary distribution: the same states, each within the rounding of computation.
+
+        The comparison is relative: a state that is all but impossible counts as much as any other.
+        """
+        if self.initial is None:
+            return False
+        try:
+            distribution = self.stationary_distribution
+        except ChainClassError:  # a start on one of several closed classes: it is followed tick by tick
+            return False
+        return bool(np.all(np.abs(self.initial - distribution) <= SIXTEEN_ROUNDINGS * self.states * distribution))
+
+
+def follow(reach: Bools, possible: Bools) -> Bools:
+    """Boolean product: where one gets from `reach` by a step. Products of small floats are the fast ones."""
+    return np.asarray((reach.astype(np.float32) @ possible.astype(np.float32)) > 0.0)
+
+
+def read_chains(text: str | bytes) -> tuple[MarkovChain, ...]:
+    """Read a chain file: {"transition": rows, "initial": a list, "stationary" or "any"}, or {"chains": [such, ...]}.
+
+    Raises:
+        ChainClassError: one line that says what is wrong.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ChainClassError("a chain file must be JSON") from None
+    entries = document.get("chains", [document]) if isinstance(document, dict) else None
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise ChainClassError('a chain file needs "transition" and "initial", or "chains": a list of such')
+    chains = tuple(_chain(entry) for entry in entries)
+    if len({chain.states for chain in chains}) != 1:
+        raise ChainClassError("the chains of a class need the same number of states")
+    return chains
+
+
+def _chain(entry: dict[str, Any]) -> MarkovChain:
+    if "transition" not in entry:
+        raise ChainClassError('a chain needs "transition"')
+    initial = entry.get("initial", "stationary")
+    if isinstance(initial, str) and initial not in ("stationary", "any"):
+        raise ChainClassError(f'"initial" must be a list, "stationary" or "any", got {initial!r:.40}')
+    if initial is None:  # the estimate of a fitted chain without a single stationary distribution
+        raise ChainClassError('"initial" is null: the chain has no single stationary distribution')
+    transition = _distributions(entry["transition"], "transition")
+    if initial == "stationary":
+        return MarkovChain.stationary(transition)
+    return MarkovChain(transition, None if initial == "any" else _distributions(initial, "initial"))
+
+
+def _distributions(values: object, name: str) -> Floats:
+    """Probabilities along the last axis, normalised."""
+    try:
+        distributions = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ChainClassError(f"{name} must hold numbers, in rows of one length") from None
+    if (
+        distributions.ndim == 0
+        or distributions.size == 0
+        or not np.all(np.isfinite(distributions))
+        or np.any(distributions < 0.0)
+    ):
+        raise ChainClassError(f"{name} must hold probabilities")
+    sums = distributions.sum(axis=-1, keepdims=True)
+    if np.any(np.abs(sums - 1.0) > _SUM_TOLERANCE):
+        raise ChainClassError(f"every row of {name} must sum to 1")
+    return np.asarray(distributions / sums, dtype=np.float64)

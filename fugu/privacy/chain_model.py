@@ -1,0 +1,254 @@
+"""The file `chain.json`: a Markov chain fitted to a recording, with all that is needed to make a class of it.
+
+    format            1
+    source            base name of the recording
+    column            the column that was read
+    discretiser       how readings became states, as a policy has it; null if the column held states
+    states            k
+    missing_state     the state of rows without a reading, the last one; null if they were left out
+    missing_share     share of the rows that had no reading
+    n                 rows that were used, after decimation
+    segments          stretches without a gap
+    longest_segment   rows of the longest of them
+    decimate          D: every D-th row of each segment was used
+    period_seconds    median step of column t, times D; null without a column t
+    counts            k x k transition counts (inside segments)
+    transition        k x k maximum-likelihood estimate, counts / row sums
+    initial           its stationary distribution; null if there are several
+    q, r              for k = 2: transition[0][1] and transition[1][0]; otherwise null
+    intervals         per confidence level: low and high, k x k, Clopper-Pearson, each cell for itself
+    chains            the class that covers every stretch, and that attackers did not refute; null if there is none
+    refused           why there is none, in one line; else null
+    stretches         per length: stretches, the odds ratio that covers them, the share of them inside the class that
+                      covers all lengths, dispersion of each row's transitions (1 for a chain that does not change),
+                      whether they change
+    regimes           per slow regime: share of the time, mean ticks, transition; one if there are no others
+    attacked          what attackers reached, and what widening cost; null if they were not run
+    order             likelihood-ratio test of a first-order chain against a second-order one
+    sojourns          per state: complete stays, their mean and median length in ticks, and a chain's
+    warning           what a fitted chain must not be used for
+
+Intervals at any other level follow from `counts`; the class does not (`covering_class`). Loading is strict, and refuses
+estimates that are not those of the counts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError, model_validator
+
+from fugu.contract._document import Document, first_problem
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.discretisers import Discretiser
+from fugu.contract.errors import FuguError
+from fugu.privacy import model_fit
+from fugu.privacy.model_fit import Interval
+
+__all__ = [
+    "WARNING",
+    "Attacked",
+    "Cells",
+    "ChainModel",
+    "Counts",
+    "LikelihoodRatio",
+    "Matrix",
+    "ModelError",
+    "ModelFile",
+    "SlowRegime",
+    "Stay",
+    "Stretches",
+    "Tried",
+    "interval_cells",
+]
+
+WARNING = (
+    "a chain fitted to readings that will be released leaks about them: fit on other data than will be released, "
+    "or widen the class of chains"
+)
+_SLACK = 1e-9
+_MAX_BYTES = 1 << 24
+Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Matrix = tuple[tuple[Probability, ...], ...]
+Counts = tuple[tuple[Annotated[int, Field(ge=0, le=2**53)], ...], ...]
+
+
+class ModelError(FuguError):
+    """A recording or a chain file cannot be used to describe a chain."""
+
+
+class LikelihoodRatio(Document):
+    """A likelihood-ratio test, as in `model_fit.GTest`."""
+
+    statistic: float = Field(ge=0.0)
+    degrees: int = Field(ge=0)
+    p_value: Probability
+    nats_per_step: float = Field(ge=0.0)
+
+
+class Stay(Document):
+    """How long a state lasts, in ticks, as in `model_fit.Sojourn`."""
+
+    stays: int = Field(ge=0)
+    mean: float | None
+    median: float | None
+    geometric_mean: float | None
+    geometric_median: float | None
+
+
+class Cells(Document):
+    """Confidence intervals of every transition probability."""
+
+    confidence: float = Field(gt=0.0, lt=1.0)
+    low: Matrix
+    high: Matrix
+
+
+class Stretches(Document):
+    """What the stretches of one length show, as in `covering_class.Length`."""
+
+    ticks: int = Field(ge=1)
+    stretches: int = Field(ge=1)
+    odds_ratio: float = Field(ge=1.0)
+    covered: Probability
+    dispersion: tuple[tuple[float, ...], ...]
+    changes: bool
+
+
+class SlowRegime(Document):
+    """A regime, as in `regimes.Regime`; ticks are null for one that never ends."""
+
+    share: Probability
+    ticks: float | None = Field(gt=0.0)
+    transition: Matrix
+
+
+class Tried(Document):
+    """A class that was attacked, and the strongest attacker's success; as in `true_class.Step`."""
+
+    odds_ratio: float = Field(ge=1.0)
+    count_scale: float = Field(gt=0.0)
+    attacker: str
+    success: Probability
+    low: Probability
+    high: Probability
+    ceiling: Probability
+    guess: Probability
+
+
+class Attacked(Document):
+    """Attacks on the symbols or counts that would be released at some epsilon, universal adversary."""
+
+    epsilon: float = Field(gt=0.0)
+    attackers: int = Field(ge=1)
+    steps: tuple[Tried, ...]
+
+
+class ModelFile(Document):
+    """A fitted chain as a file.
+
+    Attributes:
+        called: what errors call such a file.
+    """
+
+    called: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps(self.model_dump(mode="json"), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read the file's text.
+
+        Raises:
+            ModelError: one line that names the first field that is wrong.
+        """
+        if len(text) > _MAX_BYTES:
+            raise ModelError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            raise ModelError(first_problem(error, cls.called)) from None
+
+
+class ChainModel(ModelFile):
+    """A fitted chain; the module's docstring lists the fields."""
+
+    called = "chain file"
+
+    format: Literal[1] = 1
+    source: str = Field(max_length=255)
+    column: str = Field(max_length=255)
+    discretiser: Discretiser | None
+    states: int = Field(ge=2, le=255)
+    missing_state: int | None = None
+    missing_share: Probability = 0.0
+    n: int = Field(ge=2)
+    segments: int = Field(ge=1)
+    longest_segment: int = Field(ge=1)
+    decimate: int = Field(ge=1)
+    period_seconds: float | None = Field(gt=0.0)
+    counts: Counts
+    transition: Matrix
+    initial: tuple[Probability, ...] | None
+    q: Probability | None
+    r: Probability | None
+    intervals: tuple[Cells, ...]
+    chains: BinaryChains | BoundedChains | None = Field(discriminator="kind")
+    refused: str | None
+    stretches: tuple[Stretches, ...]
+    regimes: tuple[SlowRegime, ...]
+    attacked: Attacked | None = None
+    order: LikelihoodRatio
+    sojourns: tuple[Stay, ...]
+    warning: str
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        k = self.states
+        if self.missing_state not in (None, k - 1):
+            raise ValueError("missing_state is not the last state")
+        if not self.longest_segment + self.segments - 1 <= self.n <= self.longest_segment * self.segments:
+            raise ValueError("so many segments of at most that many rows are not n rows")
+        squares = [self.counts, self.transition, *(regime.transition for regime in self.regimes)]
+        squares += [matrix for cells in self.intervals for matrix in (cells.low, cells.high)]
+        if any(len(square) != k or any(len(row) != k for row in square) for square in squares):
+            raise ValueError(f"every matrix needs {k} rows of {k} numbers")
+        if len(self.initial or self.sojourns) != k or len(self.sojourns) != k:
+            raise ValueError(f"initial and sojourns need {k} entries")
+        expected = model_fit.transition_matrix(_array(self.counts))
+        if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
+            raise ValueError("transition is not the estimate that belongs to the counts")
+        if k == 2 and (self.q, self.r) != (self.transition[0][1], self.transition[1][0]):
+            raise ValueError("q and r are not those of the transition matrix")
+        if (self.chains is None) == (self.refused is None):
+            raise ValueError("chains or refused: one of them is null")
+        if self.chains is not None and self.chains.states != k:
+            raise ValueError(f"the class of chains has {self.chains.states} states, not {k}")
+        return self
+
+    def cells(self, confidence: float) -> Cells:
+        """Clopper-Pearson intervals of every transition probability, each for itself."""
+        return interval_cells(_array(self.counts), confidence)
+
+
+def interval_cells(counts: NDArray[np.int64], confidence: float) -> Cells:
+    """Clopper-Pearson intervals of every transition probability, from (k, k) counts."""
+    intervals = [[_interval(row, y, confidence) for y in range(row.size)] for row in counts]
+    return Cells(
+        confidence=confidence,
+        low=tuple(tuple(cell.low for cell in row) for row in intervals),
+        high=tuple(tuple(cell.high for cell in row) for row in intervals),
+    )
+
+
+def _interval(row: NDArray[np.int64], outcome: int, confidence: float) -> Interval:
+    return model_fit.clopper_pearson(int(row[outcome]), int(row.sum()), confidence)
+
+
+def _array(counts: Counts) -> NDArray[np.int64]:
+    return np.array(counts, dtype=np.int64)

@@ -1,0 +1,163 @@
+"""Do a stream's symbols still come from the class of chains that its policy declares? A test that may look at any time.
+
+**What it is.** Cut the box of all (q, r) of a class of two states into cells. For a cell, whatever chain of it there
+is, and even one that changes from step to step inside it, the probability p of state 1 given the symbols before lies
+between two numbers low and high that can be computed: p -> q + p(1-q-r) is monotone in p, q and r, and so is p -> p
+b1(z) / f_p(z), with f_p = (1-p) b0 + p b1 and b0, b1 the rows of the table. An alternative, a chain outside the
+class, says p'. Where p' > high, the capital of a bet is multiplied by f_p'(z) / f_high(z), where p' < low by f_p'(z)
+/ f_low(z), and otherwise it is left as it is.
+
+**It is valid for every chain of the class.** Given the symbols before, the expectation of the first factor is g(p) =
+sum over z of f_p(z) f_p'(z) / f_high(z): linear in p, 1 at p = high, with slope sum (b1 - b0) f_p' / f_high = (p' -
+high) sum (b1 - b0)^2 / f_high >= 0, so at most 1 for p <= high; the second likewise. So the capital against the cell
+that holds the true chain is a supermartingale, an average over alternatives is one, and what is begun in later weeks
+with a part of the stake adds another. The least capital against any cell is never more than that. If the stake is 1
+in all, then by Ville's inequality it ever reaches x with a probability of at most 1/x (an e-process), whoever looks
+how often.
+
+**Where there is nothing to see.** A class whose chains may change at every step by any amount (bounded odds ratios,
+or the universal adversary) contains chains that give any one sequence of states a probability as near to 1 as you
+like. An e-process for it has an expectation of at most 1 on every sequence, so on every mixture of sequences: on
+every process of states. No departure could be noticed, and there is no test.
+
+The test takes every tick with a symbol to have had a state. Readings that are missing are symbols from no chain, and
+can look like a departure.
+
+Sources: Ville (1939); Ramdas, Grünwald, Vovk, Shafer, "Game-theoretic statistics and safe anytime-valid inference"
+(2023).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+
+from fugu.chains import simulate
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.betting import bet
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.guarantee import Adversary
+
+__all__ = ["WEEKS", "Bets", "noticeable", "why_off"]
+
+WEEKS = 52
+"""In a year: in the first tick of each, a part of the stake begins to be bet."""
+_PARTS = 8
+_SLOWER = ((1.5, 1.5), (3.0, 3.0), (10.0, 10.0), (1.0, 3.0), (3.0, 1.0), (1.0, 10.0), (10.0, 1.0))
+_FACTORS = (1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+_TRIALS = 3
+_MOST_TICKS = 700_000
+
+
+def why_off(chains: ChainClass, adversary: Adversary) -> str | None:
+    """Why no departure from a class could be noticed in symbols, or none if some could."""
+    bounded = isinstance(chains, BoundedChains) or (isinstance(chains, JointChains) and chains.odds_ratio is not None)
+    if adversary == "universal" or bounded:
+        return "off: a class whose chains may change at every step excludes no sequence, so nothing could be noticed"
+    if not isinstance(chains, BinaryChains | FiniteChains):
+        return "off: streams of joint chains are not watched"
+    if chains.states != 2:
+        return "off: only streams of two states are watched"
+    return None
+
+
+class Bets:
+    """The bets on one stream's symbols under one policy.
+
+    Args:
+        emission: (2, m) positive probabilities of the symbols in each state.
+
+    Attributes:
+        least: the least capital against a part of the class, at the last look.
+        most: the largest that it was at any look.
+    """
+
+    def __init__(self, chains: BinaryChains | FiniteChains, emission: Floats) -> None:
+        self._emission = np.ascontiguousarray(emission, dtype=np.float64)
+        self._cells = _cells(chains)
+        slowest = self._cells[:, [0, 2]].min(axis=0)
+        self._alternatives = np.array([slowest / factors for factors in _SLOWER])
+        self._capital = np.zeros((len(self._cells), len(_SLOWER)))
+        self.most = 0.0
+        self.forget()
+
+    def forget(self) -> None:
+        """Before symbols of which nothing near was seen: every belief is possible."""
+        self._bounds = np.stack([np.zeros(len(self._cells)), np.ones(len(self._cells))])
+        self._beliefs = np.full(len(_SLOWER), 0.5)
+
+    def invest(self, stake: float) -> None:
+        """Begin to bet a part of the stake, on all alternatives alike."""
+        self._capital += stake / len(_SLOWER)
+
+    def observe(self, symbols: Ints, enough: float = np.inf) -> None:
+        """Go on with the bets.
+
+        Args:
+            symbols: (n,) of the next ticks, -1 where there is none.
+            enough: stop where `most` has reached this.
+        """
+        best = bet(
+            np.ascontiguousarray(symbols, dtype=np.int64),
+            *(self._emission, self._cells, self._alternatives, self._bounds, self._beliefs, self._capital, enough),
+        )
+        self.most = max(self.most, best)
+
+    @property
+    def least(self) -> float:
+        """The least capital against a part of the class, now."""
+        return float(self._capital.sum(axis=1).min())
+
+
+def noticeable(chains: BinaryChains | FiniteChains, emission: Floats, ticks: int, threshold: float) -> float | None:
+    """The smallest departure that is noticed within a week, in most of some simulated ones.
+
+    Args:
+        chains, emission: as for `Bets`.
+        ticks: of a week; weeks of more than 700,000 are taken for shorter than they are.
+        threshold: of a year's capital, at which there is an alarm.
+
+    Returns:
+        How many times less often than all chains of the class a chain changes its state that is noticed, in steps
+        from 1.25 to 100; none if not even the last is.
+    """
+    low, high = 0, len(_FACTORS)
+    while low < high:
+        middle = (low + high) // 2
+        if _noticed(chains, emission, min(ticks, _MOST_TICKS), threshold, _FACTORS[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return _FACTORS[low] if low < len(_FACTORS) else None
+
+
+def _noticed(
+    chains: BinaryChains | FiniteChains, emission: Floats, ticks: int, threshold: float, factor: float
+) -> bool:
+    q, r = _cells(chains)[:, [0, 2]].min(axis=0) / factor
+    transition = np.array([[1.0 - q, q], [r, 1.0 - r]])
+    found = 0
+    for seed in range(_TRIALS):
+        if abs(2 * found - seed) > _TRIALS - seed:
+            break  # the others cannot change it
+        made = simulate(ticks, np.array([r, q]) / (q + r), transition, emission, np.random.default_rng(seed))
+        bets = Bets(chains, emission)
+        bets.invest(1.0 / WEEKS)
+        bets.observe(made.symbols, threshold)
+        found += bets.most >= threshold
+    return 2 * found > _TRIALS
+
+
+def _cells(chains: BinaryChains | FiniteChains) -> Floats:
+    """Boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
+    if isinstance(chains, FiniteChains):
+        return np.array([[q, q, r, r] for ((_, q), (r, _)) in chains.transitions], dtype=np.float64)
+    q_parts, r_parts = (_parts(*interval) for interval in (chains.q, chains.r))
+    return np.array([(*q, *r) for q, r in product(q_parts, r_parts)], dtype=np.float64)
+
+
+def _parts(low: float, high: float) -> list[tuple[float, float]]:
+    if low == high:
+        return [(low, high)]
+    return list(pairwise([low, *np.geomspace(low, high, _PARTS + 1)[1:-1].tolist(), high]))

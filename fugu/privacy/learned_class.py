@@ -1,0 +1,230 @@
+"""The class of chains that covers a fleet of which only randomised symbols are known.
+
+A chain is written by its log-ratios theta[x,y] = log(P[x,y] / P[x,x]): every logarithm of an odds ratio of a step is a
+sum of four of them. One chain is fitted to all symbols. What stretches of them, or whole streams, deviate from it is
+partly noise, whose variance is known: the inverse information of their symbols. What is more than noise is how much
+probabilities differ. Its variance is taken as large as the deviations do not exclude: its interval's upper end, with 90
+%. Each stretch then has the range that this distribution and its own symbols leave, but for a tenth; and the class
+holds every chain that changes over time whose odds ratios are no larger than those of all but 2 % of the stretches of
+each length, beside the error of the fitted chain, of which its end holds with 90 %.
+
+So noise makes a class wide, never narrow. What no symbols show: regimes that are shorter than the shortest stretches.
+
+Source: one Newton step from an estimate (Le Cam, "On the asymptotic theory of estimation", 1956); the interval of a
+normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for probabilities that differ; the
+normal distribution of a mean whose own is normal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BoundedChains
+from fugu.privacy.covering_class import bounded_class
+
+__all__ = ["FEWEST", "Deviations", "LearnedClass", "Scale", "learned_class", "log_ratios", "transition_of"]
+
+FEWEST = 8
+"""Stretches of a length, at least."""
+_SHARE = 0.02
+_TAIL = 0.1
+_AT_ONCE = 1024
+_MOST_ERROR = 1.0
+_MOST_RATIO = 15.0
+
+
+class Deviations(NamedTuple):
+    """What stretches of one length, or whole streams, deviate from the chain of all.
+
+    Attributes:
+        ticks: of each, (s,).
+        deviations: (s, k (k - 1)), of their own log-ratios from those of all.
+        kinds: (s,), whose noise each has, a place in `noise`.
+        noise: (g, d, d), the covariance of the deviations of a stretch of one tick, if probabilities do not differ.
+    """
+
+    ticks: Ints
+    deviations: Floats
+    kinds: Ints
+    noise: Floats
+
+    @property
+    def p_value(self) -> float:
+        """How likely they are if all have one chain."""
+        inverse = np.linalg.inv(self.noise)[self.kinds]
+        statistic = np.einsum("si,sij,sj,s->", self.deviations, inverse, self.deviations, self.ticks.astype(np.float64))
+        return float(special.chdtrc(self.deviations.size, max(float(statistic), 0.0)))
+
+
+class Scale(NamedTuple):
+    """What the stretches of one length tell.
+
+    Attributes:
+        ticks: of a stretch, on average.
+        stretches: how many there are.
+        odds_ratio: that all but a small share of them have at most, and may have.
+        p_value: how likely one chain deviates that much.
+    """
+
+    ticks: int
+    stretches: int
+    odds_ratio: float
+    p_value: float
+
+
+class LearnedClass(NamedTuple):
+    """A class, or why there is none.
+
+    Attributes:
+        transition: (k, k) the chain of all symbols.
+        low, high: (k, k) of its probabilities; each end holds with 90 %.
+        known: the largest odds ratio of its steps.
+        chains: the class, none if it is refused.
+        refused: why, empty if it is not.
+    """
+
+    transition: Floats
+    low: Floats
+    high: Floats
+    known: float
+    scales: tuple[Scale, ...]
+    chains: BoundedChains | None
+    refused: str
+
+
+def log_ratios(transition: Floats) -> Floats:
+    """The log-ratios (k (k - 1),) of a chain (k, k), row by row."""
+    ratios = np.log(transition) - np.log(np.diag(transition))[:, None]
+    return np.asarray(ratios[_moves(len(transition))])
+
+
+def transition_of(ratios: Floats, k: int) -> Floats:
+    """The chain (k, k) of log-ratios (k (k - 1),)."""
+    full = np.zeros((k, k))
+    full[_moves(k)] = ratios
+    return np.asarray(special.softmax(full, axis=1))
+
+
+def learned_class(transition: Floats, information: Floats, ticks: int, levels: Sequence[Deviations]) -> LearnedClass:
+    """The class that covers what symbols tell of a fleet.
+
+    Args:
+        transition: (k, k) the chain of largest likelihood.
+        information: (d, d) of all symbols about its d = k (k - 1) log-ratios.
+        ticks: that have a symbol.
+        levels: deviations of stretches, of each length.
+    """
+    k, ratios = len(transition), log_ratios(transition)
+    sums = _log_odds(k)
+    known = math.exp(min(float((sums @ ratios).max()), 700.0))
+    if problem := _uninformed(transition, information, ticks):
+        return LearnedClass(transition, np.zeros((k, k)), np.ones((k, k)), known, (), None, problem)
+    covariance = np.asarray(np.linalg.inv(information), dtype=np.float64)
+    spreads = (one.deviations.T @ one.deviations / len(one.ticks) ** 2 for one in levels)
+    errors = [covariance, *(np.asarray(spread, dtype=np.float64) for spread in spreads)]
+    error = np.sqrt(np.max([_variances(sums, each) for each in errors], axis=0))
+    middle = sums @ ratios + _quantile(1.0 - _TAIL) * error
+    scales, largest = [], float(middle.max())
+    for one in levels:
+        bound = _covering(one, sums, middle)
+        odds = math.exp(min(bound, 700.0))
+        scales.append(Scale(round(float(one.ticks.mean())), len(one.ticks), odds, one.p_value))
+        largest = max(largest, bound)
+    low, high = _intervals(transition, errors)
+    chains = bounded_class(largest, transition)
+    return LearnedClass(transition, low, high, known, tuple(scales), chains, "")
+
+
+def _uninformed(transition: Floats, information: Floats, ticks: int) -> str:
+    """Why symbols do not tell the chain; empty if they do."""
+    k, ratios = len(transition), log_ratios(transition)
+    if np.abs(ratios).max() >= _MOST_RATIO:
+        return "as far as the symbols tell, some state is never left, or left at once: longer histories tell more"
+    values, vectors = np.linalg.eigh(information)
+    if values[0] <= 0.0:
+        return "the symbols do not tell how often states follow one another"
+    errors = np.sqrt((vectors**2 / values).sum(axis=1))
+    if (worst := float(errors.max())) <= _MOST_ERROR:
+        return ""
+    state, needed = int(errors.argmax()) // (k - 1), math.ceil(ticks * worst**2)
+    return (
+        f"the symbols of {ticks} ticks tell how often state {state} is left only within a factor of "
+        f"{math.exp(min(worst, 50.0)):.3g}: about {needed:.2g} ticks are needed"
+    )
+
+
+def _moves(k: int) -> tuple[Ints, Ints]:
+    """Rows and columns of all steps to another state."""
+    rows, columns = np.nonzero(~np.eye(k, dtype=np.bool_))
+    return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
+
+
+def _log_odds(k: int) -> Floats:
+    """(c, k (k - 1)): all logarithms of odds ratios of a step, as sums of log-ratios."""
+    places = np.full((k, k), -1)
+    places[_moves(k)] = np.arange(k * (k - 1))
+    found = []
+    for x in range(k):
+        for w in range(x + 1, k):
+            for y in range(k):
+                for z in (z for z in range(k) if z != y):
+                    row = np.zeros(k * (k - 1) + 1)  # what belongs to the diagonal is 0
+                    for place, sign in ((places[x, y], 1), (places[w, z], 1), (places[x, z], -1), (places[w, y], -1)):
+                        row[place] += sign if place >= 0 else 0
+                    found.append(row[:-1])
+    return np.array(found)
+
+
+def _variances(sums: Floats, covariance: Floats) -> Floats:
+    """The variance of each sum."""
+    return np.asarray(np.einsum("ci,ij,cj->c", sums, covariance, sums))
+
+
+def _quantile(probability: float) -> float:
+    return float(special.ndtri(probability))
+
+
+def _chi_square(degrees: int, below: float) -> float:
+    """What a chi-square variable is below with a probability."""
+    return float(special.chdtri(degrees, 1.0 - below))
+
+
+def _covering(some: Deviations, sums: Floats, middle: Floats) -> float:
+    """The largest logarithm of an odds ratio of all stretches but a share, each at the far end of its range."""
+    count = len(some.ticks)
+    single = np.array([_variances(sums, one) for one in some.noise])
+    weights = np.bincount(some.kinds, 1.0 / some.ticks, len(single)) / count
+    noise = weights @ single
+    squares = _variances(sums, some.deviations.T @ some.deviations)
+    differ = np.maximum(squares / _chi_square(count, _TAIL) - noise, 0.0)
+    largest = np.empty(count)
+    for low in range(0, count, _AT_ONCE):
+        part = slice(low, low + _AT_ONCE)
+        own = single[some.kinds[part]] / some.ticks[part, None]
+        share = differ / (differ + own)
+        far = (
+            middle + share * (some.deviations[part] @ sums.T) + _quantile(1.0 - _TAIL) * np.sqrt(differ * (1.0 - share))
+        )
+        largest[part] = far.max(axis=1)
+    return float(np.sort(largest)[math.ceil(count * (1.0 - _SHARE)) - 1])
+
+
+def _intervals(transition: Floats, errors: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """Each probability's interval, from the normal distribution of its log-odds; the largest error counts."""
+    k = len(transition)
+    low, high = np.empty((k, k)), np.empty((k, k))
+    for x in range(k):
+        own = slice(x * (k - 1), (x + 1) * (k - 1))
+        others = [z for z in range(k) if z != x]
+        for y in range(k):
+            slope = np.array([(z == y) - transition[x, z] for z in others]) / (1.0 - transition[x, y])
+            off = _quantile(1.0 - _TAIL) * math.sqrt(max(float(slope @ each[own, own] @ slope) for each in errors))
+            middle = float(special.logit(transition[x, y]))
+            low[x, y], high[x, y] = special.expit(middle - off), special.expit(middle + off)
+    return low, high

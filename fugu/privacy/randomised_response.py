@@ -1,0 +1,229 @@
+"""Randomised response: from a class of chains and epsilon to a certified table of integers.
+
+The allowed likelihood ratios v01 and v10 of a tick make two lines, rho0 + v01 rho1 >= 1 and v10 rho0 + rho1 >= 1, whose
+upper sides are safe, so thresholds are rounded up. What comes out has passed the check that devices run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Literal, NamedTuple
+
+from scipy.optimize import brentq
+
+from fugu.contract.chains import BinaryChains, ChainClass, JointChains
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.exponential import exp_up, log_up
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
+from fugu.contract.noise_table import NoiseTable
+
+__all__ = [
+    "Calibration",
+    "CalibrationError",
+    "Objective",
+    "allowed_ratios",
+    "calibrate",
+    "rate_table",
+    "stream_states",
+]
+
+Objective = Literal["information", "flips"]
+_SCALE = 1 << 32
+_LEAST_LOG_RATIO = 1e-13
+_MOST_LOG_RATIO = 40.0  # no cell of a table is below 2^-32, so larger ratios are the same
+_OUTWARD = 1 + Fraction(1, 10**12)
+_BUMPS = 64
+
+
+class CalibrationError(FuguError):
+    """No table with the wanted guarantee can be made."""
+
+
+class Calibration(NamedTuple):
+    """A certified table.
+
+    Attributes:
+        rho0, rho1: probabilities of each wrong symbol in states 0 and 1, before rounding.
+        ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
+        loss: what the table really loses, in nats.
+        guarantee: what it is certified for.
+    """
+
+    table: NoiseTable
+    rho0: float
+    rho1: float
+    ratio_01: float
+    ratio_10: float
+    loss: Loss
+    guarantee: Guarantee
+
+    @property
+    def threshold0(self) -> int:
+        """Flips of state 0, of 2^32."""
+        return self.table.threshold0
+
+    @property
+    def threshold1(self) -> int:
+        """Flips of state 1, of 2^32."""
+        return self.table.threshold1
+
+
+def calibrate(
+    chains: ChainClass,
+    epsilon: float,
+    adversary: Adversary = "informed",
+    objective: Objective = "information",
+    beside: Fraction = Fraction(0),
+) -> Calibration:
+    """The table that keeps most under a guarantee; with more than two states every wrong symbol is equally likely.
+
+    Args:
+        epsilon: the wanted guarantee, in nats; with bounded odds ratios the universal one for every adversary.
+        objective: of two states, "information" minimises rho0 + rho1, and so keeps the most for every use; "flips"
+            minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
+        beside: the loss that windows add to every tick, in nats; the guarantee is that of both together.
+
+    Returns:
+        The table, its weights of wrong symbols rounded up, certified.
+
+    Raises:
+        CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
+
+    Source: docs/proofs/randomised-response.md, "From epsilon to noise".
+    """
+    rate, k = exp_up(beside), stream_states(chains)
+    v01, v10 = (ratio / float(rate) for ratio in allowed_ratios(chains, epsilon, adversary))
+    if min(v01, v10) <= 1.0:
+        raise CalibrationError(f"epsilon {epsilon:g} leaves nothing to symbols beside these windows")
+    if k > 2:
+        flips = [1 / (Fraction(v01) + k - 1)] * k
+    else:
+        both = _intersection(v01, v10) if objective == "information" else _least_flips(chains, v01, v10)
+        flips = [Fraction(rho) for rho in both]
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    for bump in range(_BUMPS):
+        weights = [_rounded_up(rho * _SCALE) + bump for rho in flips]
+        if sum(weights) >= _SCALE:
+            break
+        table = NoiseTable.binary(*weights) if k == 2 else NoiseTable.randomised_response(k, weights[0])
+        try:
+            achieved = _certified(chains, table, rate, guarantee)
+        except GuaranteeError:  # the last digit of rho was rounded the wrong way: a step more is safe
+            continue
+        return Calibration(table, float(flips[0]), float(flips[1]), v01, v10, achieved, guarantee)
+    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
+    """The table that tells no more than a rate of any two states: the same error for each of them.
+
+    Args:
+        states: how many there are.
+        rate: in nats.
+        epsilon: that the rate is a part of, for the error.
+
+    Raises:
+        CalibrationError: no table of 32 bits says anything.
+    """
+    if rate > 0:
+        flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))
+        for weight in range(flip, flip + _BUMPS):
+            if weight * states >= _SCALE:
+                break
+            table = NoiseTable.binary(weight, weight) if states == 2 else NoiseTable.randomised_response(states, weight)
+            if Fraction(log_up(max(tick_ratios(table)))) <= rate:
+                return table
+    raise CalibrationError(f"epsilon {epsilon:g} is too small: no table of 32 bits says anything under it")
+
+
+def stream_states(chains: ChainClass) -> int:
+    """How many states the stream of a class has: of joint chains, the one that they show.
+
+    Raises:
+        CalibrationError: they show several.
+    """
+    if not isinstance(chains, JointChains):
+        return chains.states
+    if len(chains.streams) > 1:
+        raise CalibrationError("the class is of several streams, which share what a tick may tell: name one's share")
+    return chains.streams[0].states
+
+
+def _certified(chains: ChainClass, table: NoiseTable, rate: Fraction, guarantee: Guarantee) -> Loss:
+    """Check a table beside windows as a device does: a likelihood changes by the ratios of both, multiplied."""
+    ratio_01, ratio_10 = tick_ratios(table)
+    return check_ratios(chains, (ratio_01 * rate, ratio_10 * rate), guarantee, "the table")
+
+
+def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> tuple[float, float]:
+    """The largest likelihood ratios of a tick that keep both directions within epsilon.
+
+    The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
+    depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
+    the larger of its ratios in both directions (`fugu.contract.guarantee.lasting_ratios`), so the pair is equal again.
+
+    Args:
+        epsilon: in nats.
+
+    Returns:
+        v01 and v10, both at least 1.
+
+    Raises:
+        CalibrationError: if epsilon is not a positive number.
+    """
+    if not (math.isfinite(epsilon) and epsilon > 0):
+        raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")
+    highest = min(epsilon, _MOST_LOG_RATIO)
+    if adversary == "universal" or not isinstance(chains, BinaryChains):
+        equal = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, 0.0, highest)
+        return math.exp(equal), math.exp(equal)
+    # Losses are ordered ignorant <= informed <= universal, and so, the other way round, is what they allow.
+    low = math.log(allowed_ratios(chains, epsilon, "universal")[0])
+    if chains.q[1] + chains.r[1] <= 1:
+        log01 = _root(lambda log: _losses(chains, adversary, log, log)[0] - epsilon, low, highest)
+        log10 = _root(lambda log: _losses(chains, adversary, log, log)[1] - epsilon, low, highest)
+        return math.exp(log01), math.exp(log10)
+    equal = _root(lambda log: max(_losses(chains, adversary, log, log)) - epsilon, low, highest)
+    return math.exp(equal), math.exp(equal)
+
+
+def _losses(chains: ChainClass, adversary: Adversary, log01: float, log10: float) -> tuple[float, float]:
+    found = ratio_loss(chains, Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
+    return found.epsilon_01, found.epsilon_10
+
+
+def _root(excess: Callable[[float], float], low: float, high: float) -> float:
+    """The largest log-ratio between two bounds whose loss does not exceed epsilon; losses increase with the ratio."""
+    low = max(low * (1 - 1e-9), _LEAST_LOG_RATIO)
+    if excess(low) >= 0:
+        return low
+    if excess(high) <= 0:
+        return high
+    return float(brentq(excess, low, high, xtol=1e-18, rtol=1e-15))
+
+
+def _rounded_up(value: Fraction) -> int:
+    """The next integer, past the error of a float; a whole number stays."""
+    return value.numerator if value.denominator == 1 else math.ceil(value * _OUTWARD)
+
+
+def _intersection(v01: float, v10: float) -> tuple[float, float]:
+    return (v01 - 1) / (v01 * v10 - 1), (v10 - 1) / (v01 * v10 - 1)
+
+
+def _least_flips(chains: ChainClass, v01: float, v10: float) -> tuple[float, float]:
+    """The corner of the allowed region, cut off at 1/2, with the fewest expected flips in the middle of the class."""
+    corners = [
+        _intersection(v01, v10),
+        (0.5, max(0.5 / v01, 1 - 0.5 * v10)),
+        (max(0.5 / v10, 1 - 0.5 * v01), 0.5),
+    ]
+    if isinstance(chains, BinaryChains):
+        q, r = sum(chains.q) / 2, sum(chains.r) / 2
+        weights = (r / (q + r), q / (q + r))
+    else:
+        weights = (0.5, 0.5)
+    allowed = [corner for corner in corners if max(corner) <= 0.5]
+    return min(allowed, key=lambda rho: weights[0] * rho[0] + weights[1] * rho[1])

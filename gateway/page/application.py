@@ -1,0 +1,270 @@
+"""The page's web server: a few files, and one stream of events for each tab. It answers GET, and POST for the login."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager, suppress
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fugu.contract.errors import TopicError
+from fugu.contract.topics import check_device_name
+from gateway.page.events import Channels, DeviceSource, LedgerSource, Source, WholeSource
+from gateway.page.feed import Feed
+from gateway.page.fleet_view import CONDITIONS, FleetQuery
+from gateway.page.login import Login
+
+__all__ = ["application"]
+
+COOKIE = "fugu_session"
+_MOST_TABS = 200
+_MOST_FORM, _FORM_SECONDS = 8192, 60.0
+_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        b"base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "txt": "text/plain"}
+_PUBLIC = {"/login", "/assets/login.html", "/assets/page.css", "/assets/icon.svg"}
+
+
+def application(
+    feed: Feed,
+    *,
+    login: Login | None,
+    hosts: Sequence[str],
+    secure: bool,
+    stop: asyncio.Event,
+    additions: Sequence[Route] = (),
+) -> ASGIApp:
+    """The page as an ASGI application.
+
+    Args:
+        feed: what it shows.
+        login: who may look; none for whoever can connect.
+        hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
+        secure: whether it is served over TLS.
+        stop: set when open streams are to end.
+        additions: what else is served, to whom the page is.
+    """
+    assets = {one.name: one.read_bytes() for one in (files("gateway.page") / "assets").iterdir() if one.is_file()}
+    tabs = _Tabs(feed, login, stop)
+
+    async def asset(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in assets:
+            return PlainTextResponse("not found", 404)
+        # The package may be another one tomorrow under the same address.
+        return Response(assets[name], media_type=_KINDS[name.rpartition(".")[2]], headers={"cache-control": "no-cache"})
+
+    async def page(_request: Request) -> Response:
+        return Response(assets["index.html"], media_type="text/html", headers={"cache-control": "no-store"})
+
+    async def enter(request: Request) -> Response:
+        if login is None:
+            return RedirectResponse("/", 303)
+        if request.method == "GET":
+            return Response(assets["login.html"], media_type="text/html", headers={"cache-control": "no-store"})
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return PlainTextResponse("from another page", 403)
+        peer = request.client.host if request.client is not None else ""
+        try:
+            async with asyncio.timeout(_FORM_SECONDS):
+                password = await _password(request)
+        except TimeoutError:
+            return PlainTextResponse("too slow", 408)
+        async with attempt:  # one at a time: a hash takes 16 MB
+            if seconds := login.wait_seconds(peer):
+                headers = {"retry-after": str(int(seconds) + 1)}
+                return RedirectResponse("/login#wait", 303, headers) if _browses(request) else _refused(429, headers)
+            session = await asyncio.to_thread(login.enter, password, peer)
+        if session is None:
+            return RedirectResponse("/login#wrong", 303) if _browses(request) else _refused(403, {})
+        found = RedirectResponse("/", 303)
+        age = int(login.session_seconds) or 1
+        found.set_cookie(COOKIE, session, max_age=age, httponly=True, samesite="strict", secure=secure)
+        return found
+
+    async def leave(request: Request) -> Response:
+        if login is not None and request.headers.get("sec-fetch-site", "same-origin") == "same-origin":
+            login.end(request.cookies.get(COOKIE, ""))
+        found = RedirectResponse("/login", 303)
+        found.delete_cookie(COOKIE)
+        return found
+
+    async def missing(request: Request, _error: Exception) -> Response:
+        if not _browses(request):
+            return PlainTextResponse("not found", 404)
+        return Response(assets["index.html"], 404, media_type="text/html", headers={"cache-control": "no-store"})
+
+    attempt = asyncio.Lock()
+    pages = ("/", "/device/{name}", "/place/{name}", "/releases", "/ledger")
+    routes = [
+        *(Route(path, page) for path in pages),
+        Route("/login", enter, methods=["GET", "POST"]),
+        Route("/logout", leave, methods=["POST"]),
+        Route("/assets/{name}", asset),
+        Route("/events/{what}", tabs),
+        Route("/events/device/{device}", tabs),
+        *additions,
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(feed.run())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    return _Guard(Starlette(routes=routes, lifespan=lifespan, exception_handlers={404: missing}), login, hosts)
+
+
+def _refused(status: int, headers: dict[str, str]) -> Response:
+    return JSONResponse({"error": "refused"}, status, headers)
+
+
+def _browses(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+async def _password(request: Request) -> str:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _MOST_FORM:
+            return ""
+    return parse_qs(body.decode("utf-8", "replace")).get("password", [""])[0]
+
+
+class _Guard:
+    """Headers on every answer; no answer to whoever is not logged in, or asks under another name."""
+
+    def __init__(self, app: ASGIApp, login: Login | None, hosts: Sequence[str]) -> None:
+        self._app = app
+        self._login = login
+        self._hosts = set(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        await (self._refusal(Request(scope)) or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, request: Request) -> Response | None:
+        host = request.headers.get("host", "")
+        if self._hosts and host not in self._hosts:
+            return PlainTextResponse("not a name of this page", 421)
+        if self._login is None or request.url.path in _PUBLIC or self._login.knows(request.cookies.get(COOKIE, "")):
+            return None
+        return RedirectResponse("/login", 303) if _browses(request) else _refused(401, {})
+
+
+class _Tabs:
+    """Streams of events, as an endpoint."""
+
+    def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
+        self._feed = feed
+        self._login = login
+        self._stop = stop
+        self._open = 0
+        self._channels = Channels()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope)
+        if self._open >= _MOST_TABS:
+            await PlainTextResponse("too many pages are open", 503)(scope, receive, send)
+            return
+        try:
+            found = self._source(request)
+        except TopicError:
+            found = None
+        if found is None:
+            await PlainTextResponse("not found", 404)(scope, receive, send)
+            return
+        events = self._channels.follow(*found)
+        self._open += 1
+        try:
+            await self._tell(request, events, receive, send)
+        finally:
+            self._open -= 1
+            await events.aclose()
+
+    def _source(self, request: Request) -> tuple[Hashable, Callable[[], Source]] | None:
+        """What the view is called, and what makes it; none if there is no such view."""
+        feed = self._feed
+        match request.path_params:
+            case {"device": device}:
+                check_device_name(device)
+                return ("device", device), lambda: DeviceSource(feed, device)
+            case {"what": "fleet"}:
+                query = _query(request)
+                return query, lambda: WholeSource(feed, lambda: feed.changes[0], lambda: feed.fleet_page(query))
+            case {"what": "releases"}:
+                return "releases", lambda: WholeSource(
+                    feed, lambda: feed.changes[1], lambda: {"releases": feed.releases()}
+                )
+            case {"what": "ledger"}:
+                asked = (request.query_params.get("audience", "")[:64], _number(request, "before", 2**62))
+                return ("ledger", *asked), lambda: LedgerSource(feed, *asked)
+        return None
+
+    async def _tell(self, request: Request, events: AsyncGenerator[bytes], receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        gone = asyncio.create_task(_disconnected(receive))
+        try:
+            async for said in events:
+                if gone.done() or self._stop.is_set():
+                    break
+                if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
+                    await _say(send, b"event: expired\ndata: {}\n\n")
+                    break
+                if said:
+                    await _say(send, said)
+        except OSError:
+            pass
+        finally:
+            gone.cancel()
+            with suppress(OSError):
+                await send({"type": "http.response.body", "body": b""})
+
+
+def _query(request: Request) -> FleetQuery:
+    asked = request.query_params
+    condition, page = asked.get("condition", ""), _number(request, "page", 0)
+    return FleetQuery(asked.get("search", "")[:64], condition if condition in CONDITIONS else "", page)
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else otherwise
+
+
+async def _say(send: Send, said: bytes) -> None:
+    await send({"type": "http.response.body", "body": said, "more_body": True})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

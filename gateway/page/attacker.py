@@ -1,0 +1,238 @@
+"""What an attacker makes of the symbols of a stream: `fugu.attack` for a few hundred ticks, without its libraries.
+
+The page's process has neither numpy nor the memory for it. Tests hold every number against `fugu.attack`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import product
+from operator import mul
+from typing import NamedTuple
+
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains
+from fugu.contract.descriptions import Description
+from fugu.contract.errors import FuguError
+from fugu.contract.noise_table import NoiseTable
+
+__all__ = [
+    "EVERYTHING",
+    "MOST_TICKS",
+    "ONE_SYMBOL",
+    "AttackerError",
+    "Chain",
+    "Found",
+    "attacked",
+    "chains_of",
+    "moved",
+]
+
+EVERYTHING, ONE_SYMBOL = "forward-backward", "single symbol"
+"""Names of attackers, as `fugu.attack` has them."""
+MOST_TICKS = 240
+"""That are weighed together: the newest."""
+_EACH_WAY = 4
+"""Chains of an interval, its ends among them: so many times so many for intervals of q and r."""
+_MOST_STATES = 12
+
+
+class AttackerError(FuguError):
+    """No attacker of this page reads the stream; one sentence that says why."""
+
+
+class Chain(NamedTuple):
+    """A chain of a class, as one attacker believes it.
+
+    Attributes:
+        transition: (n, n) row-stochastic.
+        shows: for each of its n states the state of the stream.
+        prior: (n,) its stationary distribution.
+    """
+
+    transition: tuple[tuple[float, ...], ...]
+    shows: tuple[int, ...]
+    prior: tuple[float, ...]
+
+
+class Found(NamedTuple):
+    """Least and greatest posterior probabilities, over the chains that were believed.
+
+    Attributes:
+        low, high: (ticks, k), given all symbols.
+        low_alone, high_alone: (k,), of the newest tick that has a symbol, given that symbol alone.
+        least, most: (k,), what epsilon keeps the probability of a state between, whatever is released.
+        guesses: the states that are the likeliest at the newest tick, given all symbols, under any of the chains.
+        chains: how many were believed.
+    """
+
+    low: list[list[float]]
+    high: list[list[float]]
+    low_alone: list[float]
+    high_alone: list[float]
+    least: list[float]
+    most: list[float]
+    guesses: list[int]
+    chains: int
+
+
+def chains_of(told: Description) -> list[Chain]:
+    """The chains of a stream's class that attackers believe.
+
+    Of intervals a grid with their ends, evenly spaced in the logarithm; of known chains each; of a bound on odds ratios
+    the typical chain.
+
+    Raises:
+        AttackerError: none of the attackers can read points, or so many states, or the class names no chain.
+    """
+    if told.kind == "points":
+        raise AttackerError(
+            "No attacker of this page reads points: who names the state behind a point needs the table that it was "
+            "drawn from, which devices have and this page has not."
+        )
+    found = list(_chains(told))
+    if not found:
+        raise AttackerError(
+            "The class is all chains whose steps' odds ratios are bounded, and names no chain that an attacker could "
+            "believe."
+        )
+    if max(len(one.prior) for one in found) > _MOST_STATES:
+        raise AttackerError(f"Attackers of this page read streams of up to {_MOST_STATES} states.")
+    return found
+
+
+def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int]) -> Found:
+    """What attackers find who each believe one chain.
+
+    Args:
+        told: a stream of symbols.
+        symbols: of consecutive ticks, at least one, -1 where there is none.
+
+    Raises:
+        AttackerError: no chain of the class says what has come.
+    """
+    assert told.table is not None
+    weights = NoiseTable(told.table).weights()
+    columns = [[row[z] / sum(row) for row in weights] for z in range(len(weights[0]))]
+    k, newest = len(weights), next((z for z in reversed(symbols) if 0 <= z < len(columns)), -1)
+    all_found, alone, priors = [], [], []
+    for chain in chains:
+        likelihoods = [[column[x] for x in chain.shows] for column in columns]
+        posteriors = _forward_backward(chain, likelihoods, symbols)
+        all_found.append([_shown(one, chain.shows, k) for one in posteriors])
+        priors.append(_shown(chain.prior, chain.shows, k))
+        single = chain.prior if newest < 0 else _normalised([*map(mul, chain.prior, likelihoods[newest])])
+        alone.append(_shown(single, chain.shows, k))
+    epsilon = math.inf if told.guarantee.epsilon is None else told.guarantee.epsilon
+    low, high = _least(priors), _most(priors)
+    return Found(
+        low=[_least(each) for each in zip(*all_found, strict=True)],
+        high=[_most(each) for each in zip(*all_found, strict=True)],
+        low_alone=_least(alone),
+        high_alone=_most(alone),
+        least=[moved(p, -epsilon) for p in low],
+        most=[moved(p, epsilon) for p in high],
+        guesses=sorted({max(range(k), key=found[-1].__getitem__) for found in all_found}),
+        chains=len(chains),
+    )
+
+
+def _chains(told: Description) -> Iterator[Chain]:
+    match told.chains:
+        case BinaryChains(q=q, r=r):
+            for a, b in product(_between(q), _between(r)):
+                yield Chain(((1.0 - a, a), (b, 1.0 - b)), (0, 1), (b / (a + b), a / (a + b)))
+        case FiniteChains(transitions=known):
+            yield from (_known(one, range(len(one))) for one in known)
+        case BoundedChains(transition=typical) if typical is not None:
+            yield _known(typical, range(len(typical)))
+        case JointChains() as joint:
+            try:
+                column = joint.column(told.device, told.stream)
+            except ValueError:
+                return
+            yield from (_known(one, [row[column] for row in joint.shows]) for one in joint.transitions)
+
+
+def _known(transition: tuple[tuple[float, ...], ...], shows: Sequence[int]) -> Chain:
+    if len(transition) > _MOST_STATES:
+        return Chain(transition, tuple(shows), (0.0,) * len(transition))  # refused for its size
+    return Chain(transition, tuple(shows), _stationary(transition))
+
+
+def _between(ends: tuple[float, float]) -> list[float]:
+    low, high = ends
+    if low == high:
+        return [low]
+    steps = [i / (_EACH_WAY - 1) for i in range(_EACH_WAY)]
+    return [low, *(low ** (1.0 - s) * high**s for s in steps[1:-1]), high]
+
+
+def _stationary(transition: tuple[tuple[float, ...], ...]) -> tuple[float, ...]:
+    """The distribution (n,) that a chain keeps: by states taken out one after the other, without a subtraction.
+
+    Source: Grassmann, Taksar, Heyman, "Regenerative analysis and steady state distributions for Markov chains" (1985).
+    """
+    n = len(transition)
+    p = [list(row) for row in transition]
+    for s in range(n - 1, 0, -1):
+        out = math.fsum(p[s][:s])
+        for i in range(s):
+            p[i][s] /= out
+            for j in range(s):
+                p[i][j] += p[i][s] * p[s][j]
+    found = [1.0]
+    for s in range(1, n):
+        found.append(math.fsum(found[i] * p[i][s] for i in range(s)))
+    return tuple(_normalised(found))
+
+
+def _forward_backward(
+    chain: Chain, likelihoods: Sequence[Sequence[float]], symbols: Sequence[int]
+) -> list[list[float]]:
+    """Posteriors (ticks, n), given all symbols; likelihoods are (m, n)."""
+    columns = list(zip(*chain.transition, strict=True))
+    seen = [likelihoods[z] if 0 <= z < len(likelihoods) else None for z in symbols]
+    forward: list[list[float]] = []
+    expected = list(chain.prior)
+    for one in seen:
+        now = expected if one is None else _normalised([*map(mul, expected, one)])
+        forward.append(now)
+        expected = [sum(map(mul, now, column)) for column in columns]
+    backward = [1.0] * len(columns)
+    for t in range(len(seen) - 1, -1, -1):
+        likelihood, filtered = seen[t], forward[t]
+        forward[t] = _normalised([*map(mul, filtered, backward)])
+        here = backward if likelihood is None else [*map(mul, backward, likelihood)]
+        backward = _normalised([sum(map(mul, row, here)) for row in chain.transition])
+    return forward
+
+
+def _normalised(values: list[float]) -> list[float]:
+    total = sum(values)
+    if not total > 0.0:
+        raise AttackerError("What has come is impossible under the chains of the class.")
+    return [value / total for value in values]
+
+
+def _shown(distribution: Sequence[float], shows: Sequence[int], k: int) -> list[float]:
+    found = [0.0] * k
+    for share, state in zip(distribution, shows, strict=True):
+        found[state] += share
+    return found
+
+
+def _least(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [*map(min, zip(*rows, strict=True))]
+
+
+def _most(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [*map(max, zip(*rows, strict=True))]
+
+
+def moved(probability: float, epsilon: float) -> float:
+    """A probability whose odds have changed by the factor e^epsilon, without overflow."""
+    if epsilon > 0.0:
+        return 1.0 - moved(1.0 - probability, -epsilon)
+    share = probability * math.exp(epsilon)
+    return share / (share + 1.0 - probability) if share > 0.0 else 0.0

@@ -1,0 +1,272 @@
+"""What one device has published, and what the gateway has made of it: what the page of a device shows."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from fractions import Fraction
+from typing import Any
+
+from fugu.contract.chains import BinaryChains
+from fugu.contract.descriptions import Described, Description
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_frames import decode_policy_status
+from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
+from fugu.contract.instants import instant, instant_text
+from fugu.contract.measure_frames import MEASURE, Point, decode_measure
+from fugu.contract.reports import (
+    Estimate,
+    PlaceEstimate,
+    StateEstimate,
+    WindowCount,
+    decode_count,
+    decode_estimate,
+    report_fields,
+)
+from fugu.contract.topics import Topic
+from fugu.contract.window_frames import decode_window
+from fugu.mqtt.descriptions import Descriptions
+from gateway.page.attack_view import AttackView
+from gateway.page.bounds import posterior_bounds
+from gateway.page.place_view import placed_shares, placed_symbols
+
+__all__ = ["DeviceView"]
+
+_MOST_STREAMS = 64
+_MOST = {
+    **{"frame": 40, "points": 40, "window": 40, "status": 5, "policy": 5},
+    **{"estimate": 300, "attack": 1, "count": 40, "budget": 1, "description": 1},
+}
+_MOST_STATES_SHOWN = 64
+_POINTS_PLACED = 3
+_CONFIDENCE = 0.95
+
+
+class DeviceView:
+    """Takes messages of one device; keeps the newest of each kind, whatever a broker sends.
+
+    Attributes:
+        left_out: messages that could not be used.
+    """
+
+    def __init__(self) -> None:
+        self.left_out = 0
+        self._described = Descriptions()
+        self._stored: dict[tuple[str, str], deque[dict[str, Any]]] = {}
+        self._streams: set[str] = set()
+        self._attacks: dict[str, AttackView] = {}
+        self._newest: dict[str, Description] = {}
+
+    def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
+        """A message under one of the device's topics.
+
+        Args:
+            heard: when it came, in Unix seconds.
+
+        Returns:
+            What is new, as the page is told; none if the message cannot be used, or says nothing new.
+        """
+        if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
+            self.left_out += 1
+            return None
+        try:
+            found = self._read(topic, payload, heard)
+        except FuguError:
+            self.left_out += 1
+            return None
+        if found is not None:
+            self._streams.add(topic.stream)
+            found["stream"] = topic.stream
+            self.keep(found)
+        return found
+
+    def keep(self, told: dict[str, Any]) -> None:
+        """Keep what the page is told for those who open it later."""
+        kind = told["kind"]
+        self._stored.setdefault((told["stream"], kind), deque(maxlen=_MOST[kind])).append(told)
+
+    def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
+        """What the ledger says now, as the page is told; none if it has been told."""
+        update = {"kind": "budget", "stream": "", **found}
+        if list(self._stored.get(("", "budget"), ())) == [update]:
+            return None
+        self.keep(update)
+        return update
+
+    def attacks_due(self) -> list[Callable[[], dict[str, Any]]]:
+        """What computes what attackers make of each stream of which something came."""
+        return [made for one in self._attacks.values() if (made := one.due()) is not None]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """All that is kept, descriptions first, then in the order in which it came."""
+        kinds = list(_MOST)[::-1]
+        for key in sorted(self._stored, key=lambda one: kinds.index(one[1])):
+            yield from self._stored[key]
+
+    def _read(self, topic: Topic, payload: bytes, heard: float) -> dict[str, Any] | None:
+        match topic.kind:
+            case "description":
+                found = self._described.take(topic.fleet, topic.device, topic.stream, payload)
+                if found is None:
+                    return None
+                self._newest[topic.stream] = found
+                self._attack(topic).describe(found)
+                return {"kind": "description", **_description(found)}
+            case "symbols" if payload[:1] == bytes([MEASURE]):
+                return self._points(topic, payload)
+            case "symbols":
+                frame = decode_symbols(payload)
+                self._attack(topic).take(frame)
+                told = self._described.of(topic.device, topic.stream, frame.policy_version)
+                newest = placed_symbols(told, frame.symbols[-_POINTS_PLACED:])
+                return self._sent(topic, payload, {**_symbols(frame), "newest": newest})
+            case "window":
+                return self._window(topic, payload)
+            case "status" | "policy_status" if payload:
+                read = _status if topic.kind == "status" else _policy_status
+                return {**read(payload), "time": _text(instant(int(heard * 1e6))), **_bytes(payload)}
+            case "estimate":
+                said = decode_estimate(payload)
+                return {"kind": "estimate", **_report(said), "where": self._where(topic.stream, said)}
+            case "count":
+                return {"kind": "count", **_report(decode_count(payload))}
+        return None
+
+    def _where(self, stream: str, said: Estimate) -> dict[str, Any]:
+        if isinstance(said, PlaceEstimate):
+            names = ("latitude", "longitude", "accuracy", "semi_major", "semi_minor", "orientation", "protection")
+            return {name: getattr(said, name) for name in names}
+        return placed_shares(self._newest.get(stream), said.shares) if isinstance(said, StateEstimate) else {}
+
+    def _attack(self, topic: Topic) -> AttackView:
+        return self._attacks.setdefault(topic.stream, AttackView())
+
+    def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+        frame = decode_measure(payload)
+        fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+        told = self._described.of(topic.device, topic.stream, frame.policy_version)
+        newest = [_place(told, one.point) for one in frame.released[-_POINTS_PLACED:]]
+        points = [list(one.point) for one in frame.released]
+        return self._sent(topic, payload, {"kind": "points", **fields, "points": points, "newest": newest})
+
+    def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
+        frame = decode_window(payload)
+        self._attack(topic).take_window(frame)
+        fields = {"window": frame.window, "first": frame.first, "length": frame.length}
+        fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
+        told = self._described.of(topic.device, topic.stream, frame.policy_version)
+        window = None if told is None else next((one for one in told.windows if one.name == frame.window), None)
+        if told is not None and window is not None:
+            labels = told.states if window.states == "histogram" else (" or ".join(window.states),)
+            fields |= {"labels": labels, "noise": _noise_range(window.scale), "confidence": _CONFIDENCE}
+        return self._sent(topic, payload, {"kind": "window", "version": frame.policy_version, **fields})
+
+    def _sent(self, topic: Topic, payload: bytes, fields: dict[str, Any]) -> dict[str, Any]:
+        known = self._described.of(topic.device, topic.stream, fields["version"])
+        time = None if known is None else known.time_of(fields["first"], fields["shift"])
+        return {**fields, "time": _text(time), **_bytes(payload)}
+
+
+def _bytes(payload: bytes) -> dict[str, Any]:
+    return {"bytes": payload.hex(), "size": len(payload)}
+
+
+def _symbols(frame: SymbolFrame) -> dict[str, Any]:
+    fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
+    return {"kind": "frame", **fields, "symbols": list(frame.symbols)}
+
+
+def _status(payload: bytes) -> dict[str, Any]:
+    said = decode_status(payload)
+    streams = [{"name": one.stream, "version": one.policy_version, "next": one.next_tick} for one in said.streams]
+    fields = {"online": said.online, "agent": said.agent_version, "outbox": said.outbox_depth}
+    return {"kind": "status", **fields, "codes": [*map(str, said.codes)], "streams": streams}
+
+
+def _policy_status(payload: bytes) -> dict[str, Any]:
+    said = decode_policy_status(payload)
+    fields = {"running": said.version, "judged": said.judged.hex(), "reason": said.reason, "detail": said.detail}
+    return {"kind": "policy", **fields, "refused": said.refused, "stale": said.stale}
+
+
+def _place(told: Description | None, point: Point) -> dict[str, Any]:
+    """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
+    found: dict[str, Any] = {"point": list(point)}
+    if told is None or told.place is None or told.place.cell_size is None or len(point) != 2:
+        return found
+    latitude, longitude = told.place.position(*point)
+    cells = {cell: told.states[number] for number, cell in enumerate(told.place.cells[: len(told.states)])}
+    return {**found, "latitude": latitude, "longitude": longitude, "state": cells.get((point[0], point[1]))}
+
+
+def _noise_range(scale: str) -> int | None:
+    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; none if the scale is none.
+
+    With a = e^(-1/scale), Pr(|noise| > n) = 2 a^(n + 1) / (1 + a).
+    """
+    try:
+        s = float(Fraction(scale))
+        return max(0, math.ceil(s * (math.log(2.0 / (1.0 - _CONFIDENCE)) - math.log1p(math.exp(-1.0 / s)))) - 1)
+    except (ValueError, ArithmeticError):
+        return None
+
+
+def _report(report: Estimate | WindowCount) -> dict[str, Any]:
+    return {
+        name: _text(value) if isinstance(value, datetime) else value for name, value in report_fields(report).items()
+    }
+
+
+def _text(time: datetime | None) -> str | None:
+    return None if time is None else instant_text(time)
+
+
+def _description(told: Description) -> dict[str, Any]:
+    symbols = 0 if told.table is None else len(told.table[0]) + 1
+    labels = [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))]
+    return {
+        "version": told.version,
+        "confirmed": told.confirmed,
+        "of": told.kind,
+        "states": told.states[:_MOST_STATES_SHOWN],
+        "labels": labels,
+        "unit": told.unit,
+        "period_seconds": told.period_seconds,
+        "frame_ticks": told.frame_ticks,
+        "chain_class": told.chain_class,
+        "guarantee": _promise(told.guarantee),
+        "windows_guarantee": told.windows_guarantee and _promise(told.windows_guarantee),
+        "point_epsilon": told.point_epsilon,
+        "protects": told.protects,
+        "does_not_protect": told.does_not_protect,
+        "place": _grid(told),
+        "bounds": _bounds(told),
+    }
+
+
+def _grid(told: Description) -> dict[str, Any] | None:
+    grid = told.place
+    if grid is None:
+        return None
+    return {
+        "origin": grid.origin,
+        "step": grid.step,
+        "cells": grid.cells,
+        "labels": told.states[: len(grid.cells)],
+    }
+
+
+def _promise(promise: Described) -> dict[str, Any]:
+    stretches = [one.model_dump() for one in promise.stretches]
+    return {"epsilon": promise.epsilon, "adversary": promise.adversary, "stretches": stretches}
+
+
+def _bounds(told: Description) -> dict[str, Any] | None:
+    """Between what the promise holds the probability of the last of two states, whatever the stream says."""
+    chains, epsilon = told.chains, told.guarantee.epsilon
+    if not isinstance(chains, BinaryChains) or epsilon is None:
+        return None
+    low, high = posterior_bounds(chains, epsilon)
+    return {"state": told.states[1], "low": low, "high": high}

@@ -1,0 +1,260 @@
+"""Streams of events: what the tabs of one view are told is made once for all of them, and only while there are some."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Hashable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from gateway.page.feed import Feed
+
+__all__ = ["Channels", "DeviceSource", "LedgerSource", "Source", "WholeSource"]
+
+CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0, 5.0
+
+
+class Source(Protocol):
+    """Makes the events of a view.
+
+    Attributes:
+        most_waiting: how many a tab that does not keep up is still told, of the newest.
+    """
+
+    most_waiting: int
+
+    async def wait(self) -> None:
+        """Until there may be more; `CHANGE_SECONDS` at most, so that tabs that have gone are noticed."""
+
+    def more(self) -> str:
+        """What is new to those who follow; empty for nothing."""
+
+    def joined(self) -> tuple[str, str]:
+        """What is new to those who follow, and all that is shown now, for one who begins to."""
+
+    def close(self) -> None:
+        """Nobody follows any more."""
+
+
+class WholeSource:
+    """The whole again whenever something has changed, twice a second at most.
+
+    Args:
+        state: differs from the last if something has changed.
+        make: the whole.
+    """
+
+    def __init__(self, feed: Feed, state: Callable[[], object], make: Callable[[], dict[str, Any]]) -> None:
+        self._feed = feed
+        self._state = state
+        self._make = make
+        self._told: object = None
+        self._whole = ""
+        self.most_waiting = 1
+
+    async def wait(self) -> None:
+        """See `Source`."""
+        await asyncio.sleep(CHANGE_SECONDS)
+
+    def more(self) -> str:
+        """See `Source`."""
+        about = self._feed.about
+        state = (self._state(), about)
+        if state == self._told:
+            return ""
+        self._told, self._whole = state, _event("all", {**self._make(), "about": about})
+        return self._whole
+
+    def joined(self) -> tuple[str, str]:
+        """See `Source`."""
+        return self.more(), self._whole
+
+    def close(self) -> None:
+        """See `Source`."""
+
+
+class DeviceSource:
+    """What comes of a device, at once: everything that waits in one event; and how the device is.
+
+    Raises:
+        TopicError: it is no name of a device.
+    """
+
+    def __init__(self, feed: Feed, device: str) -> None:
+        self._feed = feed
+        self._watcher = feed.watch(device)
+        self._told: object = None
+        self._looked = 0.0
+        self.most_waiting = 100
+
+    async def wait(self) -> None:
+        """See `Source`."""
+        await asyncio.sleep(DEVICE_SECONDS)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._watcher.wake.wait(), CHANGE_SECONDS)
+
+    def more(self) -> str:
+        """See `Source`."""
+        return self._changed() + _update(self._feed.take(self._watcher))
+
+    def joined(self) -> tuple[str, str]:
+        """See `Source`."""
+        waited, shown = self._feed.take_and_show(self._watcher)
+        return self._changed() + _update(waited), _event("state", self._state()) + _update(shown)
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._feed.leave(self._watcher)
+
+    def _changed(self) -> str:
+        now = time.monotonic()
+        if now - self._looked < CHANGE_SECONDS:
+            return ""
+        self._looked, state = now, self._state()
+        if state == self._told:
+            return ""
+        self._told = state
+        return _event("state", state)
+
+    def _state(self) -> dict[str, Any]:
+        return {"member": self._feed.member(self._watcher.device), "about": self._feed.about}
+
+
+class LedgerSource:
+    """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
+
+    Args:
+        audience: whose entries; of all that are shown if empty.
+        before: only entries below this number.
+    """
+
+    def __init__(self, feed: Feed, audience: str, before: int) -> None:
+        self._feed = feed
+        self._asked = (audience, before)
+        self._looked = -LEDGER_SECONDS
+        self._found: dict[str, Any] | None = None
+        self._told: object = None
+        self._whole = ""
+        self.most_waiting = 1
+
+    async def wait(self) -> None:
+        """See `Source`."""
+        if self._found is not None:
+            await asyncio.sleep(CHANGE_SECONDS)
+        if (now := time.monotonic()) - self._looked >= LEDGER_SECONDS:
+            self._looked, self._found = now, await asyncio.to_thread(self._feed.ledger.page, *self._asked)
+
+    def more(self) -> str:
+        """See `Source`."""
+        state = None if self._found is None else {**self._found, "about": self._feed.about}
+        if state is None or state == self._told:
+            return ""
+        self._told, self._whole = state, _event("all", state)
+        return self._whole
+
+    def joined(self) -> tuple[str, str]:
+        """See `Source`."""
+        return self.more(), self._whole
+
+    def close(self) -> None:
+        """See `Source`."""
+
+
+class Channels:
+    """The views that are shown now, by what they show."""
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, _Channel] = {}
+
+    async def follow(self, key: Hashable, make: Callable[[], Source]) -> AsyncGenerator[bytes]:
+        """Events of a view for one tab: first all that is shown, then what is new.
+
+        Args:
+            key: tells views apart.
+            make: the source, if nobody shows this view yet.
+
+        Yields:
+            What is to be sent; maybe nothing, twice a second, for the caller to look whether the tab is still there.
+        """
+        channel = self._open.get(key)
+        if channel is None:
+            channel = self._open[key] = _Channel(make())
+        tab = channel.join()
+        try:
+            while not channel.failed:
+                await tab.wake.wait()
+                tab.wake.clear()
+                said = b"".join(tab.waiting)
+                tab.waiting.clear()
+                yield said
+        finally:
+            if channel.leave(tab) and self._open.get(key) is channel:
+                del self._open[key]
+
+
+class _Tab:
+    """Who follows, and what it has not been told."""
+
+    def __init__(self, most_waiting: int) -> None:
+        self.waiting: deque[bytes] = deque(maxlen=most_waiting)
+        self.wake = asyncio.Event()
+
+
+class _Channel:
+    """A source, and who follows it."""
+
+    def __init__(self, source: Source) -> None:
+        self.failed = False
+        self._source = source
+        self._tabs: list[_Tab] = []
+        self._said = time.monotonic()
+        self._task = asyncio.create_task(self._run())
+
+    def join(self) -> _Tab:
+        tab = _Tab(self._source.most_waiting)
+        new, whole = self._source.joined()
+        self._tell(new)
+        tab.waiting.append(whole.encode())
+        tab.wake.set()
+        self._tabs.append(tab)
+        return tab
+
+    def leave(self, tab: _Tab) -> bool:
+        """Whether it was the last."""
+        self._tabs.remove(tab)
+        if not self._tabs:
+            self._task.cancel()
+            self._source.close()
+        return not self._tabs
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._source.wait()
+                self._tell(self._source.more())
+        finally:
+            self.failed = True
+            self._tell("")
+
+    def _tell(self, text: str) -> None:
+        now, said = time.monotonic(), text.encode()
+        quiet = not said and now - self._said > QUIET_SECONDS
+        if said or quiet:
+            self._said = now
+        for tab in self._tabs:
+            if said:
+                tab.waiting.append(said)
+            elif quiet and not tab.waiting:
+                tab.waiting.append(b": \n\n")
+            tab.wake.set()
+
+
+def _update(all_new: list[dict[str, Any]]) -> str:
+    return _event("update", all_new) if all_new else ""
+
+
+def _event(name: str, data: object) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

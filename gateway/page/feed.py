@@ -1,0 +1,272 @@
+"""From the broker to whoever looks: one connection, one account; what nobody looks at is not subscribed to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from fugu.contract.errors import FuguError
+from fugu.contract.release_frames import decode_release, release_fields
+from fugu.contract.topics import (
+    Topic,
+    count_topic,
+    description_topic,
+    estimate_topic,
+    health_topic,
+    parse_topic,
+    policy_set_topic,
+    policy_status_topic,
+    release_topic,
+    status_topic,
+    symbols_topic,
+    window_topic,
+)
+from fugu.mqtt import Broker, Link
+from fugu.mqtt.packets import Message
+from gateway.page.device_view import DeviceView
+from gateway.page.fleet_view import FleetQuery, FleetView
+from gateway.page.ledger_view import LedgerView
+
+__all__ = ["Feed", "Watcher", "device_topics"]
+
+_log = logging.getLogger(__name__)
+_POLL_SECONDS = 0.2
+_MOST_WAITING = 500
+_MOST_RELEASES = 500
+_OF_THE_FLEET = {"status", "policy_status", "policy_set", "health"}
+_ATTACK_SECONDS, _LEDGER_SECONDS = 1.0, 2.0
+"""From one look of the attackers to the next, and at the ledger."""
+
+
+class Watcher:
+    """Somebody who looks at a device, in an event loop.
+
+    Attributes:
+        waiting: what has not been taken; the oldest goes if nobody takes it.
+        wake: set when something waits, cleared when all is taken.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.waiting: deque[dict[str, Any]] = deque(maxlen=_MOST_WAITING)
+        self.wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def tell(self, update: dict[str, Any]) -> None:
+        """Let something wait, from any thread, while the feed's lock is held."""
+        if not self.waiting:
+            self._loop.call_soon_threadsafe(self.wake.set)
+        self.waiting.append(update)
+
+
+class Feed:
+    """What the page knows, and who looks at which device.
+
+    Messages are read in the network thread, which keeps the broker waiting while too much comes; everything else runs
+    in an event loop. A lock holds them apart.
+
+    Args:
+        fleet: its name.
+        broker: where it is, and as which account.
+        ledger: what is read of the gateway's ledger.
+    """
+
+    def __init__(self, fleet: str, broker: Broker, ledger: LedgerView) -> None:
+        self.fleet = fleet
+        self.ledger = ledger
+        self.account = broker.username
+        self._lock = threading.Lock()
+        self._view = FleetView()
+        self._devices: dict[str, DeviceView] = {}
+        self._watchers: dict[str, list[Watcher]] = {}
+        self._releases: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._release_changes = 0
+        device = [make(fleet, "+") for make in (status_topic, policy_status_topic, policy_set_topic)]
+        self.link = Link(
+            broker,
+            client_id=f"page-{secrets.token_hex(6)}",
+            subscriptions=(*device, health_topic(fleet), release_topic(fleet, "+", "+")),
+            on_messages=self._received,
+        )
+
+    async def run(self) -> None:
+        """Keep the connection until cancelled.
+
+        Raises:
+            LinkError: TLS or password files cannot be read.
+        """
+        self.link.start()
+        looks = [
+            asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack)),
+            asyncio.create_task(_again_and_again(_LEDGER_SECONDS, self._account)),
+        ]
+        try:
+            while True:
+                await asyncio.sleep(_POLL_SECONDS)
+                if self.link.falls_back:
+                    await asyncio.to_thread(self.link.maintain)
+        finally:
+            for look in looks:
+                look.cancel()
+            await asyncio.to_thread(self.link.stop)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Whose view this is, whether there is a connection to the broker, and what is wrong."""
+        connection = {"connected": self.link.connected, "error": self.link.last_error}
+        return {"fleet": self.fleet, "account": self.account, "ledger": self.ledger.view, **connection}
+
+    @property
+    def changes(self) -> tuple[int, int]:
+        """Grow when something changes: in the fleet, and among the releases."""
+        return self._view.changes, self._release_changes
+
+    def fleet_page(self, query: FleetQuery) -> dict[str, Any]:
+        """What the page of the fleet shows."""
+        with self._lock:
+            return self._view.page(query)
+
+    def member(self, device: str) -> dict[str, Any] | None:
+        """How a device is."""
+        with self._lock:
+            return self._view.member(device)
+
+    def releases(self) -> list[dict[str, Any]]:
+        """The newest releases, the newest first."""
+        with self._lock:
+            return list(self._releases.values())[::-1]
+
+    def watch(self, device: str) -> Watcher:
+        """Begin to look at a device; what is known of it waits for the watcher.
+
+        Raises:
+            TopicError: it is no name of a device.
+        """
+        topics = device_topics(self.fleet, device)
+        watcher = Watcher(device)
+        with self._lock:
+            watchers = self._watchers.setdefault(device, [])
+            first = not watchers
+            watchers.append(watcher)
+            view = self._devices.get(device)
+            if view is None:
+                view = self._devices[device] = DeviceView()
+                for kind, said in self._view.statuses(device).items():
+                    view.take(Topic(kind, self.fleet, device, ""), *said)
+            watcher.waiting.extend(view)
+        if first:
+            self.link.subscribe(topics)
+        return watcher
+
+    def take(self, watcher: Watcher) -> list[dict[str, Any]]:
+        """All that waits; then nothing does."""
+        with self._lock:
+            return self._taken(watcher)
+
+    def take_and_show(self, watcher: Watcher) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """All that waits, and all that is known of the device at that moment."""
+        with self._lock:
+            return self._taken(watcher), list(self._devices[watcher.device])
+
+    def _taken(self, watcher: Watcher) -> list[dict[str, Any]]:
+        found = list(watcher.waiting)
+        watcher.waiting.clear()
+        watcher.wake.clear()
+        return found
+
+    def leave(self, watcher: Watcher) -> None:
+        """Look no longer."""
+        with self._lock:
+            watchers = self._watchers[watcher.device]
+            watchers.remove(watcher)
+            last = not watchers
+            if last:
+                del self._watchers[watcher.device], self._devices[watcher.device]
+        if last:
+            self.link.unsubscribe(device_topics(self.fleet, watcher.device))
+
+    def _received(self, messages: list[Message]) -> None:
+        now = time.time()
+        with self._lock:
+            for name, payload, _ in messages:
+                try:
+                    topic = parse_topic(name)
+                    if topic.kind in _OF_THE_FLEET:
+                        self._view.take(topic, payload, now)
+                    elif topic.kind == "release":
+                        self._take_release(payload)
+                    if topic.device in self._devices:
+                        self._tell(topic, payload, now)
+                except FuguError:
+                    self._view.left_out += 1
+
+    def _attack(self) -> None:
+        """Let attackers look at what has come of the devices that are looked at; nobody waits for them."""
+        with self._lock:
+            due = [(device, made) for device, view in self._devices.items() for made in view.attacks_due()]
+        for device, made in due:
+            update = made()
+            with self._lock:
+                if device in self._devices:
+                    self._devices[device].keep(update)
+                    self._say(device, update)
+
+    def _account(self) -> None:
+        """Look what the ledger says of the devices that are looked at."""
+        with self._lock:
+            devices = list(self._devices)
+        for device in devices:
+            found = self.ledger.budgets(device)
+            with self._lock:
+                view = self._devices.get(device)
+                if view is not None and (update := view.budgets(found)) is not None:
+                    self._say(device, update)
+
+    def _tell(self, topic: Topic, payload: bytes, heard: float) -> None:
+        update = self._devices[topic.device].take(topic, payload, heard)
+        if update is not None:
+            self._say(topic.device, update)
+
+    def _say(self, device: str, update: dict[str, Any]) -> None:
+        for watcher in self._watchers[device]:
+            watcher.tell(update)
+
+    def _take_release(self, payload: bytes) -> None:
+        if not payload:
+            return
+        frame = decode_release(payload)
+        fields = {name: str(value) if name in ("time", "since") else value
+                  for name, value in release_fields(frame).items()}  # fmt: skip
+        numbers = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
+        key = (frame.audience, frame.name, frame.entry)
+        self._releases.pop(key, None)
+        self._releases[key] = fields | numbers
+        if len(self._releases) > _MOST_RELEASES:
+            del self._releases[next(iter(self._releases))]
+        self._release_changes += 1
+
+
+def device_topics(fleet: str, device: str) -> list[str]:
+    """What is subscribed to of a device that somebody looks at.
+
+    Raises:
+        TopicError: it is no name of a device.
+    """
+    made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
+    return [make(fleet, device, "+") for make in made]
+
+
+async def _again_and_again(seconds: float, look: Callable[[], None]) -> None:
+    """Look in a thread of its own; what goes wrong there stops neither the next look nor anything else."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await asyncio.to_thread(look)
+        except Exception:
+            _log.exception("what the page shows is not complete")

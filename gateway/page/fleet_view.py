@@ -1,0 +1,274 @@
+"""How the devices of a fleet are, as far as they and the gateway say it: what the page of the fleet shows."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
+
+import msgpack
+
+from fugu.contract.envelope import decode_envelope
+from fugu.contract.errors import FuguError, StatusCode
+from fugu.contract.fleet_frames import decode_policy_status
+from fugu.contract.frames import decode_status
+from fugu.contract.health import AlarmCode, Health, decode_health
+from fugu.contract.topics import Kind, Topic
+
+__all__ = ["PAGE_ROWS", "Condition", "FleetQuery", "FleetView"]
+
+Condition = Literal["sick", "away", "well"]
+CONDITIONS = get_args(Condition)
+PAGE_ROWS = 50
+MOST_DEVICES = 50_000
+_OF_A_DEVICE = {
+    AlarmCode.CONFLICT,
+    AlarmCode.STOPPED,
+    AlarmCode.POLICY_REFUSED,
+    AlarmCode.UNKNOWN_DEVICE,
+    AlarmCode.FUTURE,
+    AlarmCode.SILENT,
+}
+_MOST_WAVES = 5
+_MOST_VERSION = 2**32 - 1
+_NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
+
+
+class FleetQuery(NamedTuple):
+    """Which devices are asked for.
+
+    Attributes:
+        search: a part of the name.
+        condition: only these; all if empty.
+        page: from 0.
+    """
+
+    search: str = ""
+    condition: str = ""
+    page: int = 0
+
+
+@dataclass(slots=True)
+class Member:
+    """What is known of a device.
+
+    Attributes:
+        online: none until its status has come.
+        streams: name and version of the policy of each stream.
+        wanted: begin of the digest of the document that it was sent, none if this account may not read that.
+        wanted_version: of that document, as it says itself; none if it says nothing that can be used.
+        running: version of the document in force, none if this account may not read that.
+        judged: the same of the newest document that it has judged.
+        refusal: why it refused that; empty if it did not.
+        seen: when its newest status came, in Unix seconds.
+        status, policy_status: the newest of each as it came, and when; empty if none has.
+    """
+
+    name: str
+    online: bool | None = None
+    agent: str = ""
+    outbox: int = 0
+    codes: tuple[str, ...] = ()
+    streams: tuple[tuple[str, int], ...] = ()
+    wanted: str | None = None
+    wanted_version: int | None = None
+    running: int | None = None
+    judged: str = ""
+    refusal: str = ""
+    stale: bool = False
+    seen: float = 0.0
+    status: tuple[bytes, float] = (b"", 0.0)
+    policy_status: tuple[bytes, float] = (b"", 0.0)
+
+    @property
+    def waits(self) -> bool | None:
+        """Whether it has not judged the document that it was sent; none if that cannot be known."""
+        return None if self.wanted is None or self.running is None else self.wanted != self.judged
+
+
+Wave = Literal["runs", "refused", "silent", "away"]
+WAVE = get_args(Wave)
+
+
+class FleetView:
+    """Takes messages, and answers what devices there are; bounded, whatever a broker sends.
+
+    Attributes:
+        changes: grows with everything that changes.
+        health: the gateway's own, as it last said.
+        left_out: messages that could not be used.
+    """
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.health: Health | None = None
+        self.left_out = 0
+        self._versions: dict[str, int | None] = {}
+        self._members: dict[str, Member] = {}
+        self._sorted: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
+
+    def take(self, topic: Topic, payload: bytes, now: float) -> None:
+        """A message of a status, a policy or the gateway's health.
+
+        Args:
+            now: in Unix seconds.
+        """
+        try:
+            if topic.kind == "health":
+                self.health = decode_health(payload)
+            elif not payload:
+                if topic.kind == "status":
+                    self._members.pop(topic.device, None)
+            elif (member := self._member(topic.device)) is not None:
+                self._learn(member, topic.kind, payload, now)
+        except FuguError:
+            self.left_out += 1
+        self.changes += 1
+
+    def member(self, name: str) -> dict[str, Any] | None:
+        """What is known of one device."""
+        found = self._members.get(name)
+        return None if found is None else _row(self._condition(found, self._alarmed()), found)
+
+    def statuses(self, name: str) -> dict[Kind, tuple[bytes, float]]:
+        """What a device said of itself last, and of the policies that it was sent, as it came; by topic's kind."""
+        found = self._members.get(name)
+        if found is None:
+            return {}
+        said: dict[Kind, tuple[bytes, float]] = {"status": found.status, "policy_status": found.policy_status}
+        return {kind: one for kind, one in said.items() if one[0]}
+
+    def page(self, query: FleetQuery) -> dict[str, Any]:
+        """Rows of a page, the unhealthy first, and how many there are of each condition."""
+        everything = self._in_order()
+        search = query.search.lower()
+        wanted = [
+            one
+            for one in everything
+            if (not query.condition or one[0] == query.condition) and search in one[1].name.lower()
+        ]
+        pages = max(1, -(-len(wanted) // PAGE_ROWS))
+        page = min(max(query.page, 0), pages - 1)
+        counts = Counter(condition for condition, _ in everything)
+        policies = Counter(member.running for _, member in everything if member.running is not None)
+        return {
+            "total": len(everything),
+            "counts": {condition: counts[condition] for condition in CONDITIONS},
+            "found": len(wanted),
+            "page": page,
+            "pages": pages,
+            "rows": [_row(*one) for one in wanted[page * PAGE_ROWS : (page + 1) * PAGE_ROWS]],
+            "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
+            "waves": self._waves(),
+            "waiting": sum(member.waits is True for _, member in everything),
+            "unnamed": self._unnamed(),
+            "gateway": self._gateway(),
+        }
+
+    def _member(self, name: str) -> Member | None:
+        if name not in self._members:
+            if len(self._members) >= MOST_DEVICES:
+                self.left_out += 1
+                return None
+            self._members[name] = Member(name)
+        return self._members[name]
+
+    def _learn(self, member: Member, kind: str, payload: bytes, now: float) -> None:
+        if kind == "status":
+            status = decode_status(payload)
+            member.status = payload, now
+            member.online, member.seen = status.online, now
+            member.codes, member.outbox = tuple(map(str, status.codes)), status.outbox_depth
+            if status.online:
+                member.agent = status.agent_version
+                member.streams = tuple((one.stream, one.policy_version) for one in status.streams)
+        elif kind == "policy_status":
+            said = decode_policy_status(payload)
+            member.policy_status = payload, now
+            member.running, member.judged, member.stale = said.version, said.judged.hex(), said.stale
+            member.refusal = said.reason and f"{said.reason}: {said.detail}"
+        elif kind == "policy_set":
+            envelope = decode_envelope(payload)
+            member.wanted = hashlib.sha256(payload).digest()[:8].hex()
+            if member.wanted not in self._versions:
+                if len(self._versions) >= MOST_DEVICES:
+                    self._versions.clear()
+                self._versions[member.wanted] = _version(envelope.payload)
+            member.wanted_version = self._versions[member.wanted]
+
+    def _in_order(self) -> list[tuple[Condition, Member]]:
+        if self._sorted[0] != self.changes:
+            alarmed = self._alarmed()
+            found = [(self._condition(one, alarmed), one) for one in self._members.values()]
+            found.sort(key=lambda one: (CONDITIONS.index(one[0]), one[1].name))
+            self._sorted = (self.changes, found)
+        return self._sorted[1]
+
+    def _alarmed(self) -> set[str]:
+        alarms = self.health.alarms if self.health is not None else ()
+        return {name for alarm in alarms if alarm.code in _OF_A_DEVICE for name in alarm.names}
+
+    def _unnamed(self) -> int:
+        """Devices that have an alarm of the gateway, and are not named in it: a report names the first few only."""
+        alarms = self.health.alarms if self.health is not None else ()
+        return max((alarm.others for alarm in alarms if alarm.code in _OF_A_DEVICE), default=0)
+
+    def _waves(self) -> list[dict[str, Any]]:
+        """How far each version has come that devices were sent, the newest first."""
+        found: dict[int, Counter[Wave]] = {}
+        for member in self._members.values():
+            if member.wanted_version is not None:
+                found.setdefault(member.wanted_version, Counter())[_wave(member)] += 1
+        newest = sorted(found, reverse=True)[:_MOST_WAVES]
+        return [{"version": one, "sent": found[one].total(), **{name: found[one][name] for name in WAVE}}
+                for one in newest]  # fmt: skip
+
+    def _condition(self, member: Member, alarmed: set[str]) -> Condition:
+        if set(member.codes) - _NO_TROUBLE or member.refusal or member.stale or member.name in alarmed:
+            return "sick"
+        return "well" if member.online else "away"
+
+    def _gateway(self) -> dict[str, Any] | None:
+        if self.health is None:
+            return None
+        said = self.health
+        alarms = [{"code": str(one.code), "names": one.names, "others": one.others, "advice": one.advice}
+                  for one in said.alarms]  # fmt: skip
+        return {"online": said.online, "frames": said.frames, "refused": said.refused, "alarms": alarms}
+
+
+def _wave(member: Member) -> Wave:
+    """How a device is about the document that it was sent."""
+    if member.running == member.wanted_version:
+        return "runs"
+    if member.refusal and member.judged == member.wanted:
+        return "refused"
+    return "silent" if member.online else "away"
+
+
+def _version(document: bytes) -> int | None:
+    """Of a policy document that nobody has checked here; none if it is none."""
+    try:
+        found = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]
+    except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException):
+        return None
+    return found if type(found) is int and 0 < found <= _MOST_VERSION else None
+
+
+def _row(condition: Condition, member: Member) -> dict[str, Any]:
+    return {
+        "name": member.name,
+        "condition": condition,
+        "online": member.online,
+        "agent": member.agent,
+        "outbox": member.outbox,
+        "codes": member.codes,
+        "streams": member.streams,
+        "running": member.running,
+        "waits": member.waits,
+        "wanted": member.wanted_version,
+        "refusal": member.refusal,
+        "stale": member.stale,
+        "seen": member.seen,
+    }

@@ -1,0 +1,131 @@
+"""Who may look: one password, kept as a hash; sessions in memory; few attempts from one address."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from pathlib import Path
+
+from fugu.contract.errors import FuguError
+
+__all__ = ["Login", "PasswordError", "network_of", "password_line"]
+
+SESSION_SECONDS = 12 * 3600.0
+_N, _R, _P = 2**14, 8, 1
+_MOST_SESSIONS = 1000
+_MOST_FAILURES, _FAILURE_SECONDS = 5, 60.0
+_MOST_NETWORKS = 4096
+_LEAST_CHARACTERS, _MOST_CHARACTERS = 10, 1024
+
+
+class PasswordError(FuguError):
+    """A password, or a file with its hash, cannot be used."""
+
+
+def password_line(password: str) -> str:
+    """The hash of a password, as a line of a file: scrypt, salted.
+
+    Raises:
+        PasswordError: it is shorter than 10 characters, or longer than 1024.
+    """
+    if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
+        raise PasswordError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
+    salt = secrets.token_bytes(16)
+    return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(_hash(password, salt)).decode()}"
+
+
+def network_of(peer: str) -> str:
+    """Whose failures are counted together: an IPv4 address, or the /64 of an IPv6 address, which one site has whole.
+
+    Args:
+        peer: address of the other end of a connection; what is none stands for itself.
+    """
+    try:
+        address = ipaddress.ip_address(peer.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+
+
+class Login:
+    """Checks a password, and knows sessions.
+
+    Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
+    the one whose last failure is the oldest gives way to a new one.
+
+    Args:
+        file: its first line is of `password_line`.
+        session_seconds: how long a session lasts.
+        clock: of seconds that pass.
+
+    Raises:
+        PasswordError: the file cannot be used.
+    """
+
+    def __init__(
+        self, file: Path, session_seconds: float = SESSION_SECONDS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        try:
+            kind, salt, digest = file.read_text().splitlines()[0].split("$")
+            self._salt, self._digest = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
+        except OSError as error:
+            raise PasswordError(f"cannot read the file of the password: {error.strerror}") from None
+        except (ValueError, IndexError):
+            raise PasswordError("the file of the password has no hash of one") from None
+        if kind != "scrypt" or len(self._digest) != 64:
+            raise PasswordError("the file of the password has no hash of one")
+        self.session_seconds = session_seconds
+        self._clock = clock
+        self._sessions: dict[bytes, float] = {}
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def wait_seconds(self, peer: str) -> float:
+        """How long nobody at an address may try: there have been five failures of its network within a minute."""
+        failures = self._failures.get(network_of(peer), deque[float]())
+        if len(failures) < _MOST_FAILURES:
+            return 0.0
+        return max(0.0, failures[0] + _FAILURE_SECONDS - self._clock())
+
+    def enter(self, password: str, peer: str) -> str | None:
+        """The name of a new session; none if the password is wrong, or nobody at that address may try now."""
+        if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
+            return None
+        if not hmac.compare_digest(_hash(password, self._salt), self._digest):
+            self._failed(network_of(peer))
+            return None
+        name, now = secrets.token_urlsafe(32), self._clock()
+        self._sessions = {key: end for key, end in self._sessions.items() if end > now}
+        if len(self._sessions) >= _MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        self._sessions[_key(name)] = now + self.session_seconds
+        return name
+
+    def knows(self, session: str) -> bool:
+        """Whether there is such a session, and it has not expired."""
+        return self._sessions.get(_key(session), 0.0) > self._clock()
+
+    def end(self, session: str) -> None:
+        """End a session."""
+        self._sessions.pop(_key(session), None)
+
+    def _failed(self, network: str) -> None:
+        self._failures.setdefault(network, deque(maxlen=_MOST_FAILURES)).append(self._clock())
+        self._failures.move_to_end(network)
+        if len(self._failures) > _MOST_NETWORKS:
+            self._failures.popitem(last=False)
+
+
+def _hash(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode("utf-8", "surrogatepass"), salt=salt, n=_N, r=_R, p=_P)
+
+
+def _key(session: str) -> bytes:
+    return hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()
