@@ -53,10 +53,10 @@ def main() -> None:
             found = run_constant(command, policy, broker.broker, Path(folder), each, period_us=period, patience=60.0)
             seconds = time.perf_counter() - begun
             used = resource.getrusage(resource.RUSAGE_CHILDREN)  # the agent has ended, the broker has not
-        draws = sum(found.each)
+        draws = sum(found.each + found.changed)
         processor = (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime) / draws
         begun = time.perf_counter()
-        tested = device_tests(policy, found.symbols, found.noise, found.points, _RATE)
+        tested = device_tests(policy, found.symbols, found.noise, found.points, _RATE, found.script, found.changes)
         alarms = [alarm for one in tested for alarm in one.alarms]
         print(f"{kind}: {draws} of {len(found.states)} states in {seconds:.1f} s: {draws / seconds:.0f} a second")
         print(f"  processor time of the agent: {processor * 1e6:.1f} microseconds each")

@@ -1,17 +1,20 @@
-"""An agent whose readings stay the same, one stream for each state: everything that it publishes is its randomness.
+"""An agent whose readings are known: everything else that it publishes is its randomness.
 
-The agent is any program that takes the path of a configuration, as `fugu-agent` does; what it does is seen at the
-broker only.
+One stream for each state has readings that stay the same, and one has readings that change by a script. The agent is
+any program that takes the path of a configuration, as `fugu-agent` does; what it does is seen at the broker only. It is
+ended in order and started again in between.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import time
 from array import array
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from operator import gt
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +41,15 @@ _MOST_SHORT = 100
 _SHORTEST_US = 100
 """The shortest period of a stream; symbols that are closer together come from several streams of a state."""
 _STATES_COUNTED = 32
-"""Of a window under test, at least: a message has a count, with noise of its own, for each."""
+"""Of a window of a state, at least: a message has a count, with noise of its own, for each."""
+_STARTS = 3
+_CHANGES = "changes"
+"""The streams of the script."""
+_SCRIPT_TICKS = 10_007
+_HOLDS = tuple(1 << power for power in range(7))
+"""For how many ticks a state may stay; short ones are more likely."""
+_MOST_CHANGES = 1 << 21
+"""Draws of the script that are kept."""
 
 
 class ConstantError(FuguError):
@@ -51,17 +62,22 @@ class Outputs:
 
     Attributes:
         states: that there are streams of.
+        script: the state of every tick of the streams that change; it begins anew after the last.
         symbols: by state, one byte each.
         noise: by state and window: the counts, less what was counted.
         points: by state and number of the table.
+        changes: of the streams that change: ticks, and draws in their order. By the name of a window, as many counts a
+            tick as it has, less what was counted; by the number of a table; or under 0 symbols.
         problem: the first thing about the bytes that was not as the protocol has it; empty if there is none.
         short: frames that left before they were full, as they do after a tick that nothing was drawn for.
     """
 
     states: tuple[int, ...]
+    script: tuple[int, ...]
     symbols: dict[int, bytearray] = field(default_factory=dict)
     noise: dict[tuple[int, str], array[int]] = field(default_factory=dict)
     points: dict[tuple[int, int], list[Point]] = field(default_factory=dict)
+    changes: dict[str | int, tuple[array[int], list[Any]]] = field(default_factory=dict)
     problem: str = ""
     short: int = 0
 
@@ -72,6 +88,12 @@ class Outputs:
             return [*map(len, self.symbols.values()), *map(len, self.noise.values())]
         points = list(self.points.items())
         return [sum(len(drawn) for (state, _), drawn in points if state == one) for one in self.states]
+
+    @property
+    def changed(self) -> list[int]:
+        """How many there are of the script: symbols, counts of every window, or points."""
+        found = [len(drawn) for _, drawn in list(self.changes.values())]
+        return found if self.symbols or self.noise else [sum(found)]
 
 
 def parts(policy: AnyPolicy) -> list[AnyPolicy]:
@@ -97,7 +119,8 @@ def run_constant(
     """Run an agent until it has published enough of every state.
 
     Its windows are histograms of one tick each, with the noise of the policy's: what is drawn for a count depends on
-    neither the states that are counted nor the length. 16 of them make 512 counts a tick, or more.
+    neither the states that are counted nor the length. 16 of them make 512 counts a tick, or more. After each third of
+    the draws the agent is ended, and started again.
 
     Args:
         command: the agent's program, to which the path of a configuration is added.
@@ -113,45 +136,66 @@ def run_constant(
     """
     count = len(policy.discretiser.states)
     states = tuple(sorted({index * (count - 1) // (_MOST_STATES - 1) for index in range(_MOST_STATES)}))
+    script = _script(states, random.SystemRandom())
+    epoch_us = time.time_ns() // 1000
     period_us *= len(states)
     copies = -(-_SHORTEST_US // period_us) if isinstance(policy, Policy) and policy.table is not None else 1
     streams = {
-        f"state{state}-{copy}": _stream(policy, f"state{state}-{copy}", period_us * copies)
-        for state in states
-        for copy in range(copies)
+        name: _stream(policy, name, epoch_us, period_us * copies, -(-enough // _STARTS))
+        for of in (*(f"state{state}" for state in states), _CHANGES)
+        for name in (f"{of}-{copy}" for copy in range(copies))
     }
-    outputs = Outputs(states)
+    outputs = Outputs(states, script)
     if isinstance(policy, Policy):
         outputs.symbols = {state: bytearray() for state in states if policy.table is not None}
         for window in policy.windows:
             outputs.noise |= {(state, window.name): array("q") for state in states}
+        names_of = (0,) if policy.table is not None else (window.name for window in policy.windows)
+        outputs.changes = {of: (array("q"), []) for of in names_of}
     reader = _Reader(policy, outputs)
     names = (policy.fleet, policy.device, "+")
     link = Link(broker, f"audit-{policy.device}", (symbols_topic(*names), window_topic(*names)), on_message=reader.take)
     link.start()
     with (folder / "agent.log").open("wb") as log:
-        config = _configuration(folder, streams, broker)
-        process = subprocess.Popen([*command, str(config)], stdout=log, stderr=log)
+        config = _configuration(folder, streams, outputs, broker)
         try:
-            _wait(process, outputs, enough, patience, folder / "agent.log")
+            for start in range(1, _STARTS + 1):
+                outputs.short = -len(streams)  # frames that the end before has cut short
+                process = subprocess.Popen([*command, str(config)], stdout=log, stderr=log)
+                try:
+                    _wait(process, outputs, enough * start // _STARTS, patience, folder / "agent.log")
+                finally:
+                    _end(process, patience)
         finally:
-            process.terminate()
-            try:
-                process.wait(patience)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
             link.stop()
     return outputs
 
 
-def _stream(policy: AnyPolicy, name: str, period_us: int) -> AnyPolicy:
-    """The policy for one state: a stream of its own, fast ticks, and windows of a tick.
+def _end(process: subprocess.Popen[bytes], patience: float) -> None:
+    process.terminate()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
+    """States that follow each other in every order, and stay for a while or not at all."""
+    found: list[int] = [states[0]]
+    while len(found) < _SCRIPT_TICKS:
+        [hold] = generator.choices(_HOLDS, [hold**-0.5 for hold in _HOLDS])
+        found += [generator.choice([state for state in states if state != found[-1]])] * hold
+    return tuple(found[:_SCRIPT_TICKS])
+
+
+def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_ticks: int) -> AnyPolicy:
+    """The policy of one stream: a name of its own, fast ticks, and windows of a tick.
 
     What is drawn for a state depends on neither the class nor on how readings become states. Joint chains name their
     streams, and one with a running mean leaves its state when readings stay the same: here each has another instead.
     """
-    clock = Clock(epoch_us=time.time_ns() // 1000, period_us=period_us)
+    clock = Clock(epoch_us=epoch_us, period_us=period_us)
     update: dict[str, Any] = {"stream": name, "clock": clock, "valid_from": 0, "valid_until": None}
     if isinstance(policy.discretiser, Baseline):
         names, missing = policy.discretiser.states, policy.discretiser.missing
@@ -165,16 +209,17 @@ def _stream(policy: AnyPolicy, name: str, period_us: int) -> AnyPolicy:
         update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     if not isinstance(policy, Policy):
         update["clock"] = clock.model_copy(update={"period_us": max(period_us, _SHORTEST_US)})
-        return policy.model_copy(update={**update, "frame_ticks": MAX_MEASURE_TICKS})
+        return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
-        return policy.model_copy(update={**update, "frame_ticks": MAX_FRAME_TICKS})
+        return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
     short = {"length": 1, "stride": 1, "start": 0, "states": "histogram"}
     windows = tuple(
         one.model_copy(update={**short, "name": f"w{number}-{copy}"})
         for number, one in enumerate(policy.windows)
         for copy in range(MAX_WINDOWS // len(policy.windows))
     )
-    labels = tuple(map(str, range(max(_STATES_COUNTED, len(policy.discretiser.states)))))
+    least = 0 if name.startswith(_CHANGES) else _STATES_COUNTED
+    labels = tuple(map(str, range(max(least, len(policy.discretiser.states)))))
     update["discretiser"] = Categories(categories={label: int(label) for label in labels}, states=labels, missing=None)
     update["chains"] = BoundedChains(states=len(labels), odds_ratio=1.0)
     update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
@@ -182,14 +227,14 @@ def _stream(policy: AnyPolicy, name: str, period_us: int) -> AnyPolicy:
     return policy.model_copy(update={**update, "windows": windows})
 
 
-def _configuration(folder: Path, streams: dict[str, AnyPolicy], broker: Broker) -> Path:
+def _configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs, broker: Broker) -> Path:
     first = next(iter(streams.values()))
     general = {"fleet": first.fleet, "device": first.device, "outbox": "outbox.sqlite", "forget": "puback"}
     limits = {"ceiling": _CEILING, "measurement_ceiling": _CEILING, "status_seconds": 3600.0, "drain_seconds": 5.0}
     lines = [*_toml({**general, **limits}), "[broker]", *_toml(asdict(broker))]
     for name, policy in streams.items():
         (folder / f"{name}.json").write_text(policy.to_json())
-        simulate_recording(folder / f"{name}.csv", policy, [_state(name)] * 2)
+        simulate_recording(folder / f"{name}.csv", policy, _states(name, outputs))
         lines += ["[[streams]]", f'policy = "{name}.json"', "[streams.sensor]"]
         lines += _toml({"kind": "replay", "file": f"{name}.csv", "column": "value", "loop": True})
     path = folder / "agent.toml"
@@ -197,9 +242,10 @@ def _configuration(folder: Path, streams: dict[str, AnyPolicy], broker: Broker) 
     return path
 
 
-def _state(stream: str) -> int:
-    """The state of a stream, `state{state}-{copy}`."""
-    return int(stream.removeprefix("state").partition("-")[0])
+def _states(stream: str, outputs: Outputs) -> tuple[int, ...]:
+    """The states of the ticks of a stream, `state{state}-{copy}` or `changes-{copy}`, again and again."""
+    of = stream.partition("-")[0]
+    return outputs.script if of == _CHANGES else (int(of.removeprefix("state")),) * 2
 
 
 def _toml(values: dict[str, object]) -> list[str]:
@@ -207,10 +253,13 @@ def _toml(values: dict[str, object]) -> list[str]:
 
 
 def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patience: float, log: Path) -> None:
-    before, since = -1, time.monotonic()
-    while min(each := outputs.each) < enough and not outputs.problem:
-        if sum(each) != before:
-            before, since = sum(each), time.monotonic()
+    before, since, begun = -1, time.monotonic(), outputs.each
+    while not outputs.problem:
+        each, changed = outputs.each, min(outputs.changed)
+        if min(each) >= enough and changed >= min(enough, _MOST_CHANGES) and all(map(gt, each, begun)):
+            return
+        if sum(each) + changed != before:
+            before, since = sum(each) + changed, time.monotonic()
         if outputs.short > _MOST_SHORT:
             raise ConstantError(f"the agent cannot keep up, after {min(each)} draws of a state: take a longer period")
         if process.poll() is not None or time.monotonic() - since > patience:
@@ -240,27 +289,44 @@ class _Reader:
             self._outputs.problem = self._outputs.problem or f"{topic}: {error}"
 
     def _frame(self, stream: str, payload: bytes) -> None:
-        state = _state(stream)
+        changes, state = stream.startswith(_CHANGES), _states(stream, self._outputs)[0]
         frame = decode_symbols(payload) if payload[:1] == bytes([SYMBOLS]) else decode_measure(payload)
         if not self._is_new(stream, frame.first, frame.last):
             return
         self._outputs.short += frame.padding > 0
         if isinstance(frame, SymbolFrame):
-            self._outputs.symbols[state] += frame.symbols
-        else:
-            for released in frame.released:
-                same = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
+            if changes:
+                for tick, symbol in enumerate(frame.symbols, frame.first):
+                    self._change(0, tick, [symbol])
+            else:
+                self._outputs.symbols[state] += frame.symbols
+            return
+        for tick, released in enumerate(frame.released, frame.first):
+            same = self._points.setdefault(released.point, released.point)  # millions of a few thousand points
+            if changes:
+                self._change(released.table, tick, [same])
+            else:
                 self._outputs.points.setdefault((state, released.table), []).append(same)
 
+    def _change(self, of: str | int, tick: int, drawn: list[Any]) -> None:
+        ticks, all_drawn = self._outputs.changes.setdefault(of, (array("q"), []))
+        if len(all_drawn) < _MOST_CHANGES:
+            ticks.append(tick)
+            all_drawn += drawn
+
     def _window(self, stream: str, payload: bytes) -> None:
-        state = _state(stream)
+        states = _states(stream, self._outputs)
         assert isinstance(self._policy, Policy)
         frame = decode_window(payload)
         if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
             return
         window = self._policy.windows[int(frame.window[1:].partition("-")[0])]
-        noise = (count - (state == place) for place, count in enumerate(frame.counts))
-        self._outputs.noise[state, window.name].extend(noise)
+        state = states[frame.first % len(states)]
+        noise = [count - (state == place) for place, count in enumerate(frame.counts)]
+        if stream.startswith(_CHANGES):
+            self._change(window.name, frame.first, noise)
+        else:
+            self._outputs.noise[state, window.name].extend(noise)
 
     def _is_new(self, sequence: str, first: int, last: int) -> bool:
         """Whether a frame is after all others of its sequence; it may come twice."""

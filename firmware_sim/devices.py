@@ -208,7 +208,7 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
         values, states = _around_a_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
         edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
-        values = [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin]
+        values = [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin, ""]
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["t", "value"])

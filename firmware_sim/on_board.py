@@ -1,7 +1,7 @@
-"""`python -m firmware_sim.on_board CONFIG`: what `fugu-agent CONFIG` does, on a board; readings that stay the same.
+"""`python -m firmware_sim.on_board CONFIG`: what `fugu-agent CONFIG` does, on a board.
 
 So that whatever runs an agent can run a board: the streams of the configuration go into one image, which MicroPython's
-Unix port runs. Each sensor is a recording, of which the first reading is taken for ever.
+Unix port runs. Each sensor is a recording, which begins anew after its last reading.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ def image_of(config: Path, prepare: Callable[[Policy], Policy], damage: str = ""
     """The board of an agent's configuration."""
     told: dict[str, Any] = tomllib.loads(config.read_text())
     folder = config.parent / "board"
+    folder.mkdir(exist_ok=True)
     policies, sensors = [], {}
     for stream in told["streams"]:
         policy = read_policy((config.parent / stream["policy"]).read_bytes())
@@ -68,11 +69,13 @@ def image_of(config: Path, prepare: Callable[[Policy], Policy], damage: str = ""
         policy = policy.model_copy(update={"guarantee": policy.guarantee.model_copy(update={"epsilon": epsilon})})
         policies.append(prepare(policy))
         with (config.parent / stream["sensor"]["file"]).open(newline="") as file:
-            text = next(csv.DictReader(file))[stream["sensor"]["column"]]
-        value = text if isinstance(policy.discretiser, Categories) else round(float(text) / UNIT) if text else None
-        sensors[policy.stream] = (folder / "state", [value])
-    folder.mkdir()
-    (folder / "state").write_bytes(b"\0")
+            texts = [row[stream["sensor"]["column"]] for row in csv.DictReader(file)]
+        shown = list(dict.fromkeys(texts))
+        names = isinstance(policy.discretiser, Categories)
+        values = [text if names else round(float(text) / UNIT) if text else None for text in shown]
+        states = folder / f"{policy.stream}.states"
+        states.write_bytes(bytes(map(shown.index, texts)))
+        sensors[policy.stream] = (states, values)
     burnt = Burnt(ceiling=_LARGEST, host=told["broker"]["host"], port=told["broker"]["port"], not_before_us=0)
     image = build(policies, folder / "image", burnt, UNIT)
     if damage:

@@ -3,7 +3,8 @@
 - frequencies: how often every cell came, against its exact binomial distribution, two-sided;
 - lags: how often two draws at a distance are both in one half of the cells, for up to a million distances;
 - repeats: whether a stretch of draws, so long that no two should be equal, comes twice;
-- streams: the same as lags, between the draws of two streams.
+- streams: the same as lags, between the draws of two streams;
+- scale: of a count's noise, by the likelihood ratio against another scale, and against counts without noise.
 
 A third of the rate goes to each of the first three, shared out equally among its comparisons. A hundred million draws
 are taken a piece at a time: nothing but the draws themselves grows with their number.
@@ -12,14 +13,15 @@ are taken a piece at a time: nothing but the draws themselves grows with their n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special, stats
 
-__all__ = ["Alarm", "Tested", "checked", "frequencies", "related", "smallest_error"]
+__all__ = ["Alarm", "Tested", "checked", "frequencies", "related", "scaled", "smallest_error", "total_tails"]
 
 Cells = NDArray[np.integer]
 
@@ -164,6 +166,44 @@ def related(
     if worst < _most_deviations(false_alarms / 4 / (most + 1), _skewness(p) * _skewness(r) / math.sqrt(n - most)):
         return []
     return [Alarm("streams", f"draws of the two at a distance of {lag} depend on each other: {worst:.1f} deviations")]
+
+
+def scaled(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[Alarm]:
+    """Test the scale of discrete Laplace noise, by the sum of its absolute values and by how often it is 0.
+
+    The likelihood of any other scale depends on the sum alone. That of a share of counts without noise depends on the
+    number of zeros alone. Both have their exact distributions.
+
+    Args:
+        noise: counts, less what was counted.
+        scale: that they should have.
+        false_alarms: probability of an alarm if draws are independent and have that scale.
+    """
+    values = np.abs(np.asarray(noise, dtype=np.int64))
+    draws, total, zeros = values.size, int(values.sum()), int((values == 0).sum())
+    a = math.exp(-float(1 / scale))
+    found = []
+    if min(total_tails(total, draws, a)) * 4 < false_alarms:
+        mean = draws * 2 * a / (1 - a * a)
+        found.append(Alarm("scale", f"the noise adds up to {total}, and to {mean:.0f} by its scale"))
+    if stats.binom.sf(zeros - 1, draws, (1 - a) / (1 + a)) * 2 < false_alarms:
+        expected = draws * (1 - a) / (1 + a)
+        found.append(Alarm("scale", f"{zeros} of {draws} counts have no noise, {expected:.1f} were expected"))
+    return found
+
+
+def total_tails(total: int, draws: int, a: float) -> tuple[float, float]:
+    """The probabilities of a sum of |N| up to a total, and from it on, for draws of P(N = n) ~ a^|n|.
+
+    Of draws that are not 0, a binomial number, |N| - 1 are geometric: given that number, the rest is negative binomial.
+    """
+    chance, far = 2 * a / (1 + a), 1e-30
+    numbers = np.arange(stats.binom.ppf(far, draws, chance), stats.binom.isf(far, draws, chance) + 1)
+    weights = stats.binom.pmf(numbers, draws, chance)
+    rest, some = total - numbers, np.maximum(numbers, 1)
+    below = np.where(numbers > 0, stats.nbinom.cdf(rest, some, 1 - a), total >= 0)
+    above = np.where(numbers > 0, stats.nbinom.sf(rest - 1, some, 1 - a), total <= 0)
+    return float(weights @ below), float(weights @ above)
 
 
 def _pieces(count: int, size: int | None = None) -> Iterator[slice]:

@@ -13,12 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from edge_agent.randomiser import randomiser, system_entropy
-from firmware_sim.constant import ConstantError, run_constant
+from firmware_sim.constant import ConstantError, parts, run_constant
 from fugu.audit import draws
 from fugu.audit.device import device_tests
 from fugu.audit.distributions import count_cells, point_cells, symbol_distribution
 from fugu.audit.draws import checked, related
-from fugu.contract.discretisers import Baseline
+from fugu.contract.chains import BoundedChains
+from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
@@ -195,7 +196,14 @@ def failed(told: Any) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("fault", "found"), [("honest", set()), ("stuck-bit", {"frequencies"}), ("reused-block", {"streams"})]
+    ("fault", "found"),
+    [
+        ("honest", set()),
+        ("stuck-bit", {"frequencies"}),
+        ("reused-block", {"streams"}),
+        ("raw-at-changes", {"changes"}),
+        ("seeded", {"repeats"}),
+    ],
 )
 def test_a_device_is_judged_by_its_bytes(
     fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str]
@@ -233,6 +241,16 @@ def test_running_means_and_joint_chains_have_the_same_tables(
 
 
 @pytest.mark.long
+def test_a_state_of_missing_readings_is_audited_like_any_other(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    table = NoiseTable(((1 << 31, 3 << 30), (1 << 30, 3 << 30), (1 << 30, 1 << 31)))
+    one = policy(table=table, chains=BoundedChains(states=3, odds_ratio=1.5))
+    states = Thresholds(edges=(1.0,), states=("low", "high", "missing"), missing="missing")
+    code, told = audited(fugu, tmp_path, broker, one.model_copy(update={"discretiser": states}), "honest", 1000)
+    assert (code, failed(told)) == (0, set())
+    assert "symbols of missing" in [test["of"] for test in told["tests"]]
+
+
+@pytest.mark.long
 def test_an_honest_device_is_called_wrong_no_more_often_than_stated() -> None:
     """400 runs of what devices draw with, at a rate of 10 %: more than 75 alarms have a probability below 10^-6."""
     one = policy()
@@ -253,9 +271,22 @@ def test_counts_of_a_device_are_judged_too(fugu: Fugu, broker: Mosquitto, tmp_pa
     assert [one["of"] for one in told["tests"]] == [
         "symbols of level 0",
         "symbols of level 1",
+        "symbols at changes",
         "window high of level 0",
         "window high of level 1",
+        "window high",
+        "window high at changes",
     ]
+
+
+@pytest.mark.long
+def test_noise_that_is_kept_across_starts_is_found(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
+    """Of 2048 counts of a start, most are in messages of the states: some message comes twice."""
+    windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
+    one = parts(planned(windows=windows))[1]
+    code, told = audited(fugu, tmp_path, broker, one, "kept-noise", 1000, 9000)
+    assert code == 1
+    assert "repeats" in failed(told)
 
 
 @pytest.mark.soak
@@ -268,6 +299,8 @@ def test_counts_of_a_device_are_judged_too(fugu: Fugu, broker: Mosquitto, tmp_pa
         ("reused-block", "streams", 100_000),
         ("rounded", "frequencies", 1_000_000),
         ("weakened", "frequencies", 1_000_000),
+        ("raw-at-changes", "changes", 100_000),
+        ("seeded", "repeats", 100_000),
     ],
 )
 def test_real_agents_with_faults_are_found(
@@ -278,6 +311,18 @@ def test_real_agents_with_faults_are_found(
     code, told = audited(fugu, tmp_path, broker, one, fault, draws)
     assert code == bool(found)
     assert found in {*failed(told), ""}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("fault", "found"), [("honest", set()), ("bare-counts", {"scale"}), ("small-scale", {"scale"})]
+)
+def test_counts_of_real_agents_are_found_with_as_many_as_are_drawn_by_default(
+    fugu: Fugu, broker: Mosquitto, tmp_path: Path, fault: str, found: set[str]
+) -> None:
+    windows = (Window(name="high", length=20, stride=10, states=(1,), scale="400"),)
+    code, told = audited(fugu, tmp_path, broker, planned(windows=windows), fault, 1000, 100_000)
+    assert (code, found <= failed(told), bool(failed(told))) == (len(found), True, bool(found)), told
 
 
 @pytest.mark.soak

@@ -29,7 +29,8 @@ def alarms(broker: Mosquitto, folder: Path, module: tuple[str, ...], part: int, 
     outputs: Outputs = run_constant(command, piece, broker.broker, folder, enough, 1000, PATIENCE)
     assert outputs.problem == ""
     assert min(outputs.each) >= enough
-    tested = device_tests(POLICY, outputs.symbols, outputs.noise, outputs.points, rate)
+    drawn = outputs.symbols, outputs.noise, outputs.points
+    tested = device_tests(POLICY, *drawn, rate, outputs.script, outputs.changes)
     return {alarm.test for one in tested for alarm in one.alarms}
 
 

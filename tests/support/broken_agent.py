@@ -6,11 +6,15 @@ All else is as on a device. An audit that runs it sees the bytes that it publish
 from __future__ import annotations
 
 import os
+import random
 import sys
 from collections.abc import Callable
 
 import edge_agent.randomiser
+import edge_agent.window
 from edge_agent.__main__ import main
+from edge_agent.randomiser import randomiser
+from fugu.contract.discrete_laplace import discrete_laplace
 from fugu.contract.noise_table import SCALE, NoiseTable
 
 Fill = Callable[[memoryview], None]
@@ -58,6 +62,16 @@ def reused_block() -> Fill:
     return fill
 
 
+def seeded() -> Fill:
+    """A good generator that begins anew at every start of the device."""
+    generator = random.Random(7)
+
+    def fill(buffer: memoryview) -> None:
+        buffer[:] = generator.randbytes(len(buffer))
+
+    return fill
+
+
 def rounded(table: NoiseTable, state: int, word: int) -> int:
     """Draw with a uniform number of two decimals."""
     return sum(round(word / SCALE, 2) > threshold / SCALE for threshold in table.rows[state])
@@ -70,11 +84,48 @@ def weakened(table: NoiseTable, state: int, word: int) -> int:
     return int(word >= other)
 
 
+def raw_at_changes(table: NoiseTable, entropy: Fill) -> Callable[[int | None], int]:
+    """The state itself at every change, and honest symbols while it stays."""
+    draw, before = randomiser(table, entropy), None
+
+    def told(state: int | None) -> int:
+        nonlocal before
+        changed, before = before is not None and state != before, state
+        symbol = draw(state)
+        return state if changed and state is not None else symbol
+
+    return told
+
+
+def bare_counts(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
+    """No noise in one of a hundred counts."""
+    return 0 if draw(100) == 0 else discrete_laplace(draw, numerator, denominator)
+
+
+def small_scale(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
+    """A scale that is 2 % too small."""
+    return discrete_laplace(draw, numerator * 98, denominator * 100)
+
+
+def kept_noise() -> Callable[[Callable[[int], int], int, int], int]:
+    """The noise of the first counts of every start is the same, as if it had been kept."""
+    kept, left = random.Random(7), 2048
+
+    def noise(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
+        nonlocal left
+        left -= 1
+        return discrete_laplace(kept.randrange if left >= 0 else draw, numerator, denominator)
+
+    return noise
+
+
+NOISES = {"bare-counts": lambda: bare_counts, "small-scale": lambda: small_scale, "kept-noise": kept_noise}
 FILLS: dict[str, Callable[[], Fill]] = {
     "honest": lambda: honest,
     "stuck-bit": lambda: stuck_bit,
     "sixteen-bits": sixteen_bits,
     "reused-block": reused_block,
+    "seeded": seeded,
 }
 
 if __name__ == "__main__":
@@ -82,6 +133,10 @@ if __name__ == "__main__":
     if fault in FILLS:
         fill = FILLS[fault]()
         edge_agent.randomiser.system_entropy = lambda: fill
+    elif fault == "raw-at-changes":
+        edge_agent.randomiser.randomiser = raw_at_changes
+    elif fault in NOISES:
+        edge_agent.window.discrete_laplace = NOISES[fault]()
     else:
         NoiseTable.draw = {"rounded": rounded, "weakened": weakened}[fault]  # type: ignore[method-assign]
     sys.exit(main([config]))

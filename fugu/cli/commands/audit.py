@@ -112,7 +112,7 @@ def device(
         str, typer.Option(metavar="WORDS", help="The agent's program; the path of a configuration is added.")
     ] = "fugu-agent",
     draws: Annotated[int, typer.Option(metavar="N", min=1000, help="Symbols or points of every state.")] = 100_000,
-    counts: Annotated[int, typer.Option(metavar="N", min=100, help="Counts of every state and window.")] = 2000,
+    counts: Annotated[int, typer.Option(metavar="N", min=100, help="Counts of every state and window.")] = 100_000,
     false_alarms: Annotated[float, typer.Option(metavar="P", help="Chance of an alarm without a fault.")] = 1e-3,
     period: Annotated[
         float, typer.Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
@@ -121,9 +121,10 @@ def device(
 ) -> int:
     """Test the randomness of a device, from the bytes that it publishes.
 
-    The agent runs with readings that stay the same, one stream for each of up to 8 states, so that all that differs is
-    what it draws. Symbols, counts and points are held against the distributions that the policy gives them, and against
-    each other. A hundred million draws take hours.
+    The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
+    change by a script; it is started three times. All else that differs is what it draws. Symbols, counts and points
+    are held against the distributions that the policy gives them, and against each other, and must not depend on the
+    states of other ticks. A hundred million draws take hours.
 
     Exit code 1 if anything is not as it should be.
 
@@ -145,7 +146,8 @@ def device(
                 shlex.split(command), piece, at, Path(folder), enough, period_us=period_us, patience=_PATIENCE
             )
         problem = problem or outputs.problem
-        tested += device_tests(policy, outputs.symbols, outputs.noise, outputs.points, false_alarms / len(pieces))
+        drawn = outputs.symbols, outputs.noise, outputs.points
+        tested += device_tests(policy, *drawn, false_alarms / len(pieces), outputs.script, outputs.changes)
     told = {"false_alarms": false_alarms, "problem": problem, "tests": [tested_document(one) for one in tested]}
     answer(as_json, lambda: told, lambda: show_tested(tested, problem, false_alarms))
     return 1 if problem or any(one.alarms for one in tested) else 0
