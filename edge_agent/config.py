@@ -118,6 +118,7 @@ def _local_streams(
     config: AgentConfig, folder: Path
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], dict[str, str]]:
     """The policies that the configuration names, verified, with their sensors; and what each makes of its stream."""
+    from edge_agent.enrolled import plain
     from fugu.contract.descriptions import describe, encode_description
     from fugu.contract.joint import check_named, joint_epsilon
     from fugu.contract.pins import violations
@@ -148,7 +149,7 @@ def _local_streams(
         check_declared(policy.discretiser, stream.sensor)
         policies.append(policy)
         sensors[policy.stream] = stream.sensor.model_dump_json()
-        streams.append((policy.model_dump(mode="json"), sensor_values(stream, folder, config.broker)))
+        streams.append((plain(policy), sensor_values(stream, folder, config.broker)))
     names = [policy["stream"] for policy, _ in streams]
     if len(set(names)) != len(names):
         raise ConfigError(f"two policies for one stream: {sorted(names)}")

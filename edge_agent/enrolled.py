@@ -11,9 +11,11 @@ from edge_agent.config_file import ConfigError, check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
 from fugu.contract.errors import EnvelopeError, FalseGuaranteeError
 from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, TrustState, Verdict
 
-__all__ = ["accepted", "open_trust", "to_run"]
+__all__ = ["accepted", "open_trust", "plain", "to_run"]
 
 
 def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
@@ -54,6 +56,12 @@ def to_run(verdict: Verdict, config: AgentConfig, folder: Path) -> dict[str, Any
     }
 
 
+def plain(policy: AnyPolicy) -> dict[str, Any]:
+    """A verified policy's JSON form, and the rate that all which a tick adds to has together."""
+    document = policy.model_dump(mode="json")
+    return document | {"rate": float(policy.rate)} if isinstance(policy, Policy) else document
+
+
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each policy of a document, with the sensor that the configuration gives to its stream.
 
@@ -67,7 +75,7 @@ def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[
         if (stream := streams.get(policy.stream)) is None:
             raise FalseGuaranteeError(f"this device has no sensor for stream {policy.stream}")
         check_declared(policy.discretiser, stream.sensor)
-        found.append((policy.model_dump(mode="json"), sensor_values(stream, folder, config.broker)))
+        found.append((plain(policy), sensor_values(stream, folder, config.broker)))
     return found
 
 

@@ -1,9 +1,9 @@
 """What the agent says of itself on its own device, which `fugu-agent --status` shows.
 
 Here, and not over the network, is where a sensor's troubles are told, since they may depend on what it measures, and
-what the watch over a stream's class has found, which follows from true states without noise. So none of it is in a
-file: the running agent is asked over a socket beside the outbox that only the agent's own account can open. It tells
-counts and fixed words, never a reading.
+what the watch over a stream's class has found, the owner's own epsilon too, which follows from true states without
+noise. So none of it is in a file: the running agent is asked over a socket beside the outbox that only the agent's own
+account can open. It tells counts and fixed words, never a reading.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def told(streams: Sequence[Stream]) -> list[dict[str, Any]]:
             "unusable": stream.discretiser.unusable,
             "sensor": stream.sensor.trouble,
             "watch": stream.watch.sentence() if stream.watch else "",
+            "own_epsilon": stream.watch.own_epsilon if stream.watch else None,
         }
         for stream in streams
     ]
@@ -106,6 +107,8 @@ def described(found: dict[str, Any]) -> str:
     nothing = "nothing that the guarantee assumes of the readings' chain could be seen to be wrong"
     for stream in found["streams"]:
         lines.append(f"  model watch, stream {stream['stream']}: {stream['watch'] or nothing}")
+        if stream["own_epsilon"] is not None:
+            lines.append(f"    by your own states of the last day this noise has epsilon {stream['own_epsilon']:.2g}")
     return "\n".join(lines)
 
 

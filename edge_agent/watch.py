@@ -14,6 +14,9 @@ it would be: what a long one has lost so far must count when a short one gains.)
 ever reaches 1/ALARM with a probability of at most ALARM, whatever chain of the class each stretch has and however long
 the device runs.
 
+Beside it: what the noise would lose if the class were only as wide as the owner's own states of the last day need,
+taken from whole stretches, each with the odds ratio, or the probabilities, of its own counts and half a step more.
+
 Sources: Wasserman, Ramdas, Balakrishnan, "Universal inference" (2020); Krichevsky and Trofimov, "The performance of
 universal encoding" (1981); Ville (1939).
 """
@@ -22,16 +25,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal, localcontext
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-__all__ = ["ALARM", "CHANGING_LENGTHS", "LENGTHS", "Watch", "watched_class"]
+from fugu.contract.leakage import CONTEXT, Way, as_decimal, ignorant_leakage, informed_leakage, universal_leakage
+
+__all__ = ["ALARM", "CHANGING_LENGTHS", "LENGTHS", "OWN_LENGTH", "Watch", "watched_class"]
 
 ALARM = 1e-3
 """How likely a true class is ever called wrong between two starts of the agent, if no stretch has two chains."""
 LENGTHS = (128, 512, 2048, 8192)
 CHANGING_LENGTHS = (128, 512)
 _WEIGHTS = (0.5, 0.05, 0.005)
+OWN_LENGTH = 512
+"""Steps of the stretches that the owner's own epsilon is taken from."""
+_HOURS = 24
 _MOST_STATES = 8
 _ROUNDS = 60
 Counts = Sequence[Sequence[int]]
@@ -41,18 +51,24 @@ def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
     """What a guarantee assumes of steps, from a policy's JSON form; none if it assumes nothing that could be seen.
 
     Returns:
-        `q` and `r`, intervals; or `odds_ratio`, which is all that a universal guarantee needs; or `transitions`.
+        `q` and `r`, intervals; or `odds_ratio`, which is all that a universal guarantee needs; or `transitions`. If
+        the policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
     """
     chains = policy.get("chains")
     if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
         return None
+    adversary, beside = policy["guarantee"]["adversary"], {}
+    if "rate" in policy:
+        hour = max(1, 3_600_000_000 // policy["clock"]["period_us"])
+        beside = {"rate": policy["rate"], "adversary": adversary, "hour": hour}
     if chains["kind"] == "bounded":
-        return {"odds_ratio": chains["odds_ratio"]}
-    universal = policy["guarantee"]["adversary"] == "universal"
+        return {"odds_ratio": chains["odds_ratio"], **beside}
+    universal = adversary == "universal"
     if chains["kind"] == "binary":
         (q0, q1), (r0, r1) = chains["q"], chains["r"]
         sticky, restless = (1 - q0) * (1 - r0) / (q0 * r0), q1 * r1 / ((1 - q1) * (1 - r1))
-        return {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
+        found = {"odds_ratio": max(sticky, restless, 1.0)} if universal else {"q": chains["q"], "r": chains["r"]}
+        return {**found, **beside}
     return None if universal else {"transitions": chains["transitions"]}
 
 
@@ -63,6 +79,7 @@ class Watch:
         steps: pairs of neighbouring ticks that were counted.
         evidence: logarithm of the average product so far.
         alarm: the first tick at which it was above 1/ALARM, or none.
+        own: by hour, the largest epsilon that a stretch which ended in it would need.
     """
 
     def __init__(self, states: int, chains: dict[str, Any]) -> None:
@@ -75,6 +92,7 @@ class Watch:
         self.steps = 0
         self.evidence = 0.0
         self.alarm: int | None = None
+        self.own: dict[int, float] = {}
 
     def observe(self, tick: int, state: int | None) -> None:
         """Take in the state of a tick, or that it has none; ticks that are left out break a stretch's steps only."""
@@ -95,12 +113,28 @@ class Watch:
             now = [a + _log_sum((math.log1p(-w), math.log(w) + gain)) for a, w in zip(capital, _WEIGHTS, strict=True)]
             products += now
             if self.steps % length == 0:
+                if length == OWN_LENGTH and "rate" in self._chains:
+                    self._remember(tick // self._chains["hour"], _epsilon(counts, self._chains))
                 capital[:] = now
                 for row in counts:
                     row[:] = [0] * len(row)
         self.evidence = _log_sum(products) - math.log(len(products))
         if self.alarm is None and self.evidence >= -math.log(ALARM):
             self.alarm = tick
+
+    def _remember(self, hour: int, epsilon: float) -> None:
+        self.own[hour] = max(epsilon, self.own.get(hour, 0.0))
+        for old in [one for one in self.own if one <= hour - _HOURS]:
+            del self.own[old]
+
+    @property
+    def own_epsilon(self) -> float | None:
+        """What the noise has for the owner's own states of the last day, rounded up to two digits; none if too few."""
+        if not self.own:
+            return None
+        with localcontext(CONTEXT):
+            exact = Decimal(max(self.own.values()))
+            return float(exact.quantize(Decimal((0, (1,), exact.adjusted() - 1)), rounding=ROUND_CEILING))
 
     def sentence(self) -> str:
         """What has been found, for the owner."""
@@ -114,6 +148,27 @@ class Watch:
             f"the states are NOT in the declared class of chains{changes}, found at tick {self.alarm} ({so_far}): "
             f"epsilon {certainly} larger than promised; ask for a policy with a wider class"
         )
+
+
+def _epsilon(counts: Counts, chains: dict[str, Any]) -> float:
+    """What the noise loses for the chain of a stretch, against the policy's adversary, in nats."""
+    ratio = Fraction(math.exp(min(chains["rate"], 700.0)))
+    with localcontext(CONTEXT):
+        if "odds_ratio" in chains:
+            pairs = list(combinations(range(len(counts)), 2))
+            odds = max(_odds(counts[x], counts[y], z, w) for x, y in pairs for z, w in pairs)
+            leakage = universal_leakage(odds, ratio)
+        else:
+            q, r = (Fraction(2 * row[1 - x] + 1, 2 * sum(row) + 2) for x, row in enumerate(counts))
+            ways = Way(q, r, ratio, 1 / ratio), Way(r, q, ratio, 1 / ratio)
+            ignorant = chains["adversary"] == "ignorant"
+            leakage = max(ignorant_leakage(way) if ignorant else informed_leakage(*way).ratio for way in ways)
+        return float((as_decimal(ratio) * leakage * leakage).ln())
+
+
+def _odds(row: Sequence[int], other: Sequence[int], z: int, w: int) -> Fraction:
+    odds = Fraction((2 * row[z] + 1) * (2 * other[w] + 1), (2 * row[w] + 1) * (2 * other[z] + 1))
+    return max(odds, 1 / odds)
 
 
 def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:

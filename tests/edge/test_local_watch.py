@@ -23,7 +23,7 @@ from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.processes import policy
 
-PLAN = stream_plan(watch={"q": [0.1, 0.2], "r": [0.2, 0.3]})
+PLAN = stream_plan(watch={"q": [0.1, 0.2], "r": [0.2, 0.3], "rate": 0.1, "adversary": "ignorant", "hour": 3600})
 
 
 def readings(leave: float, length: int = 1000) -> list[float]:
@@ -59,13 +59,14 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
     running = threading.Thread(target=agent.run)
     running.start()
     try:
-        wait_until(lambda: "NOT in the declared class" in described(ask_status(outbox)))
+        wait_until(lambda: "this noise has epsilon" in described(ask_status(outbox)))
         assert main(["--status", str(config)]) == 0
     finally:
         agent.stop()
         running.join(PATIENCE)
     shown = capsys.readouterr().out
     assert "model watch, stream hr: the states are NOT in the declared class of chains, found at tick" in shown
+    assert "by your own states of the last day this noise has epsilon " in shown
     assert not path.exists()
     with pytest.raises(LocalStatusError, match="no agent answers"):
         ask_status(outbox)
@@ -74,7 +75,7 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
 def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A device that has found something looks like one that has not, but for its symbols."""
     caplog.set_level(logging.DEBUG)
-    found = []
+    found, own = [], []
     for name, leave in (("wrong", 0.01), ("right", 0.2)):
         caplog.clear()
         agent = device(tmp_path / name, readings(leave))
@@ -85,10 +86,13 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
         sizes = [(file.name, file.is_socket() or file.stat().st_size) for file in sorted((tmp_path / name).iterdir())]
         everything = b"".join(file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file())
         found.append((sizes, encode_status(agent._status(online=True)), caplog.text))
+        assert watch.own_epsilon is not None
+        own.append(watch.own_epsilon)
         assert f"{watch.evidence}".encode() not in everything
         assert repr(watch.evidence) not in repr(agent._status(online=True))
         agent._outbox.close()
     assert found[0] == found[1]
+    assert own[0] > 2 * own[1]
 
 
 def test_a_socket_that_was_left_behind_is_replaced_and_a_file_is_not(tmp_path: Path) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
 
 import pytest
 
 from edge_agent import watch as watch_module
-from edge_agent.watch import ALARM, Watch, _log_e_value, watched_class
+from edge_agent.watch import ALARM, OWN_LENGTH, Watch, _log_e_value, watched_class
+from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.leakage import worst_odds_ratio
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
 ODDS = {"odds_ratio": 9.0}
@@ -174,3 +179,54 @@ def test_what_is_watched_is_what_the_guarantee_assumes() -> None:
     known = {"kind": "finite", **KNOWN}
     assert (watched_class(policy(known, "ignorant")), watched_class(policy(known, "universal"))) == (KNOWN, None)
     assert watched_class({"discretiser": {"states": ["a", "b"]}}) is None
+
+
+RATED = {"rate": 0.3, "hour": 600}
+
+
+@pytest.mark.parametrize(
+    ("assumed", "adversary", "chains"),
+    [
+        ({"odds_ratio": 9.0}, "universal", lambda q, r: BoundedChains(states=2, odds_ratio=worst_odds_ratio(q, r))),
+        (BOX, "ignorant", lambda q, r: BinaryChains(q=(float(q),) * 2, r=(float(r),) * 2)),
+        (BOX, "informed", lambda q, r: BinaryChains(q=(float(q),) * 2, r=(float(r),) * 2)),
+    ],
+)
+@pytest.mark.parametrize("leave", [(0.05, 0.1), (0.6, 0.7)])
+def test_the_owners_epsilon_is_what_the_guarantee_check_derives_for_his_stretch(
+    assumed: dict[str, Any],
+    adversary: Adversary,
+    chains: Callable[[Fraction, Fraction], Any],
+    leave: tuple[float, float],
+) -> None:
+    """Of two digits, rounded up; from whole stretches, and half a step of each kind more."""
+    watch, generator, states = Watch(2, {**assumed, **RATED, "adversary": adversary}), random.Random(4), [0]
+    for _ in range(OWN_LENGTH):
+        states.append(states[-1] ^ (generator.random() < leave[states[-1]]))
+    for tick, state in enumerate(states):
+        assert watch.own_epsilon is None
+        watch.observe(tick, state)
+    steps = Counter(pairwise(states))
+    q, r = (Fraction(2 * steps[x, 1 - x] + 1, 2 * (steps[x, 0] + steps[x, 1]) + 2) for x in (0, 1))
+    exact = ratio_loss(chains(q, r), *(Fraction(math.exp(0.3)),) * 2, adversary).epsilon
+    assert watch.own_epsilon is not None
+    assert exact * (1.0 - 1e-9) <= watch.own_epsilon <= 1.11 * exact
+    assert watch.own_epsilon == float(f"{watch.own_epsilon:.1e}")
+
+
+def test_the_owners_epsilon_is_of_the_last_day_and_in_bounded_memory() -> None:
+    watch, generator, state = Watch(2, {"odds_ratio": 9.0, **RATED, "adversary": "universal"}), random.Random(4), 0
+    told: list[float] = []
+    for tick in range(600 * 60):
+        state ^= generator.random() < (0.01 if tick < 600 * 10 else 0.4)
+        watch.observe(tick, state)
+        told.append(watch.own_epsilon or 0.0)
+    assert told[600 * 12] >= told[600 * 30] > 4 * told[600 * 34] > 0.0, "hour 10 is the last of the slow ones"
+    assert len(watch.own) <= 24
+
+
+def test_a_class_of_known_chains_has_no_epsilon_of_its_owner() -> None:
+    known = {"kind": "finite", "transitions": KNOWN["transitions"]}
+    discretiser, clock = {"states": ["a", "b"]}, {"period_us": 1_000_000}
+    policy = {"chains": known, "discretiser": discretiser, "clock": clock, "guarantee": {"adversary": "ignorant"}}
+    assert watched_class({**policy, "rate": 0.3}) == KNOWN
