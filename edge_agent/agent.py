@@ -111,7 +111,7 @@ class Agent:
         self._last_status: Status | None = None
         self._connected_anew = True
         self._undescribed = dict(plan.descriptions)
-        self._cut_off = False
+        self._cut_off = self._greeted = False
         self._local = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self.refused = Counter(too_many=0)  # the network thread changes what is there, and adds nothing
@@ -247,9 +247,26 @@ class Agent:
     def _connected(self) -> None:
         """A (new) connection: what was in flight is sent again by paho-mqtt; tell the world that we are here."""
         self._sender.connected()
+        if not self._greeted:
+            self._greeted = True
+            _log.warning("connected; %s", self._first_share())
         self._last_status = None
         self._connected_anew = True
         self._undescribed = dict(self._plan.descriptions)
+
+    def _first_share(self) -> str:
+        """When something leaves first, for whoever started the agent and waits; nothing of a reading is in it."""
+        if not self._ticks.streams:
+            return "there is no policy yet"
+        if not self._time.anchors:
+            return "the first share comes once the clock is set"
+        now = self._time.now_us()
+        shares = [share for stream in self._ticks.streams if (share := stream.first_share_us(now)) is not None]
+        if not shares:
+            return "nothing is to be shared"
+        local = time.localtime(min(shares) / 1e6)
+        today = local[:3] == time.localtime(now / 1e6)[:3]
+        return f"first share at {time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', local)}"
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         self._bytes_taken += len(payload)

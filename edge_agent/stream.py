@@ -187,6 +187,14 @@ class Stream:
             self._tell("a reading is no number, category or place of its policy")
         return state
 
+    def first_share_us(self, now_us: int) -> int | None:
+        """Wall time at which something of it leaves first, its first whole window or full frame; none of nothing."""
+        tick = max(self.next_tick, self.clock.at(now_us) + 1)
+        ends = [window.last(window.first_from(tick)) for window in self.plan.windows]
+        if self.plan.noise is not None:
+            ends.append(tick + self.plan.frame_ticks - 1)
+        return self.clock.time_of(min(ends)) if ends else None
+
     def _tell(self, trouble: str) -> None:
         if trouble not in self._told:
             self._told.add(trouble)

@@ -15,6 +15,8 @@ from edge_agent.outbox_file import OutboxError
 from edge_agent.plan import AgentPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
+from edge_agent.stream import SharedSensor, Stream
+from edge_agent.tick_clock import TickClock
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, encode_committed
 from fugu.contract.topics import committed_topic
@@ -231,3 +233,27 @@ def test_windows_alone_are_all_that_leaves(tmp_path: Path) -> None:
     assert after[0].first == 10 * (before[-1].index + 1)
     counted = [tick for tick in range(after[0].first, after[0].last + 1) if tick > last]
     assert after[0].observed == len(counted)
+
+
+@pytest.mark.parametrize(
+    ("windows", "noise", "next_tick", "share"),
+    [
+        (((0, 10, 10),), False, 5, 19),
+        (((0, 10, 10),), False, 10, 19),
+        (((3, 10, 10), (0, 4, 4)), False, 5, 11),
+        (((0, 100, 100),), True, 7, 7 + 7),
+        ((), True, 0, 8),
+        ((), False, 0, None),
+    ],
+)
+def test_the_first_share_is_the_first_whole_window_or_the_first_full_frame(
+    windows: tuple[tuple[int, int, int], ...], noise: bool, next_tick: int, share: int | None
+) -> None:
+    plan = stream_plan(
+        frame_ticks=8,
+        windows=tuple(WindowPlan(f"w{at}", *one, 1, (0, 0), 1, 1) for at, one in enumerate(windows)),
+        **({} if noise else {"noise": None}),
+    )
+    clock = TickClock(1_000_000, 500_000)
+    stream = Stream(plan, clock, SharedSensor(ReplaySensor([0.0], loop=True)), system_entropy(), next_tick - 1, None)  # type: ignore[arg-type]
+    assert stream.first_share_us(1_000_000) == (None if share is None else clock.time_of(share))
