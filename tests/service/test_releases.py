@@ -68,7 +68,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     assert 0 < frame.observed <= 40
     assert (frame.confidence, frame.epsilon, frame.adversary) == (0.95, 1.0, "informed")
     assert (frame.mechanism, frame.noise, frame.entry, frame.noisy) == ("chain", "discrete-laplace", 1, True)
-    assert frame.low[0] < frame.values[0] < frame.high[0]
+    assert frame.low[0] <= frame.values[0] <= frame.high[0]  # an end where no truth is beyond the number
     wait_until(lambda: gateway.counters["releases_published"] == 2)
     with sqlite3.connect(tmp_path / "l.sqlite") as ledger:
         charges = dict(ledger.execute("SELECT device, charge FROM members JOIN entries USING (in_group)").fetchall())

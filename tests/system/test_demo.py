@@ -84,7 +84,7 @@ def test_windows_are_held_against_the_recording(person: Person, policy: Policy, 
     scale = float(policy.windows[0].scale.partition("/")[0]) / float(policy.windows[0].scale.partition("/")[2])
     assert night.band == pytest.approx(3 * scale / BEATS, rel=0.1)
     assert night.band < night.quilts < night.group == pytest.approx(math.log(20))
-    assert night.inside == 0.5
+    assert night.inside == 0.75
     assert len(night.ordinary) == len(night.ours) == len(person.states) - BEATS
 
 

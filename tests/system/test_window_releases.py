@@ -59,7 +59,7 @@ def test_a_group_release_from_device_windows_is_within_a_few_percent(broker: Mos
         path[tick % TICKS] for path in states.values() for tick in range(frame.first, frame.first + frame.length)
     )
     assert abs(frame.values[0] - truth) <= 0.05 * truth, "3 noises of two windows each: five times their deviation"
-    assert frame.low[0] < frame.values[0] < frame.high[0]
+    assert frame.low[0] <= frame.values[0] <= frame.high[0]  # an end where no truth is beyond the number
     assert frame.high[0] - frame.low[0] < 0.1 * truth
     assert (frame.noise, frame.charge, frame.devices) == ("device-windows", 0.0, 3)
     assert symbols.payloads == [], "a device with windows alone sends no symbols"
