@@ -27,6 +27,7 @@ from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode, ordered
 from fugu.contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
+from fugu.host.logs import NOTICES
 from fugu.host.systemd import Notifier
 from fugu.host.wake import Wake
 from fugu.mqtt import Link, Will
@@ -249,7 +250,7 @@ class Agent:
         self._sender.connected()
         if not self._greeted:
             self._greeted = True
-            _log.warning("connected; %s", self._first_share())
+            NOTICES.info("connected; %s", self._first_share())
         self._last_status = None
         self._connected_anew = True
         self._undescribed = dict(self._plan.descriptions)

@@ -9,11 +9,15 @@ import sys
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TextIO, get_args
 
-__all__ = ["LOG_FORMATS", "LogFormat", "LogSettings", "log_settings", "log_to_stderr", "print_any_text"]
+__all__ = ["LOG_FORMATS", "NOTICES", "LogFormat", "LogSettings", "log_settings", "log_to_stderr", "print_any_text"]
 
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
 _USUAL = frozenset(vars(logging.makeLogRecord({})))
+
+NOTICES = logging.getLogger("fugu.notices")
+"""For the few lines that whoever started a service waits for though nothing is wrong: they come unasked, as INFO."""
+NOTICES.setLevel(logging.INFO)
 
 
 class _JsonLines(logging.Formatter):

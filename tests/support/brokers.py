@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,6 +24,9 @@ __all__ = ["PATIENCE", "Mosquitto", "free_port", "wait_until"]
 PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
 _POLL_SECONDS = 0.01
+_EACH = 2000
+_WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0) % 10
+_PORTS = (10_000 + _EACH * _WORKER + number % _EACH for number in itertools.count(os.getpid()))
 
 
 def wait_until(condition: Callable[[], object], what: str = "a condition") -> None:
@@ -134,7 +140,14 @@ class Mosquitto:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A loopback port that nobody uses.
+
+    It is none of those that the system gives to connections that go out (32768 and above on Linux), nor one that
+    another worker of the tests is given, nor one that this process had before: who is to listen there may take seconds
+    until it does.
+    """
+    while True:
+        port = next(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

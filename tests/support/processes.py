@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -122,6 +123,11 @@ def by_tick(frames: Sequence[SymbolFrame]) -> dict[int, int]:
         for tick, symbol in enumerate(frame.symbols, frame.first):
             assert symbols.setdefault(tick, symbol) == symbol, f"tick {tick} was randomised twice"
     return symbols
+
+
+def troubles(log: Path) -> list[str]:
+    """What a log has besides notices; every line that no logger wrote is one."""
+    return [line for line in log.read_text().splitlines() if not re.match(r"\S+ \S+ INFO ", line)]
 
 
 class Recorder:
