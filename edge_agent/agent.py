@@ -27,7 +27,7 @@ from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode, ordered
 from fugu.contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
-from fugu.host.logs import NOTICES
+from fugu.host.logs import NOTICES, first_share
 from fugu.host.systemd import Notifier
 from fugu.host.wake import Wake
 from fugu.mqtt import Link, Will
@@ -256,18 +256,14 @@ class Agent:
         self._undescribed = dict(self._plan.descriptions)
 
     def _first_share(self) -> str:
-        """When something leaves first, for whoever started the agent and waits; nothing of a reading is in it."""
+        """When something leaves first, by the policies and the clock alone."""
         if not self._ticks.streams:
             return "there is no policy yet"
         if not self._time.anchors:
             return "the first share comes once the clock is set"
         now = self._time.now_us()
-        shares = [share for stream in self._ticks.streams if (share := stream.first_share_us(now)) is not None]
-        if not shares:
-            return "nothing is to be shared"
-        local = time.localtime(min(shares) / 1e6)
-        today = local[:3] == time.localtime(now / 1e6)[:3]
-        return f"first share at {time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', local)}"
+        shares = (stream.first_share_us(now) for stream in self._ticks.streams)
+        return first_share([share for share in shares if share is not None], now)
 
     def _arrived(self, topic: str, payload: bytes) -> None:
         self._bytes_taken += len(payload)

@@ -6,10 +6,21 @@ import io
 import json
 import logging
 import sys
+import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TextIO, get_args
 
-__all__ = ["LOG_FORMATS", "NOTICES", "LogFormat", "LogSettings", "log_settings", "log_to_stderr", "print_any_text"]
+__all__ = [
+    "LOG_FORMATS",
+    "NOTICES",
+    "LogFormat",
+    "LogSettings",
+    "first_share",
+    "log_settings",
+    "log_to_stderr",
+    "print_any_text",
+]
 
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)
@@ -68,6 +79,15 @@ def log_settings() -> LogSettings:
     root = logging.getLogger()
     json_lines = any(isinstance(handler.formatter, _JsonLines) for handler in root.handlers)
     return LogSettings("json" if json_lines else "text", root.isEnabledFor(logging.INFO))
+
+
+def first_share(shares_us: Iterable[int], now_us: int) -> str:
+    """When something is shared first, for whoever started a service and waits; of today the time alone."""
+    if (at := min(shares_us, default=None)) is None:
+        return "nothing is to be shared"
+    local = time.localtime(at / 1e6)
+    today = local[:3] == time.localtime(now_us / 1e6)[:3]
+    return f"first share at {time.strftime('%H:%M' if today else '%Y-%m-%d %H:%M', local)}"
 
 
 def print_any_text() -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fugu.chains.arrays import Ints
 from fugu.contract.guarantee import Guarantee, check_guarantee
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policy import Policy
 from fugu.planning.auto import AutoPlan
+from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate, useful_for, wanted_window
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_plan import JointPlan, joint_plan
@@ -76,27 +78,31 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
     if plan.readings.changes:
         sensor.append(f"time = {json.dumps(plan.readings.time)}  # its rows are changes, each holds until the next")
         sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
-    spans = json.dumps(_held_back(plan))
-    sensor.append(f"rows = {spans}  # held back: nothing was chosen by them")
+    step = plan.recommended.every if plan.readings.changes else 1
+    sensor.append(_held_back(plan.readings.rows, plan.held_back, step))
     return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
 
 
-def _held_back(plan: AutoPlan) -> list[tuple[int, int]]:
-    """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others."""
-    rows = plan.readings.rows
-    assert rows is not None
-    step = plan.recommended.every if plan.readings.changes else 1
+def _held_back(rows: Ints, held_back: Ints, step: int) -> str:
+    """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others.
+
+    Args:
+        rows: (n,) the row, or the tick, that each reading is from; -1 where there is none.
+        held_back: the readings of the third set.
+        step: how many ticks there are to one of the agent's.
+    """
     used = np.ones(len(rows), dtype=bool)
-    used[plan.held_back] = False
+    used[held_back] = False
     wanted, others = (np.unique(rows[which & (rows >= 0)]) for which in (~used, used))
     wanted = np.setdiff1d(wanted, others)
     parts = np.split(wanted, np.flatnonzero(np.diff(np.searchsorted(others, wanted))) + 1)
     spans = [(-(-int(part[0]) // step), int(part[-1]) // step + 1) for part in parts]
-    return [(first, end) for first, end in spans if first < end]
+    told = json.dumps([(first, end) for first, end in spans if first < end])
+    return f"rows = {told}  # held back: nothing was chosen by them"
 
 
-def place_configuration(policy: MeasurePolicy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays traces.
+def place_configuration(plan: PlacePlan, policy: MeasurePolicy, recording: Path, policy_file: str) -> str:
+    """The configuration of an agent that replays the traces that the plan held back.
 
     Args:
         recording: the file that was read; a real device's sensor takes its place.
@@ -105,7 +111,9 @@ def place_configuration(policy: MeasurePolicy, recording: Path, policy_file: str
         f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
         f"measurement_ceiling = {float(policy.epsilon)!r}",
     ]
-    return _configuration(policy, ceilings, policy_file, _replayed(recording, ",".join(place_columns(recording) or ())))
+    sensor = _replayed(recording, ",".join(place_columns(recording) or ()))
+    sensor.append(_held_back(plan.traces.at, plan.held_back, 1))
+    return _configuration(policy, ceilings, policy_file, sensor)
 
 
 def _replayed(recording: Path, column: str) -> list[str]:

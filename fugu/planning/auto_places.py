@@ -66,6 +66,7 @@ class PlacePlan(NamedTuple):
         traces, period, question: what was asked of what, a place every so many seconds or none.
         sides: metres of a cell, for each candidate.
         spec: of the recommended points, or none.
+        held_back: the places of the third set, increasing, as indices of traces.
     """
 
     recommended: Candidate
@@ -78,6 +79,7 @@ class PlacePlan(NamedTuple):
     question: Question
     sides: tuple[float, ...]
     spec: MeasureSpec | None
+    held_back: Ints
 
 
 class _Set(NamedTuple):
@@ -128,7 +130,11 @@ def read_places(file: Path, period: float | None) -> tuple[Traces, float | None]
 
 
 def plan_places(
-    traces: Traces, period: float | None, question: Question, rng: np.random.Generator, progress: _Progress
+    traces: Traces,
+    period: float | None,
+    question: Question,
+    rng: np.random.Generator,
+    progress: _Progress = lambda _part, _share: None,
 ) -> PlacePlan:
     """Compare points of several cells at several periods, and recommend what is worth it and holds against attackers.
 
@@ -185,7 +191,7 @@ def plan_places(
         candidates[place] = recommended
         spec = _spec(planned[place], recommended, period, question)
     sides = tuple(grid.model.metres for grid in planned)
-    parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec)
+    parts = (tuple(candidates), tuple(curves), least, failed, traces, period, question, sides, spec, sets.test.rows)
     return PlacePlan(recommended, *parts)
 
 

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["PlanningError"]
+__all__ = ["PlanningError", "TooShortError"]
 
 
 class PlanningError(FuguError):
     """There is no such plan, or what it is to be made from cannot be read or used."""
+
+
+class TooShortError(PlanningError):
+    """A recording has too few ticks for such states.
+
+    Attributes:
+        baseline_ticks: how far back they look; those that look back less far need fewer.
+    """
+
+    def __init__(self, message: str, baseline_ticks: int) -> None:
+        super().__init__(message)
+        self.baseline_ticks = baseline_ticks

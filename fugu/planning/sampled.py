@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Ints
 from fugu.contract.discretisers import Baseline, Discretiser
-from fugu.planning.errors import PlanningError
+from fugu.planning.errors import TooShortError
 from fugu.planning.question import ChosenStates
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
@@ -66,7 +66,7 @@ def three_sets(segments: Ints, baseline_ticks: int) -> ThreeSets:
         baseline_ticks: how far back a state looks.
 
     Raises:
-        PlanningError: too few ticks are left.
+        TooShortError: too few ticks are left.
     """
     ticks, apart = len(segments), apart_ticks(baseline_ticks)
     new = apart if baseline_ticks and 3 * apart <= _MOST_LOST * ticks else 0
@@ -84,8 +84,9 @@ def three_sets(segments: Ints, baseline_ticks: int) -> ThreeSets:
     usable = left(turns)
     if usable * min(_SHARES) < _LEAST_TICKS:
         least = 2 * apart + round(_LEAST_TICKS / min(_SHARES))
-        raise PlanningError(
-            f"{ticks} ticks are too few to plan from: three sets that lie {apart} ticks apart need {least} or more"
+        raise TooShortError(
+            f"{ticks} ticks are too few to plan from: three sets that lie {apart} ticks apart need {least} or more",
+            baseline_ticks,
         )
     blocks: list[list[Ints]] = [[], [], []]
     begin = new

@@ -22,7 +22,7 @@ _TIME = ("t", "time", "timestamp")
 _TRACE = ("trace", "trace_id", "device", "device_id", "user", "subject", "seg")
 _LONGEST_GAP = 2.0
 _MOST_TICKS = 20_000_000
-_Entry = tuple[float, float, float]
+_Entry = tuple[float, float, float, int]
 
 
 class Traces(NamedTuple):
@@ -32,11 +32,13 @@ class Traces(NamedTuple):
         places: n x 2, latitude and longitude in degrees; NaN in rows without a place, if those were kept.
         trace: n numbers, equal for consecutive places of one unbroken trace.
         times: n times in seconds, or none.
+        at: (n,) the row of the file, from 0, that each is from.
     """
 
     places: NDArray[np.float64]
     trace: NDArray[np.int64]
     times: NDArray[np.float64] | None
+    at: NDArray[np.int64]
     rows: int
     missing: int
     source: str
@@ -104,7 +106,7 @@ def read_traces(path: Path) -> Traces:
             moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
             if trace and (last := trace[-1]) is not None and moment < last[2]:
                 raise PlanningError(f"{path.name}: line {line}: time runs backwards within a trace")
-            trace.append((latitude, longitude, moment))
+            trace.append((latitude, longitude, moment, lines - 1))
     return _joined(traces.values(), lines, time is not None, path.name)
 
 
@@ -124,13 +126,20 @@ def resampled(traces: Traces, period: float) -> Traces:
         raise PlanningError(f"more than {_MOST_TICKS} places: take a longer period")
     breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
-    places, numbers, ticks = [], [], []
+    places, numbers, ticks, rows = [], [], [], []
     for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
-        places.append(traces.places[first + np.searchsorted(times[first:end], wanted, side="right") - 1])
+        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
+        places.append(traces.places[newest])
+        rows.append(traces.at[newest])
         numbers.append(np.full(len(wanted), number))
         ticks.append(wanted)
-    return traces._replace(places=np.concatenate(places), trace=np.concatenate(numbers), times=np.concatenate(ticks))
+    return traces._replace(
+        places=np.concatenate(places),
+        trace=np.concatenate(numbers),
+        times=np.concatenate(ticks),
+        at=np.concatenate(rows),
+    )
 
 
 def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, source: str) -> Traces:
@@ -155,7 +164,9 @@ def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, sour
     ):  # cells side by side on the ground would be the world apart
         raise PlanningError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
     times = table[:, 2] if timed else None
-    return Traces(table[:, :2], np.array(numbers, dtype=np.int64), times, lines, missing, source)
+    return Traces(
+        table[:, :2], np.array(numbers, dtype=np.int64), times, table[:, 3].astype(np.int64), lines, missing, source
+    )
 
 
 def _missing(entry: _Entry | None) -> bool:

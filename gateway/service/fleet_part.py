@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from fugu.contract.frames import decode_status
 from fugu.contract.health import AlarmCode
 from fugu.contract.topics import parse_topic
 from fugu.host.database import AwayError, DatabaseError, is_lost
+from fugu.host.logs import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.database import Lease
 from gateway.release.ledger import Ledger, ledger_beside
@@ -33,6 +35,7 @@ from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Heard
+from gateway.service.tick_time import share_due_us
 
 __all__ = ["FleetPart", "OfShards"]
 
@@ -94,6 +97,7 @@ class FleetPart:
         self._to_renew: Releases | None = None
         self._schedule: ReleaseSchedule | None = None
         self._fleet, self._hold = fleet, hold
+        self._catalogue, self._greeted = catalogue, False
         self._left = (lambda _device: False) if enrolled is None else enrolled.has_left
         self._in_force = InForce(catalogue)
         self._describing = Describing(link, catalogue, self._in_force, counters, self._left)
@@ -201,6 +205,9 @@ class FleetPart:
 
     def connected(self, *, begun_anew: bool) -> None:
         """There is a new connection; with `begun_anew`, what was under way will not be answered."""
+        if not self._greeted:
+            self._greeted = True
+            NOTICES.info("connected; %s", self._first_share())
         self._describing.connected()
         self._told.connected()
         if self._service is not None:
@@ -209,6 +216,19 @@ class FleetPart:
             self._schedule.connected()
             if begun_anew:
                 self._schedule.begin_anew()
+
+    def _first_share(self) -> str:
+        """When the first of all devices, if it runs, has shared something."""
+        streams = [
+            running.policy
+            for device in filterfalse(self._left, self._catalogue.names())
+            for stream in self._catalogue.streams(device)
+            if (running := self._in_force.running(device, stream)) is not None
+        ]
+        now = time.time_ns() // 1000
+        return (
+            first_share([share_due_us(policy, now) for policy in streams], now) if streams else "there is no policy yet"
+        )
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
         """The broker has answered for a message.

@@ -181,13 +181,13 @@ def test_a_plain_no_names_what_comes_nearest(fugu: Fugu, planned: tuple[Path, Pa
 @pytest.mark.long
 def test_the_line_that_a_no_ends_in_gives_a_policy(fugu: Fugu, planned: tuple[Path, Path], tmp_path: Path) -> None:
     done = fugu("plan", "auto", planned[0], "--epsilon", ".03")
-    offers = [line for line in done.out.splitlines() if "off instead: fugu plan auto" in line]
+    offers = [line for line in done.out.splitlines() if "off on held-back rows instead: fugu plan auto" in line]
     assert (done.code, 1 <= len(offers) <= 3, done.out.splitlines()[-1] == offers[-1]) == (3, True, True)
     for place, offer in enumerate(offers):
-        gives, line = offer.split(" off instead: ")
+        gives, line = offer.split(" off on held-back rows instead: ")
         pasted = fugu(*shlex.split(line)[1:], "-o", tmp_path / f"plan{place}")
         assert pasted.code == 0
-        assert f"off by {gives} on average" in " ".join(pasted.out.split())
+        assert f"held back it is off by {gives}." in " ".join(pasted.out.split())
         assert (tmp_path / f"plan{place}" / "policy.json").exists()
 
 
@@ -242,10 +242,28 @@ def one_line(done: Done) -> str:
     return lines[0]
 
 
+@pytest.mark.long
+def test_a_recording_too_short_for_its_states_is_a_no_with_states_that_need_less(fugu: Fugu, tmp_path: Path) -> None:
+    rng, state, rows = random.Random(5), 0, ["value"]
+    for _ in range(5_000):
+        state ^= rng.random() < 0.3
+        rows.append(f"{rng.gauss(10.0 * state, 1.0):.2f}")
+    (tmp_path / "night.csv").write_text("\n".join(rows) + "\n")
+    done = fugu("plan", "auto", tmp_path / "night.csv", "--epsilon", 4, "-o", tmp_path / "plan")
+    told, *offers = done.out.splitlines()
+    assert (done.code, "5000 ticks are too few to plan from" in told, len(offers)) == (3, True, 1)
+    assert offers[0].endswith("--epsilon 4.0 --baseline 50")
+    assert fugu(*shlex.split(offers[0].split("instead: ")[1])[1:]).code == 0
+    assert list((tmp_path / "plan").iterdir()) == []
+    (tmp_path / "few.csv").write_text("value\n1\n2.5\n3\n")
+    few = fugu("plan", "auto", tmp_path / "few.csv", "--json")
+    assert (few.code, json.loads(few.out)["offers"]) == (3, [])
+    assert json.loads(few.out)["verdict"][0].startswith("3 ticks are too few to plan from")
+
+
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (["1", "2.5", "3"], "3 ticks are too few to plan from"),
         (["7"] * 9_000, "never changes"),
         (["nan"] * 100, "no row has a reading"),
         (["1.5", "2.5", "x1"], "line 4, column value is no number"),
@@ -334,7 +352,15 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     page = Pictures((tmp_path / "plan" / "plan.html").read_text())
     assert page.tags.count("polyline") == len(document["candidates"])
     assert page.loaded == []
-    words = " ".join(fugu("plan", "auto", file, "--epsilon", ".1").out.split())
+    sensor = tomllib.loads((tmp_path / "plan" / "agent.toml").read_text())["streams"][0]["sensor"]
+    held_back = three_sets(np.zeros(4_000, dtype=np.int64), 0).test.rows.tolist()
+    assert [row for first, end in sensor["rows"] for row in range(first, end)] == held_back
+    refused = fugu("plan", "auto", file, "--epsilon", ".1")
+    words, offer = " ".join(refused.out.split()), refused.out.splitlines()[-1]
+    assert (refused.code, " m off on held-back rows instead: fugu plan auto" in offer) == (3, True)
+    gives, line = offer.split(" off on held-back rows instead: ")
+    pasted = fugu(*shlex.split(line)[1:])
+    assert (pasted.code, f"held back it is off by {gives}." in " ".join(pasted.out.split())) == (0, True)
     assert "Nothing is recommended at epsilon 0.1. The most accurate, a point every" in words
     assert "m on average and no less; always guessing is off by" in words
     assert "no column 'lat'" in one_line(fugu("plan", "auto", recording(tmp_path, 3), "--want", "place"))

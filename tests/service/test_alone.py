@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from fugu.contract.windows import Window
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.store import StoreError
+from gateway.service.tick_time import share_due_us
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
+from tests.support.processes import policy
 from tests.support.scenes import write_policies
 
 
@@ -54,3 +58,20 @@ def test_an_unreachable_broker_is_one_line_and_one_when_it_is_back(tmp_path: Pat
         assert gateway.stop() == 0
     lines = [line for line in gateway.log.splitlines() if "to the broker" in line]
     assert len(lines) == 4
+    (greeting,) = [line for line in gateway.log.splitlines() if "connected; " in line]
+    assert re.search(r"^INFO:fugu.notices:connected; first share at (\d{4}-\d\d-\d\d )?\d\d:\d\d$", greeting)
+
+
+@pytest.mark.parametrize("now_us", [-5_000_000, 0, 1, 3_999_999, 17_000_000, 23_400_000, 901_000_001])
+def test_the_first_share_is_the_next_end_of_a_window_or_a_full_frame(now_us: int) -> None:
+    counts = (("quick", 5, 7, 2), ("slow", 40, 3, 9))  # windows overlap, and have gaps
+    windows = tuple(
+        Window(name=name, length=length, stride=stride, start=start, states=("high",), scale="20")
+        for name, length, stride, start in counts
+    )
+    both = policy(epoch_us=0, period_us=1_000_000, frame_ticks=30, windows=windows)
+    ends = {start + n * stride + length - 1 for _, length, stride, start in counts for n in range(400)}
+    next_tick = max(now_us // 1_000_000 + 1, 0)
+    due = min(end for end in ends if end >= next_tick)
+    assert share_due_us(both, now_us) == 1_000_000 * min(due, next_tick + 29)
+    assert share_due_us(both.model_copy(update={"table": None}), now_us) == 1_000_000 * due

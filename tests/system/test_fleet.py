@@ -9,16 +9,17 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from firmware_sim.devices import AgentProcess
+from fugu.contract.descriptions import decode_description
 from fugu.contract.frames import Status, encode_status
 from fugu.contract.health import AlarmCode, decode_health
 from fugu.contract.policy import Categories
-from fugu.contract.topics import health_topic, status_topic
+from fugu.contract.topics import description_topic, health_topic, status_topic
 from fugu.mqtt import Link
 from gateway.fleet import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy
-from tests.support.processes import policy, troubles
+from tests.support.processes import Recorder, policy, troubles
 from tests.support.signing import Keys, policy_document
 from tests.support.whole_fleet import Everything
 
@@ -42,6 +43,7 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
     registry.enrol("watch", ["wrists"], who="me", time_us=1)
     symbols = policy(epoch_us=0, period_us=PERIOD_US)
     add(registry, keys, policy_document(symbols, version=1))
+    described = Recorder(broker.broker, description_topic("home", "watch", "hr"))
     gateway = Gateway(tmp_path, broker.port)
     agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
     try:
@@ -70,6 +72,12 @@ def test_policies_reach_a_device_and_it_answers(broker: Mosquitto, tmp_path: Pat
         device = registry.device("watch")
         assert device.reported is not None
         assert (device.reported.in_force, device.reported.stale) == (2, False)
+        late = Recorder(broker.broker, description_topic("home", "watch", "+"))
+        wait_until(lambda: len(late.payloads) == 2, "descriptions for a late subscriber")
+        assert {decode_description(payload).version for payload in late.payloads} == {2}
+        told = [decode_description(payload) for payload in described.payloads]
+        assert (told[-1].version, told[-1].guarantee.epsilon) == (2, symbols.guarantee.epsilon)
+        assert max(one.version for one in told) == 2, "the refused policy was never described"
         assert agent.stop(PATIENCE) == 0
         wait_until(lambda: not registry.device("watch").online)
         gateway.process.terminate()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -23,6 +24,7 @@ from fugu.contract.errors import FuguError
 from fugu.planning.auto import AutoPlan, plan_auto
 from fugu.planning.auto_files import agent_configuration, auto_policy, place_configuration
 from fugu.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
+from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question, Want
 from fugu.planning.readings import joined, read_readings
 
@@ -31,6 +33,9 @@ __all__ = ["plan_recordings"]
 _WANTS: tuple[Want, ...] = get_args(Want)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
+_Planner = Callable[..., AutoPlan | PlacePlan]
+"""Of a recording: from a question, randomness and, if anybody looks, where progress is told."""
+
 _BASELINE, _EPSILON = 50, 4.0
 """Settings that a plan which recommends nothing tries instead."""
 _HELD_BACK = (
@@ -38,10 +43,6 @@ _HELD_BACK = (
     "of its class. In earnest a sensor takes its place."
 )
 _STDIN = f"{_AGENT} reads standard input, a reading a line: no recording is replayed. Put a sensor in its place."
-_ALL = (
-    f"{_AGENT} replays the whole recording, which the policy was fitted to: a trial that protects nothing. "
-    "Give it a sensor, or another recording."
-)
 
 
 def plan_recordings(
@@ -61,23 +62,32 @@ def plan_recordings(
     if places and len(files) > 1:
         raise CommandLineError("a plan for places takes one recording")
     with working("planning", measured=True) as progress:
+        planner: _Planner
         if places:
-            found = _of_places(plan_places(*read_places(file, period), question, rng, progress), file)
+            planner = partial(plan_places, *read_places(file, period))
         else:
-            readings = joined([read_readings(one, options.column, options.time, period) for one in files])
-            plan = plan_auto(readings, question, rng, progress)
-            offers = () if plan.recommended.kind != "none" else _offers(plan, options, files)
-            found = _of_readings(plan, file, offers)
+            planner = partial(
+                plan_auto, joined([read_readings(one, options.column, options.time, period) for one in files])
+            )
+        try:
+            plan = planner(question, rng, progress=progress)
+        except TooShortError as error:
+            found = _too_short(error, _offers(planner, _shorter(error.baseline_ticks, options), files))
+        else:
+            offers = () if plan.recommended.kind != "none" else _offers(planner, _others(plan, options), files)
+            found = _of_readings(plan, file, offers) if isinstance(plan, AutoPlan) else _of_places(plan, file, offers)
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         for name, text in found.texts.items():
             (output / name).write_text(text, encoding="utf-8")
-        for name in {_POLICY, _AGENT} - found.texts.keys():
+        for name in {_POLICY, _AGENT, _PAGE} - found.texts.keys():
             (output / name).unlink(missing_ok=True)  # of the plan that is overwritten
     if as_json:
-        print(json.dumps(found.document, indent=2))
+        print(json.dumps(found.document | {"offers": found.offers}, indent=2))
     else:
         found.show()
+        for offer in found.offers:
+            print(offer)
     if _AGENT not in found.texts:
         raise typer.Exit(NOTHING)
     if as_json:
@@ -88,42 +98,49 @@ def plan_recordings(
 
 
 class _Found(NamedTuple):
-    """A plan as files by name, as an object for JSON, and how it is printed."""
+    """A plan as files by name, as an object for JSON, how it is printed, and what may be asked instead."""
 
     texts: dict[str, str]
     document: dict[str, Any]
     show: Callable[[], None]
-    replayed: str
+    offers: tuple[str, ...]
+    replayed: str = _HELD_BACK
 
 
-def _offers(plan: AutoPlan, options: AutoOptions, files: Sequence[Path]) -> tuple[str, ...]:
-    """Other settings that are useful, as commands with what they give.
+def _offers(planner: _Planner, others: Iterable[AutoOptions], files: Sequence[Path]) -> tuple[str, ...]:
+    """Other settings that are useful, as commands with what they give on rows that chose nothing.
 
-    Which ones are tried depends on nothing of their own third sets, and those are met once.
+    A baseline to try depends on no reading; an epsilon on the first two sets only, and its third set is the same.
     """
     offers = []
     named = [str(files[0])] if len(files) == 1 else ["RECORDINGS"]  # of several donors only the number is told
-    for other in _others(plan, options):
+    for other in others:
         try:
-            best = plan_auto(plan.readings, _question(other), np.random.default_rng(other.seed))
+            best = planner(_question(other), np.random.default_rng(other.seed)).recommended
         except FuguError:
             continue
-        if best.recommended.kind != "none":
+        if best.kind != "none" and best.held_back_error is not None:
             words = [(f"--{field.name}", str(getattr(other, field.name))) for field in fields(other)]
             given = [pair for pair, field in zip(words, fields(other), strict=True) if pair[1] != str(field.default)]
             line = shlex.join(["fugu", "plan", "auto", *named, *(word for pair in given for word in pair)])
-            offers.append(f"{percent(best.recommended.expected_error)} off instead: {line}")
+            off = f"{best.held_back_error:.0f} m" if best.unit == "metres" else percent(best.held_back_error)
+            offers.append(f"{off} off on held-back rows instead: {line}")
     return tuple(offers)
 
 
-def _others(plan: AutoPlan, options: AutoOptions) -> Iterator[AutoOptions]:
+def _others(plan: AutoPlan | PlacePlan, options: AutoOptions) -> Iterator[AutoOptions]:
     """At most three settings to try."""
-    if plan.states.baseline_ticks > _BASELINE:
-        yield replace(options, baseline=str(_BASELINE))
+    if isinstance(plan, AutoPlan):
+        yield from _shorter(plan.states.baseline_ticks, options)
     if plan.least_epsilon is not None:
         yield replace(options, epsilon=plan.least_epsilon)
     if (plan.least_epsilon or 0.0) < _EPSILON:
         yield replace(options, epsilon=max(_EPSILON, 2.0 * options.epsilon))
+
+
+def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]:
+    if baseline_ticks > _BASELINE:
+        yield replace(options, baseline=str(_BASELINE))
 
 
 def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
@@ -131,22 +148,21 @@ def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
     if plan.recommended.kind != "none":
         policy = auto_policy(plan)
         texts |= {_POLICY: policy.to_json(), _AGENT: agent_configuration(plan, policy, file, _POLICY)}
-
-    def show() -> None:
-        show_auto(plan, policy)
-        for offer in offers:
-            print(offer)
-
     replayed = _STDIN if plan.readings.rows is None else _HELD_BACK
-    return _Found(texts, auto_document(plan, policy) | {"offers": list(offers)}, show, replayed)
+    return _Found(texts, auto_document(plan, policy), lambda: show_auto(plan, policy), offers, replayed)
 
 
-def _of_places(plan: PlacePlan, file: Path) -> _Found:
+def _of_places(plan: PlacePlan, file: Path, offers: tuple[str, ...]) -> _Found:
     policy, texts = None, {_PAGE: place_page(plan)}
     if plan.recommended.kind != "none":
         policy = place_policy(plan)
-        texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(policy, file, _POLICY)}
-    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy), _ALL)
+        texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(plan, policy, file, _POLICY)}
+    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy), offers)
+
+
+def _too_short(error: TooShortError, offers: tuple[str, ...]) -> _Found:
+    document = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [str(error)]}
+    return _Found({}, document, lambda: print(error), offers)
 
 
 def _question(options: AutoOptions) -> Question:
