@@ -24,9 +24,9 @@ __all__ = ["PATIENCE", "Mosquitto", "free_port", "wait_until"]
 PATIENCE = 1000.0
 """Seconds after which a test gives up waiting: what it waits for comes at once, or late on a machine that is busy."""
 _POLL_SECONDS = 0.01
-_EACH = 2000
+_FIRST, _EACH = 20_000, 1_200
 _WORKER = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0) % 10
-_PORTS = (10_000 + _EACH * _WORKER + number % _EACH for number in itertools.count(os.getpid()))
+_PORTS = (_FIRST + _EACH * _WORKER + number % _EACH for number in itertools.count(os.getpid()))
 
 
 def wait_until(condition: Callable[[], object], what: str = "a condition") -> None:
@@ -142,9 +142,9 @@ class Mosquitto:
 def free_port() -> int:
     """A loopback port that nobody uses.
 
-    It is none of those that the system gives to connections that go out (32768 and above on Linux), nor one that
-    another worker of the tests is given, nor one that this process had before: who is to listen there may take seconds
-    until it does.
+    It is none of those that the system gives to connections that go out (32768 and above on Linux), nor one of Ray's
+    (up to 19999), nor one that another worker of the tests is given, nor one that this process had lately: who is to
+    listen there may take seconds until it does.
     """
     while True:
         port = next(_PORTS)

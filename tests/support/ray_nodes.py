@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -45,6 +44,7 @@ class Node:
     @property
     def joined(self) -> bool:
         """Whether it is part of the cluster."""
+        assert self._process.poll() is None, self._log.read_text()
         return "Ray runtime started" in self._log.read_text()
 
     def processes(self) -> dict[int, str]:
@@ -104,7 +104,7 @@ class Nodes:
         return self.nodes[-1]
 
     def __enter__(self) -> Self:
-        """Start all, and wait until the head listens; the others find it."""
+        """Start all: the others find the head."""
         token = self._folder / "token"
         token.write_text(os.urandom(16).hex())
         token.chmod(0o600)
@@ -112,7 +112,7 @@ class Nodes:
             self._before[name] = os.environ.get(name)
             os.environ[name] = value
         self.add()
-        wait_until(self._listens, "Ray's head node")
+        wait_until(lambda: self.nodes[0].joined, "Ray's head node")
         for _ in range(1, self._count):
             self.add()
         for node in self.nodes:
@@ -131,7 +131,3 @@ class Nodes:
             else:
                 os.environ[name] = before
         self._temporary.cleanup()
-
-    def _listens(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.2", self._port)) == 0
