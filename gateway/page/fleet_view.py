@@ -28,6 +28,8 @@ _OF_A_DEVICE = {
     AlarmCode.POLICY_REFUSED,
     AlarmCode.UNKNOWN_DEVICE,
     AlarmCode.FUTURE,
+    AlarmCode.FLOOD,
+    AlarmCode.REPEATS,
     AlarmCode.SILENT,
 }
 _MOST_WAVES = 5

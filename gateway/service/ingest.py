@@ -1,7 +1,7 @@
 """From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway.
 
-Between the network thread and the worker is a queue that is bounded, in messages and in bytes, and emptied many at a
-time.
+Between the network thread and the worker is a queue for each device. Together they are bounded, in messages and in
+bytes, and many messages are taken at a time.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 60.0
+_LEAST_MESSAGES, _LEAST_BYTES = 64, 1 << 19
+"""Of a device these may always wait, if there is room at all."""
 
 
 class Message(NamedTuple):
@@ -71,25 +73,39 @@ class Connected(NamedTuple):
 Event = Message | Acknowledged | Connected
 
 
-class Inbox:
-    """A queue that makes the network thread wait when it is full, so that the rest stays with the broker.
+class _Queue:
+    """What waits of one sender: of the device that the topics name."""
 
-    What the broker has answered is taken first: behind a queue of frames, what waits for it would starve.
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages: deque[Message] = deque()
+        self.bytes = 0
+
+
+class Inbox:
+    """A queue for each device, of which none takes the room or the time of the others.
+
+    A device may have as much waiting as there is room left for all; what is beyond is refused at once, and its device
+    sends it again. If there is no room because very many wait, the network thread waits, so that the rest stays with
+    the broker. Devices are served in turns. What the broker has answered is taken first: behind a queue of frames, what
+    waits for it would starve.
 
     Args:
         capacity: in messages.
         capacity_bytes: of their payloads together; a message that begins below it is taken.
-        patience: seconds to wait for room; then the message is refused (its device will send it again).
+        patience: seconds to wait for room; then the message is refused.
     """
 
     def __init__(self, capacity: int, capacity_bytes: int, patience: float) -> None:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._patience = patience
-        self._bytes = 0
+        self._count = self._bytes = 0
         self._oversized = 0
+        self._beyond: Counter[str] = Counter()
         self._answers: deque[Acknowledged | Connected] = deque()
-        self._messages: deque[Message] = deque()
+        self._queues: dict[str, _Queue] = {}
         self._changed = Condition()
         self._closed = False
 
@@ -97,23 +113,40 @@ class Inbox:
         """Append messages, but for those that are larger than any valid one.
 
         Returns:
-            How many were not taken, because the queue is closed, or remained full.
+            How many were not taken, because the queue is closed or full, or has its share of their device.
         """
+        missed = 0
         with self._changed:
             for at, message in enumerate(messages):
                 size = len(message.payload)
                 if size > MAX_POINTS_BYTES:
                     self._oversized += 1
                     continue
+                device = "".join(message.topic.split("/", 4)[3:4])
+                queue = self._queues.get(device)
+                if queue is not None and self._is_beyond(queue):
+                    self._beyond[device] += 1
+                    missed += 1
+                    continue
                 if self._closed or not self._accepts:
                     self._wake()
                     accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
                     if self._closed or not accepts:
-                        return len(messages) - at
+                        return missed + len(messages) - at
+                    queue = self._queues.get(device)
+                if queue is None:
+                    queue = self._queues[device] = _Queue()
+                queue.messages.append(message)
+                queue.bytes += size
+                self._count += 1
                 self._bytes += size
-                self._messages.append(message)
             self._wake()
-            return 0
+            return missed
+
+    def _is_beyond(self, queue: _Queue) -> bool:
+        return len(queue.messages) >= max(self._capacity - self._count, _LEAST_MESSAGES) or queue.bytes >= max(
+            self._capacity_bytes - self._bytes, _LEAST_BYTES
+        )
 
     def notify(self, event: Acknowledged | Connected) -> None:
         """Append what takes next to no memory, and is wanted after closing, too."""
@@ -122,7 +155,11 @@ class Inbox:
             self._wake()
 
     def take(self, most: int, timeout: float) -> list[Event]:
-        """Remove all answers and the oldest messages; empty after the timeout, or at once if closed and empty."""
+        """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
+
+        Args:
+            most: messages, shared among the devices that have any.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self.waiting or self._closed, timeout=timeout)
             return self._take(most)
@@ -131,21 +168,38 @@ class Inbox:
         """Remove everything; wait for it although the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
-            return self._take(len(self._messages))
+            return self._take(self._count)
 
     def _take(self, most: int) -> list[Event]:
-        messages = [self._messages.popleft() for _ in range(min(most, len(self._messages)))]
-        self._bytes -= sum(len(message.payload) for message in messages)
+        taken: list[Event] = [*self._answers]
+        self._answers.clear()
+        while most and self._queues:
+            share = max(most // len(self._queues), 1)
+            for device in [*self._queues][:most]:
+                queue = self._queues.pop(device)
+                messages = [queue.messages.popleft() for _ in range(min(share, len(queue.messages)))]
+                size = sum(len(message.payload) for message in messages)
+                queue.bytes -= size
+                self._bytes -= size
+                self._count -= len(messages)
+                most -= len(messages)
+                taken += messages
+                if queue.messages:
+                    self._queues[device] = queue  # behind the others
         if self._accepts:
             self._changed.notify_all()
-        taken = [*self._answers, *messages]
-        self._answers.clear()
         return taken
 
     def oversized(self) -> int:
         """How many messages were too large to be taken, since this was asked last."""
         with self._changed:
             found, self._oversized = self._oversized, 0
+            return found
+
+    def beyond(self) -> Counter[str]:
+        """By device how many messages were beyond its share, since this was asked last."""
+        with self._changed:
+            found, self._beyond = self._beyond, Counter()
             return found
 
     def close(self) -> None:
@@ -157,7 +211,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """How many events wait."""
-        return len(self._answers) + len(self._messages)
+        return len(self._answers) + self._count
 
     @property
     def drained(self) -> bool:
@@ -167,7 +221,7 @@ class Inbox:
 
     @property
     def _accepts(self) -> bool:
-        return len(self._messages) < self._capacity and self._bytes < self._capacity_bytes
+        return self._count < self._capacity and self._bytes < self._capacity_bytes
 
     def _wake(self) -> None:
         if self.waiting:

@@ -41,6 +41,8 @@ _AWAY_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
+_MOST_REPEATS, _REPEATS_SECONDS = 600, 60.0
+"""Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time."""
 _CERTIFICATES_SECONDS = 3600.0
 _COUNTED = {
     "store_errors": AlarmCode.STORE,
@@ -63,6 +65,7 @@ class Note(NamedTuple):
     code: AlarmCode
     name: str
     detail: str = ""
+    times: int = 1
 
 
 class Heard(NamedTuple):
@@ -152,6 +155,8 @@ class Monitor:
         self._notes: queue.SimpleQueue[Note] = queue.SimpleQueue()
         self._holding: dict[AlarmCode, tuple[str, ...]] = {}
         self._heard: dict[str, Heard] = {}
+        self._repeats: Counter[str] = Counter()
+        self._repeats_since = seconds()
         self._seen: dict[str, int] = {}
         self._forwarded: dict[tuple[int, str, str], int] = {}
         self._missing_since: dict[int, float] = {}
@@ -184,9 +189,19 @@ class Monitor:
 
     # Told by the worker
 
-    def note(self, code: AlarmCode, name: str = "", detail: str = "") -> None:
+    def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
         """Something has happened that somebody should look at."""
-        self._notes.put(Note(code, name, detail))
+        self._notes.put(Note(code, name, detail, times))
+
+    def repeated(self, repeats: Mapping[str, int]) -> None:
+        """By device how many frames have come that were there; a few are of a connection that was lost."""
+        if (now := self._seconds()) - self._repeats_since >= _REPEATS_SECONDS:
+            self._repeats, self._repeats_since = Counter(), now
+        for device, times in repeats.items():
+            before = self._repeats[device]
+            self._repeats[device] += times
+            if (more := self._repeats[device] - max(before, _MOST_REPEATS)) > 0:
+                self.note(AlarmCode.REPEATS, device, times=more)
 
     def hold(self, code: AlarmCode, names: Iterable[str]) -> None:
         """Something holds for those names, and for no others, until this is called again."""
@@ -248,7 +263,8 @@ class Monitor:
 
     def _look(self) -> None:
         while not self._notes.empty():
-            self.alarms.note(*self._notes.get())
+            code, name, detail, times = self._notes.get()
+            self.alarms.note(code, name, detail, times=times)
         for counter, code in _COUNTED.items():
             count = self._sources.counters[counter]
             if more := count - self._seen.get(counter, 0):

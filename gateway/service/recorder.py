@@ -91,6 +91,7 @@ class Recorder:
         self._catalogue = catalogue
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
+        self._repeats: Counter[str] = Counter()
         self._sealed = seconds()
         self._seal_from = 0.0
         self._seconds = seconds
@@ -126,6 +127,11 @@ class Recorder:
             raise
         self.symbols.confirm()
         self._counters.update(counted)
+
+    def repeats(self) -> Counter[str]:
+        """By device how many frames were of ticks that are accounted for, since this was asked last."""
+        found, self._repeats = self._repeats, Counter()
+        return found
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
         """Look at frames of a stream of symbols one by one."""
@@ -242,6 +248,7 @@ class Recorder:
             is_late = span.first <= sequence.coverage.end
             touched = is_late and sequence.coverage.meets(span.first, span.last)
             if touched and (stored := kind.overlapping(place, frame)) is not None:
+                self._repeats[device] += 1
                 if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
                     counted[kind.counter + "duplicate"] += 1
                     self._account_for(sequence, kind, place, span, stored=True)
@@ -250,6 +257,7 @@ class Recorder:
                     self._conflict(device, name, frame)
                 continue
             if span.first < sequence.begin:
+                self._repeats[device] += 1
                 counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1
                 if counter == "conflict":

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import FuguError, Reason, cause
-from fugu.contract.health import Health, encode_health
+from fugu.contract.health import AlarmCode, Health, encode_health
 from fugu.contract.topics import description_topic, health_topic, parse_topic
 from fugu.host.checks import certificate_end
 from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
@@ -446,6 +446,8 @@ class Gateway:
         if oversized := self._inbox.oversized():
             self.counters["received"] += oversized
             self.counters[Reason.OVERSIZED] += oversized
+        for device, count in self._inbox.beyond().items():
+            self._monitor.note(AlarmCode.FLOOD, device, times=count)
         once = self._fleet_part
         messages: list[Message] = []
         for event in events:
@@ -488,6 +490,7 @@ class Gateway:
             heard = [*arrivals.newest(self._recorder.streams)]
             self._monitor.received(heard)
             self._record(arrivals)
+            self._monitor.repeated(self._recorder.repeats())
             self._intake.stored(heard)
             if self._shard_part is not None:
                 self._shard_part.stored()

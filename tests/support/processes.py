@@ -138,7 +138,7 @@ class Recorder:
         self._subscribed = threading.Event()
         self.link = Link(
             broker,
-            client_id=f"recorder-{topic.split('/')[4]}",
+            client_id=f"recorder-{id(self)}",
             subscriptions=(topic,),
             durable=True,
             on_connected=self._subscribed.set,

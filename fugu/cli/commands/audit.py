@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-_PATIENCE = 60.0
+_PATIENCE = 300.0
 """Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""
 
 app = command_group("Check what is promised, trusting nobody.")

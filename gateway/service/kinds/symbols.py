@@ -114,7 +114,7 @@ class Symbols(Kind[SymbolFrame]):
     def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
         """What is there of a frame's ticks, as one frame if it is all alike; else the first part of it."""
         slot = self._streams.slot(place.device, place.stream)
-        fresh = [one for one in self._round.frames(slot) if one.first <= frame.last and frame.first <= one.last]
+        fresh = self._round.overlapping(slot, frame)
         stored = self._frames.holding(place.number, frame.first, frame.last)
         if fresh or not stored:
             return next(iter(fresh), None)
@@ -248,8 +248,8 @@ class Symbols(Kind[SymbolFrame]):
     def _anew(self, slot: int) -> Fresh | None:
         """Compute again what is known of a stream, from what is stored; its frames, of which the last is the newest."""
         place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
-        tail = self._frames.tail.of(place.number)
-        standing = self.past.standing(place, int(tail.first[0]) if tail.rows else self._frames.last(place.number) + 1)
+        first = self._frames.tail.first(place.number)
+        standing = self.past.standing(place, self._frames.last(place.number) + 1 if first is None else first)
         beliefs, firsts = self.past.follow(place, standing)
         self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
@@ -259,10 +259,9 @@ class Symbols(Kind[SymbolFrame]):
     def _look_up(self, number: int) -> Fresh | None:
         """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""
         place = self._place(number)
-        tail = self._frames.tail.of(number)
-        end = self._frames.last(number)
-        if tail.rows and int(tail.last[-1]) > end:
-            frame = tail.frame(tail.rows - 1)
+        newest, end = self._frames.tail.newest(number), self._frames.last(number)
+        if newest is not None and newest.last > end:
+            frame = newest
         elif end < 0 or not (found := self._frames.holding(number, end, end)):
             return None
         else:
@@ -285,7 +284,7 @@ class _Round:
     """
 
     def __init__(self, arrivals: Arrivals) -> None:
-        self.arrivals = arrivals
+        self.arrivals, self.last = arrivals, arrivals.symbols.last
         self.taken = np.zeros(arrivals.symbols.rows, dtype=np.bool_)
         self.models = np.zeros(arrivals.symbols.rows, dtype=np.int64)
         self.closer: dict[int, list[tuple[int, SymbolFrame]]] = {}
@@ -293,10 +292,12 @@ class _Round:
         self.anew: set[int] = set()
         self.newest: list[tuple[Fresh, list[int], list[int], int]] = []
 
-    def frames(self, slot: int) -> list[SymbolFrame]:
-        """The frames of a slot that are to be stored."""
-        rows = np.flatnonzero(self.taken & (self.arrivals.slots == slot)).tolist()
-        return [self.arrivals.symbols.frame(row) for row in rows] + [one for _, one in self.closer.get(slot, ())]
+    def overlapping(self, slot: int, frame: SymbolFrame) -> list[SymbolFrame]:
+        """The frames of a slot that are to be stored and have ticks of a frame."""
+        inside = (self.arrivals.symbols.first <= frame.last) & (self.last >= frame.first)
+        rows = np.flatnonzero(inside & self.taken & (self.arrivals.slots == slot)).tolist()
+        closer = (one for _, one in self.closer.get(slot, ()) if one.first <= frame.last and frame.first <= one.last)
+        return [*map(self.arrivals.symbols.frame, rows), *closer]
 
 
 def _accounting(some: Sequence[tuple[int, int, int]]) -> Columns:

@@ -186,12 +186,15 @@ CREATE TABLE heads (
                 yield _chunk(row)
             tick = rows[-1][1] + 1
 
-    def following(self, number: int, first: int) -> Iterator[SymbolFrame]:
+    def following(self, number: int, first: int, last: int | None = None) -> Iterator[SymbolFrame]:
         """Symbols from a tick on as frames of consecutive ticks, in tick order, read as they are asked for.
 
-        How the device has cut them into frames is not known any more once they are sealed.
+        No frame that begins after `last` is asked for. How the device has cut them into frames is not known any more
+        once they are sealed.
         """
-        late = _runs(self.tail.of(number))  # in memory before the chunks are read: another process may seal them
+        late = _runs(
+            self.tail.of(number, first, last)
+        )  # in memory before the chunks are read: another process may seal them
         for chunk in self.chunks(number, first):
             while late and late[0].first < chunk.first:
                 yield from _from(late.pop(0), first)
@@ -207,7 +210,7 @@ CREATE TABLE heads (
     def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
         """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
         found = []
-        for frame in self.following(number, first):
+        for frame in self.following(number, first, last):
             if frame.first > last:
                 break
             found.append(_cut(frame, first, last))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
+from fugu.contract.frames import SymbolFrame
 from gateway.service.symbols.columns import Columns
 
 __all__ = ["Tail"]
 
 _ROW_BYTES = 8 * 8 + 80
 """What a row takes beside its symbols, about."""
+_BATCH = 32
+"""A row's place is the number of its batch, above so many bits, and its number there."""
 
 
 @dataclass(slots=True)
@@ -34,15 +38,13 @@ class Tail:
     def __init__(self) -> None:
         self.size = 0
         self._batches: list[Columns] = []
-        self._begins: list[int] = []
         self._rows: dict[int, _Rows] = {}
         self._count = 0
 
     def add(self, columns: Columns) -> None:
         """Append a batch."""
-        self._begins.append(self._count)
+        every, place = self._rows, len(self._batches) << _BATCH
         self._batches.append(columns)
-        every, place = self._rows, self._count
         some = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
         for number, first, count in zip(*some, strict=True):
             if (rows := every.get(number)) is None:
@@ -57,7 +59,7 @@ class Tail:
                 rows.firsts.insert(at, first)
                 rows.places.insert(at, place)
             place += 1
-        self._count = place
+        self._count += columns.rows
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
 
     @property
@@ -74,6 +76,11 @@ class Tail:
     def numbers(self) -> list[int]:
         """The sequences that there is anything of."""
         return list(self._rows)
+
+    def newest(self, number: int) -> SymbolFrame | None:
+        """The last frame of a sequence, none without one."""
+        rows = self._rows.get(number)
+        return self._take(rows.places[-1:]).frame(0) if rows is not None and rows.places else None
 
     def first(self, number: int) -> int | None:
         """The first tick of a sequence's first frame, none without one."""
@@ -104,13 +111,12 @@ class Tail:
     def _take(self, places: list[int]) -> Columns:
         """Rows in the order of their places, which is that of their ticks."""
         at = np.array(places, dtype=np.int64)
-        begins = np.array(self._begins, dtype=np.int64)
-        batches = np.searchsorted(begins, at, side="right") - 1
-        parts, orders = [], []
-        for batch in np.unique(batches).tolist():
-            mine = np.flatnonzero(batches == batch)
-            parts.append(self._batches[batch].take(at[mine] - begins[batch]))
-            orders.append(mine)
+        order = np.argsort(at >> _BATCH, kind="stable")
+        batches, rows = at[order] >> _BATCH, at[order] & ((1 << _BATCH) - 1)
+        parts = []
+        for low, high in pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(at)]):
+            if low < high:
+                parts.append(self._batches[batches[low]].take(rows[low:high]))
         if not parts:
             return Columns.of([])
-        return Columns.joined(parts).take(np.argsort(np.concatenate(orders)))
+        return Columns.joined(parts).take(np.argsort(order))

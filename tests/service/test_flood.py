@@ -1,0 +1,148 @@
+"""A device that floods the gateway, or repeats itself, holds nobody up, and is named."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.health import AlarmCode, decode_health
+from fugu.contract.topics import health_topic, symbols_topic
+from gateway.service import Gateway, GatewaySettings
+from gateway.service.ingest import Inbox, Message
+from gateway.service.symbols.tail import Tail
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_service import Device, GatewayProcess
+from tests.support.processes import Recorder
+from tests.support.scenes import Scene, frames, write_policies
+
+
+def message(device: str, number: int = 0) -> Message:
+    return Message(symbols_topic("home", device, "hr"), number.to_bytes(4, "big"))
+
+
+def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> None:
+    inbox = Inbox(1_000, 1 << 20, 0.0)
+    assert inbox.deliver([message("loud", number) for number in range(5_000)]) == 4_500
+    assert inbox.deliver([message("quiet", number) for number in range(40)]) == 0
+    assert (inbox.beyond(), inbox.beyond()) == (Counter(loud=4_500), Counter())
+    taken = inbox.take(60, 0.0)
+    assert Counter(one.topic for one in taken if isinstance(one, Message)) == {
+        message("loud").topic: 30,
+        message("quiet").topic: 30,
+    }
+    assert inbox.take(1_000, 0.0)[:30] == [message("loud", number) for number in range(30, 60)]
+    assert inbox.waiting == 0
+
+
+def test_room_in_bytes_is_shared_likewise_and_a_few_messages_are_always_taken() -> None:
+    inbox = Inbox(1_000, 4 << 20, 0.0)
+    large = Message(symbols_topic("home", "loud", "hr"), bytes(10_000))
+    taken = 1_000 - inbox.deliver([large] * 1_000)
+    assert taken == -(-(4 << 20) // 20_000)
+    assert inbox.deliver([message("quiet")] * 64) == 0
+    crowded = Inbox(100, 1 << 20, 0.0)
+    assert crowded.deliver([message(f"device-{number}") for number in range(60)]) == 0
+    assert crowded.deliver([message("busy", number) for number in range(40)]) == 0, (
+        "there is room, and it has its least"
+    )
+    assert crowded.deliver([message("late")]) == 1, "it waits for room, in vain"
+    assert crowded.beyond() == Counter()
+
+
+def test_more_devices_than_a_round_takes_are_served_in_turns_and_each_in_its_order() -> None:
+    inbox, taken = Inbox(10_000, 1 << 20, 0.0), []
+    devices = [f"device-{number}" for number in range(300)]
+    inbox.deliver([message(device, number) for number in range(3) for device in devices])
+    for _ in range(9):
+        some = inbox.take(100, 0.0)
+        assert len({one.topic for one in some if isinstance(one, Message)}) == 100
+        taken += some
+    for device in devices:
+        assert [one for one in taken if one.topic == message(device).topic] == [message(device, n) for n in range(3)]
+    assert inbox.take(100, 0.0) == []
+
+
+@pytest.mark.long
+def test_a_repeat_and_a_contradiction_cost_the_same_however_much_waits_in_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    take = Tail._take
+    monkeypatch.setattr(Tail, "_take", lambda tail, places: rows.append(len(places)) or take(tail, places))
+
+    def cost(journal: int) -> tuple[int, int]:
+        """Calls of functions for 20 repeats and 20 contradictions, and the most rows that were read for one."""
+        scene = Scene(tmp_path / f"{journal}.sqlite")
+        some = [SymbolFrame(1, tick - 1, tick, bytes([tick & 1]), bits=1, padding=0) for tick in range(journal)]
+        for first in range(0, journal, 500):
+            scene.record(*some[first : first + 500])
+        scene.record(some[0])
+        rows.clear()
+        calls = 0
+
+        def count(_frame: Any, event: str, _argument: Any) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            for frame in some[40:60]:
+                scene.record(frame)
+                scene.record(SymbolFrame(1, frame.previous, frame.first, bytes([1 - frame.symbols[0]]), bits=1))
+        finally:
+            sys.setprofile(None)
+        assert (scene.counters["duplicate"], scene.counters["conflict"]) == (21, 20)
+        assert scene.recorder.repeats() == Counter(watch=41)
+        return calls, max(rows)
+
+    assert cost(20_000) == cost(100)
+
+
+@pytest.mark.long
+def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    write_policies(tmp_path / "policies")
+    gateway = GatewayProcess(broker, tmp_path)
+    loud, quiet = Device(broker, "watch"), Device(broker, "ring")
+    health = Recorder(broker.broker, health_topic("home"))
+    loud.say_birth()
+    wait_until(loud.answered_after(0), "the gateway")
+    loud.send(frames([20] * 50))
+    wait_until(lambda: not loud.outbox, "the first frames")
+    again = frames([20] * 50)
+    for number, frame in enumerate(frames([20] * 20)):
+        for _ in range(2):
+            loud.send(again)
+        quiet.send([frame])
+        wait_until(lambda: not quiet.outbox, f"frame {number} of the other device")
+
+    def named() -> set[tuple[AlarmCode, tuple[str, ...]]]:
+        return {(one.code, one.names) for payload in list(health.payloads) for one in decode_health(payload).alarms}
+
+    wait_until(lambda: (AlarmCode.REPEATS, ("watch",)) in named(), "the alarm")
+    assert gateway.stop() == 0
+    for one in (loud, quiet):
+        one.stop()
+    health.link.stop()
+
+
+@pytest.mark.long
+def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(broker: Mosquitto, tmp_path: Path) -> None:
+    write_policies(tmp_path / "policies")
+    gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
+    payload = encode_symbols(frames([20])[0])
+    gateway._delivered([(symbols_topic("home", "watch", "hr"), payload, False)] * 15_000)
+    gateway.start()
+    try:
+        wait_until(lambda: gateway._monitor.latest.alarms, "the alarm")
+        (alarm, *_) = gateway._monitor.latest.alarms
+        assert (alarm.code, alarm.names, alarm.count) == (AlarmCode.FLOOD, ("watch",), 5_000)
+        assert gateway.counters["not_taken"] == 5_000
+    finally:
+        gateway.stop()
