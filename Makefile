@@ -41,6 +41,7 @@ bench:
 	.venv/bin/python benchmarks/latency.py
 	.venv/bin/python benchmarks/estimates.py
 	.venv/bin/python benchmarks/ingest.py
+	.venv/bin/python benchmarks/flood.py
 	.venv/bin/python benchmarks/scale.py
 	.venv/bin/python benchmarks/broker.py
 	.venv/bin/python benchmarks/postgres.py

@@ -50,6 +50,8 @@ _log = logging.getLogger(__name__)
 _REPEAT_SECONDS = 60.0
 _LEAST_MESSAGES, _LEAST_BYTES = 64, 1 << 19
 """Of a device these may always wait, if there is room at all."""
+_AT_ONCE = 256
+"""Messages of a device in a round, at most: what others send meanwhile waits for no more."""
 
 
 class Message(NamedTuple):
@@ -158,7 +160,7 @@ class Inbox:
         """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
 
         Args:
-            most: messages, shared among the devices that have any.
+            most: messages, of a device at most so many that a round with them is short.
         """
         with self._changed:
             self._changed.wait_for(lambda: self.waiting or self._closed, timeout=timeout)
@@ -168,24 +170,28 @@ class Inbox:
         """Remove everything; wait for it although the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
-            return self._take(self._count)
+            return self._take(self._count, self._count)
 
-    def _take(self, most: int) -> list[Event]:
+    def _take(self, most: int, each: int = _AT_ONCE) -> list[Event]:
         taken: list[Event] = [*self._answers]
         self._answers.clear()
-        while most and self._queues:
-            share = max(most // len(self._queues), 1)
-            for device in [*self._queues][:most]:
+        left = dict.fromkeys(self._queues, each)
+        while most and left:
+            share = max(most // len(left), 1)
+            for device in [*left][:most]:
                 queue = self._queues.pop(device)
-                messages = [queue.messages.popleft() for _ in range(min(share, len(queue.messages)))]
+                messages = [queue.messages.popleft() for _ in range(min(share, left[device], len(queue.messages)))]
                 size = sum(len(message.payload) for message in messages)
                 queue.bytes -= size
                 self._bytes -= size
                 self._count -= len(messages)
                 most -= len(messages)
+                left[device] -= len(messages)
                 taken += messages
                 if queue.messages:
                     self._queues[device] = queue  # behind the others
+                if not (queue.messages and left[device]):
+                    del left[device]
         if self._accepts:
             self._changed.notify_all()
         return taken
