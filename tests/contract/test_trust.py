@@ -273,6 +273,15 @@ def test_root_rotated_to_a_key_the_old_root_did_not_sign() -> None:
     assert isinstance(refused(device, thief.root_envelope(2, *KEYS.root[:2])), EnvelopeError), "no policy"
 
 
+def test_a_root_of_the_same_version_or_an_earlier_one_is_no_other_root() -> None:
+    """Root keys that were stolen together with the old ones: what is in force is replaced by its successor only."""
+    device, other = trust(), Keys()
+    assert isinstance(refused_root(device, other.root_envelope(1, *KEYS.root[:2])), ConflictError)
+    device.follow_roots(encode_roots([other.root_envelope(2, *KEYS.root[:2])]))
+    envelope = encode_envelope(sign("root", write_document(KEYS.root_document(1)), [*other.root[:2], *KEYS.root[:2]]))
+    assert isinstance(refused_root(device, envelope), ReplayError)
+
+
 def test_a_root_that_its_own_keys_have_not_signed() -> None:
     new = Keys()
     envelope = encode_envelope(sign("root", write_document(new.root_document(2)), KEYS.root[:2]))

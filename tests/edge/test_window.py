@@ -100,6 +100,14 @@ def test_an_unobserved_tick_ends_a_window_too() -> None:
     assert windows.close(2) == []
 
 
+def test_no_window_begins_before_the_clock_was_set_and_none_is_handed_out_twice() -> None:
+    """It would hold ticks of both clocks; and a second copy of a count has noise of its own."""
+    windows = StreamWindows([window_plan(length=6)], [-1], seeded(), 7)
+    assert rows(run(windows, [(tick, 1) for tick in range(3, 20)])) == [(2, 6, (6,))]
+    windows.observe(17, 1)
+    assert windows.close(17) == []
+
+
 def test_a_window_that_was_released_before_a_restart_is_not_begun_again() -> None:
     closed = run(counter(window_plan(length=10), last=1), [(tick, 1) for tick in range(15, 31)])
     assert rows(closed) == [(2, 10, (10,))]

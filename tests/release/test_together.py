@@ -184,12 +184,28 @@ def test_a_release_that_does_not_compose_stands_alone_among_them(ledger: Ledger)
         reserve(ledger, alone)
 
 
+def test_nothing_is_released_about_a_neighbour_of_what_does_not_compose(ledger: Ledger) -> None:
+    ledger.set_allowances(
+        [
+            Allowance(key(stream="steps", audience="guild"), ALLOWED, 0, 1.0, "ignorant", "group", FREE),
+            Allowance(key(audience="guild"), ALLOWED, 0, 1.0, "ignorant", "chain", FREE),
+        ],
+        time_us=1,
+    )
+    topic = "fugu/2/home/release/guild/active"
+    reserve(ledger, release(50, 59, ALLOWED, stream="steps", audience="guild", mechanism="group", topic=topic))
+    with pytest.raises(LedgerError, match=r"entry \d+ does not compose with any other release of watch/hr\+steps"):
+        reserve(ledger, about("hr", 900, 909, 0.1, "guild"))
+
+
 def test_a_lost_ledger_begins_after_the_last_release_of_any_of_them(ledger: Ledger, tmp_path: Path) -> None:
     ledger.begin([("watch", "hr", 10), ("watch", "steps", 500), ("watch", "room", 0)], "new", "store")
     assert ledger.beginning(["watch"], "hr") == 500
     assert ledger.beginning(["watch"], "room") == 0
     with pytest.raises(LedgerError, match="this ledger begins with tick 500 of stream hr"):
         reserve(ledger, about("hr", 499, 510, 0.1))
+    ledger.begin([("watch", "room", 700), ("watch", "steps", 3)], "newer", "store")
+    assert (ledger.beginning(["watch"], "hr"), ledger.beginning(["watch"], "room")) == (500, 700), "never earlier"
 
 
 @pytest.mark.parametrize(
