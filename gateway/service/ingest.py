@@ -89,25 +89,30 @@ class Inbox:
     """A queue for each device, of which none takes the room or the time of the others.
 
     A device may have as much waiting as there is room left for all; what is beyond is refused at once, and its device
-    sends it again. If there is no room because very many wait, the network thread waits, so that the rest stays with
-    the broker. Devices are served in turns. What the broker has answered is taken first: behind a queue of frames, what
-    waits for it would starve.
+    sends it again. Until nothing of it waits, such a device has few turns: the processor is for reading, or what others
+    send would wait in the broker behind all that it has sent. If there is no room because very many wait, the network
+    thread waits, so that the rest stays with the broker. Devices are served in turns. What the broker has answered is
+    taken first: behind a queue of frames, what waits for it would starve.
 
     Args:
         capacity: in messages.
         capacity_bytes: of their payloads together; a message that begins below it is taken.
         patience: seconds to wait for room; then the message is refused.
+        pause: seconds between the turns of a device that has sent more than its share.
     """
 
-    def __init__(self, capacity: int, capacity_bytes: int, patience: float) -> None:
+    def __init__(self, capacity: int, capacity_bytes: int, patience: float, pause: float = 0.25) -> None:
         self._capacity = capacity
         self._capacity_bytes = capacity_bytes
         self._patience = patience
+        self._pause = pause
         self._count = self._bytes = 0
         self._oversized = 0
         self._beyond: Counter[str] = Counter()
         self._answers: deque[Acknowledged | Connected] = deque()
         self._queues: dict[str, _Queue] = {}
+        self._slow: dict[str, _Queue] = {}
+        self._slow_due = 0.0
         self._changed = Condition()
         self._closed = False
 
@@ -125,17 +130,19 @@ class Inbox:
                     self._oversized += 1
                     continue
                 device = "".join(message.topic.split("/", 4)[3:4])
-                queue = self._queues.get(device)
+                queue = self._queue(device)
                 if queue is not None and self._is_beyond(queue):
                     self._beyond[device] += 1
                     missed += 1
+                    self._slow[device] = queue
+                    self._queues.pop(device, None)
                     continue
                 if self._closed or not self._accepts:
                     self._wake()
                     accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
                     if self._closed or not accepts:
                         return missed + len(messages) - at
-                    queue = self._queues.get(device)
+                    queue = self._queue(device)
                 if queue is None:
                     queue = self._queues[device] = _Queue()
                 queue.messages.append(message)
@@ -144,6 +151,9 @@ class Inbox:
                 self._bytes += size
             self._wake()
             return missed
+
+    def _queue(self, device: str) -> _Queue | None:
+        return self._queues.get(device) or self._slow.get(device)
 
     def _is_beyond(self, queue: _Queue) -> bool:
         return len(queue.messages) >= max(self._capacity - self._count, _LEAST_MESSAGES) or queue.bytes >= max(
@@ -163,7 +173,9 @@ class Inbox:
             most: messages, of a device at most so many that a round with them is short.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.waiting or self._closed, timeout=timeout)
+            if self._slow:
+                timeout = min(timeout, max(self._slow_due - time.monotonic(), 0.0))
+            self._changed.wait_for(lambda: self._is_ready or self._closed, timeout=timeout)
             return self._take(most)
 
     def take_after_close(self, timeout: float) -> list[Event]:
@@ -175,6 +187,10 @@ class Inbox:
     def _take(self, most: int, each: int = _AT_ONCE) -> list[Event]:
         taken: list[Event] = [*self._answers]
         self._answers.clear()
+        slow = self._slow if self._slow_due <= (now := time.monotonic()) or self._closed else {}
+        if slow:
+            self._slow, self._slow_due = {}, now + self._pause
+            self._queues |= slow
         left = dict.fromkeys(self._queues, each)
         while most and left:
             share = max(most // len(left), 1)
@@ -192,6 +208,7 @@ class Inbox:
                     self._queues[device] = queue  # behind the others
                 if not (queue.messages and left[device]):
                     del left[device]
+        self._slow |= {device: self._queues.pop(device) for device in slow if device in self._queues}
         if self._accepts:
             self._changed.notify_all()
         return taken
@@ -226,11 +243,15 @@ class Inbox:
             return self._closed and not self.waiting
 
     @property
+    def _is_ready(self) -> bool:
+        return bool(self._answers or self._queues or (self._slow and self._slow_due <= time.monotonic()))
+
+    @property
     def _accepts(self) -> bool:
         return self._count < self._capacity and self._bytes < self._capacity_bytes
 
     def _wake(self) -> None:
-        if self.waiting:
+        if self._is_ready:
             self._changed.notify_all()
 
 

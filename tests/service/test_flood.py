@@ -20,13 +20,15 @@ from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import Recorder
 from tests.support.scenes import Scene, frames, write_policies
 
+PATIENCE = 60.0
+
 
 def message(device: str, number: int = 0) -> Message:
     return Message(symbols_topic("home", device, "hr"), number.to_bytes(4, "big"))
 
 
 def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> None:
-    inbox = Inbox(1_000, 1 << 20, 0.0)
+    inbox = Inbox(1_000, 1 << 20, 0.0, pause=3_600.0)
     assert inbox.deliver([message("loud", number) for number in range(5_000)]) == 4_500
     assert inbox.deliver([message("quiet", number) for number in range(40)]) == 0
     assert (inbox.beyond(), inbox.beyond()) == (Counter(loud=4_500), Counter())
@@ -35,10 +37,22 @@ def test_who_floods_has_half_the_room_and_no_more_of_a_round_than_others() -> No
         message("loud").topic: 30,
         message("quiet").topic: 30,
     }
-    loud, quiet = (message("loud", number) for number in range(30, 286)), (message("quiet", n) for n in range(30, 40))
-    assert inbox.take(1_000, 0.0) == [*loud, *quiet], "a round with one alone is short"
-    assert inbox.take(1_000, 0.0) == [message("loud", number) for number in range(286, 500)], "the rest of a round"
-    assert inbox.waiting == 0
+    assert inbox.take(1_000, 0.0) == [message("quiet", number) for number in range(30, 40)], "loud has few turns"
+    assert inbox.deliver([message("quiet")]) == 0
+    assert inbox.take(1_000, PATIENCE) == [message("quiet")], "nobody waits for its turn"
+    inbox.close()
+    assert inbox.take(1_000, PATIENCE) == [message("loud", number) for number in range(30, 286)], "a round is short"
+    assert inbox.take(1_000, PATIENCE) == [message("loud", number) for number in range(286, 500)], "the rest"
+    assert inbox.drained
+
+
+def test_who_has_flooded_has_its_turn_after_a_pause_and_all_of_them_when_nothing_waits() -> None:
+    inbox = Inbox(1_000, 1 << 20, 0.0, pause=0.01)
+    inbox.deliver([message("loud", number) for number in range(5_000)])
+    rounds = [inbox.take(1_000, PATIENCE) for _ in range(2)]
+    assert rounds == [[message("loud", n) for n in range(256)], [message("loud", n) for n in range(256, 500)]]
+    assert inbox.deliver([message("loud"), message("quiet")]) == 0
+    assert len(inbox.take(1_000, 0.0)) == 2
 
 
 def test_room_in_bytes_is_shared_likewise_and_a_few_messages_are_always_taken() -> None:
