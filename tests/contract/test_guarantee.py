@@ -15,10 +15,12 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
+from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, lasting_ratios, loss, ratio_loss, tick_ratios
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import SCALE, NoiseTable
 from tests.support.oracle import best_attack
+from tests.support.recursions import lost
 from tests.support.work import lines_run
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
@@ -272,3 +274,11 @@ def test_a_ratio_below_one_is_refused_in_either_direction() -> None:
     for ratios in ((Fraction(1, 2), Fraction(2)), (Fraction(2), Fraction(1, 2))):
         with pytest.raises(GuaranteeError, match="at least 1"):
             ratio_loss(point(0.1, 0.1), *ratios, "ignorant")
+
+
+@pytest.mark.parametrize("adversary", ["ignorant", "informed"])
+@pytest.mark.parametrize(("q", "r"), [(1e-16, 1e-16), (1e-12, 3e-12), (1e-3, 1e-3), (0.2, 0.3)])
+def test_no_claim_is_below_what_symbols_of_one_kind_lose(q: float, r: float, adversary: Adversary) -> None:
+    for rate in (1e-16, 3e-14, 1e-3, 1.0):
+        truth = lost(q, r, rate, adversary) * (1.0 - 1e-15)
+        assert truth <= ratio_loss(point(q, r), *(exp_up(Fraction(rate)),) * 2, adversary).epsilon

@@ -26,7 +26,8 @@ class Mutant(NamedTuple):
     Attributes:
         subject: what it is a fault of, and whose tests are to kill it.
         kind: `privacy` if more is told than is promised, `loss` if data are lost, or `other`.
-        function: its qualified name in its module, whatever the module.
+        function: its qualified name in its module, whatever the module; where several packages have one that is alike,
+            behind its package and a slash.
         before, after: the source text that is there once in functions of this name, and what replaces it.
         tests: files that are to kill it.
     """
@@ -88,7 +89,9 @@ def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
     Raises:
         ValueError: its text is not there exactly once.
     """
-    counts = [(text(place).count(mutant.before), place) for place in places.get(mutant.function, [])]
+    package, _, name = mutant.function.rpartition("/")
+    known = [place for place in places.get(name, []) if not package or package in place.path.parts]
+    counts = [(text(place).count(mutant.before), place) for place in known]
     if sum(count for count, _ in counts) != 1:
         raise ValueError(f"{mutant.function} has {mutant.before!r} {sum(count for count, _ in counts)} times, not once")
     return max(counts)[1]

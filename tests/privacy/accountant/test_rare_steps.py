@@ -5,7 +5,6 @@ The truth is a recursion in 60 digits: a product of randomised symbols that all 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
@@ -20,49 +19,11 @@ from fugu.privacy.accountant.inner_maximum import odds_ratio_step
 from fugu.privacy.chain_class import MarkovChain
 from gateway.release.allowance import joint_loss
 from gateway.release.charges import PER_NAT
+from tests.support.recursions import DIGITS, lost
 
-Matrix = list[list[Decimal]]
-DIGITS = 60
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
 SMALL = [1e-16, 2e-16, 3e-14, 1e-12, 5e-9, 1e-6, 1e-3, 0.1, 1.0]
 STEPS = [1e-16, 1e-15, 1e-12, 3e-10, 1e-7, 1e-4, 1e-2, 0.3]
-
-
-def product(a: Matrix, b: Matrix) -> Matrix:
-    found = [
-        [sum((x * y for x, y in zip(row, column, strict=True)), Decimal(0)) for column in zip(*b, strict=True)]
-        for row in a
-    ]
-    largest = max(map(max, found))
-    return [[entry / largest for entry in row] for row in found]
-
-
-def powers(matrix: Matrix) -> Iterator[Matrix]:
-    """By squares, to 2^63 steps."""
-    for _ in range(64):
-        yield matrix
-        matrix = product(matrix, matrix)
-
-
-def lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
-    """What a product of symbols loses at least, in the worse direction, to who knows no state or the nearest ones."""
-    return max(_lost(q, r, rate, adversary), _lost(r, q, rate, adversary))
-
-
-def _lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
-    with localcontext() as context:
-        context.prec = DIGITS
-        steps = [[1 - Decimal(q), Decimal(q)], [Decimal(r), 1 - Decimal(r)]]
-        weighed = [[row[0] * Decimal(rate).exp(), row[1]] for row in steps]
-        best = Decimal(1)
-        for seen, unseen in zip(powers(weighed), powers(steps), strict=True):
-            ends = [sum(row) / sum(other) for row, other in zip(seen, unseen, strict=True)]
-            best = max(best, ends[0] / ends[1])  # a state that nobody knows
-            if adversary == "informed":
-                for known in (0, 1):
-                    one, two = (product(power, steps) for power in (seen, unseen))
-                    best = max(best, one[0][known] * two[1][known] / (one[1][known] * two[0][known]))
-        return float(Decimal(rate) + 2 * best.ln())
 
 
 @pytest.mark.long

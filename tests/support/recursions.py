@@ -1,0 +1,50 @@
+"""What symbols lose about a chain of two states, in 60 digits: recursions that compute with nothing of the product."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal, localcontext
+
+from fugu.contract.guarantee import Adversary
+
+__all__ = ["DIGITS", "lost"]
+
+Matrix = list[list[Decimal]]
+DIGITS = 60
+
+
+def product(a: Matrix, b: Matrix) -> Matrix:
+    found = [
+        [sum((x * y for x, y in zip(row, column, strict=True)), Decimal(0)) for column in zip(*b, strict=True)]
+        for row in a
+    ]
+    largest = max(map(max, found))
+    return [[entry / largest for entry in row] for row in found]
+
+
+def powers(matrix: Matrix) -> Iterator[Matrix]:
+    """By squares, to 2^63 steps."""
+    for _ in range(64):
+        yield matrix
+        matrix = product(matrix, matrix)
+
+
+def lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
+    """What a product of symbols loses at least, in the worse direction, to who knows no state or the nearest ones."""
+    return max(_lost(q, r, rate, adversary), _lost(r, q, rate, adversary))
+
+
+def _lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
+    with localcontext() as context:
+        context.prec = DIGITS
+        steps = [[1 - Decimal(q), Decimal(q)], [Decimal(r), 1 - Decimal(r)]]
+        weighed = [[row[0] * Decimal(rate).exp(), row[1]] for row in steps]
+        best = Decimal(1)
+        for seen, unseen in zip(powers(weighed), powers(steps), strict=True):
+            ends = [sum(row) / sum(other) for row, other in zip(seen, unseen, strict=True)]
+            best = max(best, ends[0] / ends[1])  # a state that nobody knows
+            if adversary == "informed":
+                for known in (0, 1):
+                    one, two = (product(power, steps) for power in (seen, unseen))
+                    best = max(best, one[0][known] * two[1][known] / (one[1][known] * two[0][known]))
+        return float(Decimal(rate) + 2 * best.ln())
