@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from firmware_sim.devices import simulate_recording
-from fugu.contract.chains import BoundedChains, JointChains
+from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_FRAME_TICKS, SYMBOLS, SymbolFrame, decode_symbols
@@ -204,7 +204,7 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
             states=names,
             missing=missing,
         )
-    if isinstance(policy, Policy) and isinstance(policy.chains, JointChains):
+    if isinstance(policy, Policy) and policy.chains.named_streams:
         update["chains"] = BoundedChains(states=len(policy.discretiser.states), odds_ratio=1.0)
         update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     if not isinstance(policy, Policy):

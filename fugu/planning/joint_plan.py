@@ -23,9 +23,9 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
-from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.accountant.classes import covered_start
+from fugu.privacy.chain_class import ChainClassError, Covered, Start
 from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
-from fugu.privacy.starts import Covered, Start, covered_start
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from fugu.privacy.window_scale import lawful_scale
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
+from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.privacy.accountant import ChainAccountant, Chains
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.accountant.classes import covered_start, known_chains, started
+from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
 from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.influence import influence_scale
 from fugu.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
-from fugu.privacy.starts import Covered, Start, covered_start, started, started_members
 from fugu.privacy.wasserstein import wasserstein_states
 
 __all__ = [
@@ -172,10 +172,7 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
         raise ChainClassError("its noise need not grow with the length: plan each segment with its --length")
     if request.query != "count":
         raise ChainClassError("releases one number: it has no histograms")
-    chains = known_chains(request.chains, request.start)
-    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
-    if isinstance(chains, BinaryChains) and len(members) > 1:
-        raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
+    members = only_chains(request.chains, request.start)
     (distance, node, pair, _), states = wasserstein_states(members, length, request.states)
     counted = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
     if request.states is None and members[0].states > 2:
@@ -218,13 +215,17 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 }
 
 
-def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...] | BinaryChains:
-    """The chains of a class with a start, or an interval of them; a `ChainClassError` if it bounds odds ratios only."""
-    if isinstance(chains, BoundedChains):
-        raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
-    if isinstance(chains, JointChains):
-        raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
-    return started_members(chains, start)
+def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...]:
+    """The chains of a class with a start, where corners do not stand for an interval.
+
+    Raises:
+        ChainClassError: the class has others.
+    """
+    known = known_chains(chains, start)
+    members = corner_chains(known)
+    if len(members) > 1 and isinstance(known, BinaryChains):
+        raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
+    return members
 
 
 def _start(request: WindowRequest, mechanism: Mechanism) -> Covered:

@@ -9,17 +9,15 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.classes import class_of, covered_start
 from fugu.privacy.answer_distributions import NoisyCount
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_composition import quilt_accountant
-from fugu.privacy.quilts import corner_chains
-from fugu.privacy.starts import covered_start
 from fugu.privacy.window_mechanisms import Mechanism, Query, WindowRequest, window_noise
 
-__all__ = ["WindowRelease", "charges", "moved_to_the_front", "own_loss", "quilt_members"]
+__all__ = ["WindowRelease", "charges", "moved_to_the_front", "own_loss"]
 
 QUILTS: tuple[Mechanism, ...] = ("mqm-exact", "mqm-approx")
 _FINE = 1e-12
@@ -84,14 +82,9 @@ def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
 def moved_to_the_front(request: WindowRequest, releases: Sequence[WindowRelease]) -> tuple[WindowRelease, ...]:
     """Windows that begin at tick 1, where earlier ticks are no different: of a stationary chain, or of any steps."""
     ahead = min(release.first for release in releases) - 1
-    if covered_start(request.accounted) != "stationary" and not isinstance(request.chains, BoundedChains):
+    if covered_start(request.accounted) != "stationary" and not class_of(request.chains).changes:
         return tuple(releases)
     return tuple(replace(release, first=release.first - ahead) for release in releases)
-
-
-def quilt_members(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
-    """The chains that stand for a class where Markov quilts are asked for."""
-    return corner_chains(chains) if isinstance(chains, BinaryChains) else chains
 
 
 def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: WindowRelease) -> float:
@@ -99,7 +92,7 @@ def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: 
 
     Args:
         request: the class and what a count counts.
-        members: as `quilt_members`; empty where there are no matrices.
+        members: that stand for the class; empty where there are no matrices.
         release: any.
 
     Raises:

@@ -13,7 +13,6 @@ import numpy as np
 
 from fugu.audit.findings import Finding
 from fugu.chains.arrays import Ints
-from fugu.contract.chains import BinaryChains, FiniteChains
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -154,10 +153,8 @@ def _published(trial: Trial) -> Finding:
 def _class_findings(policy: Policy, symbols: Ints) -> list[Finding]:
     """Whether symbols can come from the declared class."""
     chains = policy.chains
-    watched = isinstance(chains, BinaryChains | FiniteChains) and not why_off(chains, policy.guarantee.adversary)
-    if not watched or policy.table is None or not (symbols >= 0).any():
+    if why_off(chains, policy.guarantee.adversary) or policy.table is None or not (symbols >= 0).any():
         return []
-    assert isinstance(chains, BinaryChains | FiniteChains)
     weights = np.array(policy.table.weights(), dtype=np.float64)
     bets = Bets(chains, weights / weights.sum(axis=1, keepdims=True))
     bets.invest(1.0)

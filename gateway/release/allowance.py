@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import cache
 
-from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.classes import known_chains
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import mqm_exact
-from fugu.privacy.window_mechanisms import known_chains
 from gateway.release.amplification import float_above
 from gateway.release.charges import PER_NAT, units_below
 
@@ -59,7 +59,7 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
     if mechanism in ALONE:
-        if mechanism == "wasserstein" or isinstance(chains, JointChains):
+        if mechanism == "wasserstein" or chains.named_streams:
             known_chains(chains)  # refuses what it has no distribution for, and streams that are told about together
         return units_below(epsilon)
     if mechanism == "chain":

@@ -17,13 +17,12 @@ from fractions import Fraction
 from functools import lru_cache
 
 from fugu.contract._document import Document
-from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.chains import ChainClass
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.release_frames import QueryKind
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilts import corner_chains
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
-from fugu.privacy.window_mechanisms import known_chains
+from fugu.privacy.window_mechanisms import only_chains
 from gateway.release.amplification import scale_above
 from gateway.release.inversion import two_valued
 
@@ -61,7 +60,7 @@ class CountedSymbols(Document):
             ChainClassError: why there is none.
         """
         for one in self.chains:
-            check_symbols(_members(one), self.hits, SCALE, self.ticks)
+            check_symbols(only_chains(one), self.hits, SCALE, self.ticks)
 
 
 class WholeWindow(Document):
@@ -118,17 +117,7 @@ def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
     return length * (1 if numbers == 1 and query in ("count", "frequency") else 2)
 
 
-def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
-    known = known_chains(chains)
-    members = corner_chains(known) if isinstance(known, BinaryChains) else known
-    if isinstance(known, BinaryChains) and len(members) > 1:
-        raise ChainClassError(
-            "the Wasserstein mechanism needs chains, not an interval of them: one inside can need more than the corners"
-        )
-    return members
-
-
 @lru_cache(maxsize=4096)
 def _distance(chains: ChainClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
     seen = [bool(observed >> tick & 1) for tick in range(ticks)]
-    return wasserstein_symbols(_members(chains), hits, SCALE, seen).distance
+    return wasserstein_symbols(only_chains(chains), hits, SCALE, seen).distance

@@ -10,9 +10,9 @@ from fugu.cli.commands.plan_values import chain_source, chosen_start, declared_c
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.loss import show_verdicts, verdict_document
 from fugu.cli.view.terminal import warn, working
+from fugu.privacy.accountant.classes import covered_start
 from fugu.privacy.baselines import real_loss
 from fugu.privacy.composition_theorems import verdicts
-from fugu.privacy.starts import covered_start
 from fugu.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
 from fugu.privacy.window_releases import WindowRelease
 
