@@ -11,16 +11,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import filterfalse
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, Description, describe, encode_description
 from fugu.contract.errors import FuguError
 from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
 from gateway.service.in_force import InForce, Running
 from gateway.service.policies import Catalogue
 
-__all__ = ["Describing", "digest"]
+__all__ = ["Described", "Describing", "digest"]
 
 QUIET_SECONDS = 1.0
 """Until the broker has said what it has, after a connection; what comes later is set right then."""
@@ -28,12 +28,21 @@ QUIET_SECONDS = 1.0
 _Stream = tuple[str, str]
 
 
-class _Made(NamedTuple):
+class Described(NamedTuple):
     """A policy's description, and the message that it is."""
 
     running: Running
     description: Description
     payload: bytes
+
+    @classmethod
+    def of(cls, running: Running) -> Self:
+        """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
+        for left in range(len(running.others) + 1):
+            description = describe(running.policy, confirmed=running.confirmed, others=running.others[left:])
+            if len(payload := encode_description(description)) <= MAX_DESCRIPTION_BYTES:
+                break
+        return cls(running, description, payload)
 
 
 def digest(payload: bytes) -> bytes:
@@ -63,7 +72,7 @@ class Describing:
         self._in_force = in_force
         self._counters = counters
         self._left = left
-        self._made: dict[_Stream, _Made] = {}
+        self._made: dict[_Stream, Described] = {}
         self._there: dict[_Stream, bytes] = {}
         self._quiet_at: float | None = None
         self._due = False
@@ -115,17 +124,16 @@ class Describing:
             found.setdefault(device, []).append(made.description)
         return found
 
-    def _wanted(self) -> dict[_Stream, _Made]:
+    def _wanted(self) -> dict[_Stream, Described]:
         """The description of every stream with a policy in force."""
-        found: dict[_Stream, _Made] = {}
+        found: dict[_Stream, Described] = {}
         for device in filterfalse(self._left, self._catalogue.names()):
             for stream in self._catalogue.streams(device):
                 if (running := self._in_force.running(device, stream)) is None:
                     continue
                 made = self._made.get((device, stream))
                 if made is None or made.running != running:
-                    description = describe(running.policy, confirmed=running.confirmed)
-                    made = self._made[device, stream] = _Made(running, description, encode_description(description))
+                    made = self._made[device, stream] = Described.of(running)
                 found[device, stream] = made
         return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fugu.contract.descriptions import MOST_OTHERS
 from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.frames import Status
 from fugu.contract.policies import AnyPolicy
@@ -21,10 +22,17 @@ _STORED = -1
 
 
 class Running(NamedTuple):
-    """A stream's policy; `confirmed` if the device has named its version."""
+    """A stream's policy.
+
+    Attributes:
+        confirmed: whether the device has named its version.
+        others: of other versions that it has named, or stored frames are of, the newest last: it may have frames of
+            them that were not sent yet.
+    """
 
     policy: AnyPolicy
     confirmed: bool
+    others: tuple[AnyPolicy, ...] = ()
 
 
 class InForce:
@@ -37,6 +45,7 @@ class InForce:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._named: dict[tuple[str, str], tuple[int, int]] = {}
+        self._used: dict[tuple[str, str], set[int]] = {}
         self._documents: dict[str, int] = {}
         self.refusals: dict[str, str] = {}
 
@@ -47,10 +56,14 @@ class InForce:
         return any(changed)
 
     def named(self, device: str, stream: str, version: int, tick: int) -> bool:
-        """Take the version that a stream has at a tick; whether its newest one has changed."""
+        """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
         before = self._named.get((device, stream), (_STORED, 0))
         self._named[device, stream] = newest = max(before, (tick, version))
-        return newest[1] != before[1]
+        used = self._used.setdefault((device, stream), set(self._catalogue.stored_versions(device, stream)))
+        used_first = version not in used and version in self._catalogue.versions(device, stream)
+        if used_first:
+            used.add(version)
+        return newest[1] != before[1] or used_first
 
     def answered(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document; whether its document or its refusal has changed."""
@@ -65,9 +78,12 @@ class InForce:
         """The policy of a stream; `None` if the device has refused a document and named no version."""
         versions = self._catalogue.versions(device, stream)
         document = self._documents.get(device, 0)
-        stored = self._catalogue.stored_version(device, stream)
-        version = max(self._named.get((device, stream), (_STORED, stored))[1], document)
+        used = self._used.get((device, stream)) or self._catalogue.stored_versions(device, stream)
+        version = max(self._named.get((device, stream), (_STORED, max(used, default=0)))[1], document)
         if version:
-            earlier = [one for one in versions if one <= version]
-            return Running(versions[max(earlier)], max(earlier) == version) if earlier else None
+            known = max((one for one in versions if one <= version), default=None)
+            if known is None:
+                return None
+            others = sorted(one for one in used if one in versions and one != known)[-MOST_OTHERS:]
+            return Running(versions[known], known == version, tuple(versions[one] for one in others))
         return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
