@@ -242,7 +242,7 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(command) == 1
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
-    with pytest.raises(FileError, match=r"gateway\.env"):
+    with pytest.raises(FileError, match=r"gateway\.toml"):
         installed(tmp_path, None)
 
 

@@ -10,7 +10,15 @@ _EDGE = {"fugu.contract", "fugu.host", "fugu.mqtt"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
-    *("gateway.audit", "gateway.cluster", "gateway.deployment", "gateway.files", "gateway.fleet", "gateway.history"),
+    *(
+        "gateway.audit",
+        "gateway.cluster",
+        "gateway.config",
+        "gateway.deployment",
+        "gateway.files",
+        "gateway.fleet",
+        "gateway.history",
+    ),
     *("gateway.location", "gateway.page", "gateway.release", "gateway.service"),
 }
 ROOMS: dict[str, set[str]] = {
@@ -41,7 +49,15 @@ ROOMS: dict[str, set[str]] = {
         "gateway.shard_accounts",
     },
     "gateway.page": {*_EDGE, "gateway.location", "gateway.release"},
-    "gateway.deployment": {*_EDGE, "gateway.files", "gateway.location", "gateway.service", "gateway.shard_accounts"},
+    "gateway.config": {*_EDGE, "gateway.location", "gateway.page", "gateway.release", "gateway.service"},
+    "gateway.deployment": {
+        *_EDGE,
+        "gateway.config",
+        "gateway.files",
+        "gateway.location",
+        "gateway.service",
+        "gateway.shard_accounts",
+    },
     "gateway.cluster": {"fugu.contract", "fugu.host", "gateway.database", "gateway.location", "gateway.service"},
     "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.release", "gateway.service"},
     "gateway.audit": {
@@ -68,6 +84,7 @@ FOLDERS = {
     "fugu.mqtt": "link",
     "fugu.places": "dphmm",
     "fugu.svg": "cli",
+    "gateway.config": "service",
     "gateway.database": "service",
     "gateway.deployment": "deploy",
     "gateway.files": "fleet",
