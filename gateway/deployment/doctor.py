@@ -27,7 +27,7 @@ from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
-from gateway.service.monitor import NotRunningError, asked
+from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Server, Store, StoreError
