@@ -27,6 +27,7 @@ from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
+from gateway.files import read_text
 from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import stores
@@ -68,7 +69,8 @@ def installed(folder: Path, store: Location | None) -> Installation:
         FuguError: it is no such folder; one line that says why.
     """
     config = read_gateway(folder / "gateway.toml")
-    policies = folder / "policies"
+    policies, unit = folder / "policies", folder / "fugu-gateway.service"
+    shards = re.search(r"--shards (\d+)", read_text(unit, "the unit")) if unit.exists() else None
     there = isinstance(config.store, Server) or config.store.exists()
     return Installation(
         config.fleet,
@@ -76,7 +78,7 @@ def installed(folder: Path, store: Location | None) -> Installation:
         store or (config.store if there else None),
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
-        len([*folder.glob("password-[0-9]*"), *folder.glob("client-[0-9]*.pem")]) or 1,
+        int(shards[1]) if shards else 1,
     )
 
 
