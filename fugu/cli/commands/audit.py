@@ -31,7 +31,7 @@ from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from fugu.mqtt.listening import listen
+from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
