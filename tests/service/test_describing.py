@@ -17,8 +17,9 @@ from fugu.contract.frames import Status, StreamStatus, encode_status, encode_sym
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import description_topic, status_topic, symbols_topic
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
-from gateway.service import Gateway, GatewaySettings, describing
-from gateway.service.in_force import Running
+from gateway import describe as describing
+from gateway.describe import Running
+from gateway.service import Gateway, GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies
