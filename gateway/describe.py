@@ -1,0 +1,226 @@
+"""Which policy each stream has in force, and its description, retained at the broker.
+
+A stream's version is the newest of two: that of the newest tick among online statuses and frames, and that of the
+document in its answer on `policy/status`. A late frame has older ticks and undoes no rollback. A last will names
+nothing. After a restart statuses and answers are retained at the broker, and stored frames name theirs.
+
+After every connection the broker says what it has. A description that differs from the policy in force is published.
+Descriptions of unknown streams are deleted, whoever published them. Unchanged ones are not sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import filterfalse
+from typing import NamedTuple, Self
+
+from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe, encode_description
+from fugu.contract.errors import FuguError
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.topics import description_topic, parse_topic
+from fugu.mqtt import Link
+from gateway.service.policies import Catalogue
+
+__all__ = ["Described", "Describing", "InForce", "Running", "digest"]
+
+_STORED = -1
+"""The tick of versions that are known from the store only: older than any other."""
+
+
+class Running(NamedTuple):
+    """A stream's policy.
+
+    Attributes:
+        confirmed: whether the device has named its version.
+        others: of other versions that it has named, or stored frames are of, the newest last: it may have frames of
+            them that were not sent yet.
+    """
+
+    policy: AnyPolicy
+    confirmed: bool
+    others: tuple[AnyPolicy, ...] = ()
+
+
+class InForce:
+    """Used by the gateway's worker.
+
+    Attributes:
+        refusals: the reason of each device that has refused the newest document that it judged.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._named: dict[tuple[str, str], tuple[int, int]] = {}
+        self._used: dict[tuple[str, str], set[int]] = {}
+        self._documents: dict[str, int] = {}
+        self.refusals: dict[str, str] = {}
+
+    def status(self, device: str, status: Status) -> bool:
+        """Take a device's status; whether a version has changed."""
+        streams = status.streams if status.online else ()
+        changed = [self.named(device, one.stream, one.policy_version, one.next_tick) for one in streams]
+        return any(changed)
+
+    def named(self, device: str, stream: str, version: int, tick: int) -> bool:
+        """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
+        before = self._named.get((device, stream), (_STORED, 0))
+        self._named[device, stream] = newest = max(before, (tick, version))
+        used = self._used.setdefault((device, stream), set(self._catalogue.stored_versions(device, stream)))
+        used_first = version not in used and version in self._catalogue.versions(device, stream)
+        if used_first:
+            used.add(version)
+        return newest[1] != before[1] or used_first
+
+    def answered(self, device: str, answer: PolicyStatus) -> bool:
+        """Take a device's answer to a document; whether its document or its refusal has changed."""
+        before = self._documents.get(device), self.refusals.get(device, "")
+        self._documents[device] = answer.version
+        self.refusals.pop(device, None)
+        if answer.reason:
+            self.refusals[device] = answer.reason
+        return before != (answer.version, answer.reason)
+
+    def running(self, device: str, stream: str) -> Running | None:
+        """The policy of a stream; `None` if the device has refused a document and named no version."""
+        versions = self._catalogue.versions(device, stream)
+        document = self._documents.get(device, 0)
+        used = self._used.get((device, stream)) or self._catalogue.stored_versions(device, stream)
+        version = max(self._named.get((device, stream), (_STORED, max(used, default=0)))[1], document)
+        if version:
+            known = max((one for one in versions if one <= version), default=None)
+            if known is None:
+                return None
+            others = sorted(one for one in used if one in versions and one != known)[-MOST_OTHERS:]
+            return Running(versions[known], known == version, tuple(versions[one] for one in others))
+        return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
+
+
+QUIET_SECONDS = 1.0
+"""Until the broker has said what it has, after a connection; what comes later is set right then."""
+
+_Stream = tuple[str, str]
+
+
+class Described(NamedTuple):
+    """A policy's description, and the message that it is."""
+
+    running: Running
+    description: Description
+    payload: bytes
+
+    @classmethod
+    def of(cls, running: Running) -> Self:
+        """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
+        for left in range(len(running.others) + 1):
+            description = describe(running.policy, confirmed=running.confirmed, others=running.others[left:])
+            if len(payload := encode_description(description)) <= MAX_DESCRIPTION_BYTES:
+                break
+        return cls(running, description, payload)
+
+
+def digest(payload: bytes) -> bytes:
+    """What stands for a description that the broker has; nothing for one that it has not."""
+    return hashlib.sha256(payload).digest() if payload else b""
+
+
+class Describing:
+    """Used by the gateway's worker.
+
+    Args:
+        counters: counts `descriptions` (messages), also those that clear one.
+        in_force: knows which policy each stream has.
+        left: whether a device of the catalogue is in the fleet no more.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        catalogue: Catalogue,
+        in_force: InForce,
+        counters: Counter[str],
+        left: Callable[[str], bool],
+    ) -> None:
+        self._link = link
+        self._catalogue = catalogue
+        self._in_force = in_force
+        self._counters = counters
+        self._left = left
+        self._made: dict[_Stream, Described] = {}
+        self._there: dict[_Stream, bytes] = {}
+        self._quiet_at: float | None = None
+        self._due = False
+
+    @staticmethod
+    def topics(fleet: str) -> tuple[str, ...]:
+        """What the gateway's connection subscribes to for this."""
+        return (description_topic(fleet, "+", "+"),)
+
+    def connected(self) -> None:
+        """There is a new connection, to a broker that may have forgotten everything."""
+        self._there.clear()
+        self._quiet_at, self._due = time.monotonic() + QUIET_SECONDS, True
+
+    def renew(self) -> None:
+        """The catalogue, or a policy in force, may have changed."""
+        self._due = True
+
+    def heard(self, topic: str, what: bytes) -> bool:
+        """Take note of the digest of what the broker has on a topic; whether that is one of descriptions."""
+        try:
+            parsed = parse_topic(topic)
+        except FuguError:
+            return False  # whoever else reads it counts it
+        if parsed.kind != "description":
+            return False
+        if parsed.fleet == self._catalogue.fleet and what:
+            self._there[parsed.device, parsed.stream] = what
+            self._due = True
+        return True
+
+    def pump(self) -> None:
+        """Publish and clear what has to be, as far as the connection takes it."""
+        if not self._due or self._quiet_at is None or time.monotonic() < self._quiet_at or not self._link.connected:
+            return
+        wanted = self._wanted()
+        for stream, made in wanted.items():
+            if self._there.get(stream) != digest(made.payload) and not self._publish(stream, made.payload):
+                return
+        for stream in [stream for stream in self._there if stream not in wanted]:
+            if not self._publish(stream, b""):
+                return
+        self._due = False
+
+    def described(self) -> dict[str, list[Description]]:
+        """By device, what its streams are."""
+        found: dict[str, list[Description]] = {}
+        for (device, _), made in self._wanted().items():
+            found.setdefault(device, []).append(made.description)
+        return found
+
+    def _wanted(self) -> dict[_Stream, Described]:
+        """The description of every stream with a policy in force."""
+        found: dict[_Stream, Described] = {}
+        for device in filterfalse(self._left, self._catalogue.names()):
+            for stream in self._catalogue.streams(device):
+                if (running := self._in_force.running(device, stream)) is None:
+                    continue
+                made = self._made.get((device, stream))
+                if made is None or made.running != running:
+                    made = self._made[device, stream] = Described.of(running)
+                found[device, stream] = made
+        return found
+
+    def _publish(self, stream: _Stream, payload: bytes) -> bool:
+        if self._link.publish(description_topic(self._catalogue.fleet, *stream), payload, retain=True) is None:
+            return False
+        if payload:
+            self._there[stream] = digest(payload)
+        else:
+            self._there.pop(stream, None)
+        self._counters["descriptions"] += 1
+        return True
