@@ -16,7 +16,7 @@ from fugu.contract.frames import decode_status
 from fugu.contract.health import AlarmCode, Health, decode_health
 from fugu.contract.topics import Kind, Topic
 
-__all__ = ["PAGE_ROWS", "Condition", "FleetQuery", "FleetView"]
+__all__ = ["FleetQuery", "FleetView"]
 
 Condition = Literal["sick", "away", "well"]
 CONDITIONS = get_args(Condition)

@@ -14,7 +14,7 @@ from fugu.contract.errors import UsageError
 if TYPE_CHECKING:
     from fugu.mqtt import Broker
     from gateway.location import Location
-    from gateway.page.beside import PageBeside
+    from gateway.page.server import PageBeside
 
 __all__ = ["DashboardOptions"]
 
@@ -62,7 +62,7 @@ class DashboardOptions:
             if self != DashboardOptions():
                 raise UsageError("where is the page to be: give --dashboard HOST:PORT")
             return nullcontext()
-        from gateway.page.beside import PageBeside, PageSettings
+        from gateway.page.server import PageBeside, PageSettings
 
         if (self.dashboard_login_file is None) != self.dashboard_no_login:
             raise UsageError("the page needs either --dashboard-login-file or --dashboard-no-login")
