@@ -11,8 +11,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.errors import UsageError
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.window_frames import WindowFrame
