@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import METRES_PER_DEGREE, Described, Description, PlaceGrid
+from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
 from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_frames import decode_policy_status
@@ -62,7 +62,7 @@ _CONFIDENCE = 0.95
 _DIGITS, _METRE_DIGITS = 7, 1
 
 
-def placed_symbols(told: Description | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
+def placed_symbols(told: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
     """The middle of the cell that each symbol names, as latitude and longitude; nothing of other streams."""
     if told is None or told.place is None or told.table is None or len(told.table[0]) + 1 != len(told.states):
         return []
@@ -74,7 +74,7 @@ def placed_symbols(told: Description | None, symbols: Sequence[int]) -> list[dic
     return found
 
 
-def placed_shares(told: Description | None, shares: Mapping[str, float]) -> dict[str, Any]:
+def placed_shares(told: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
     """What shares of states say of a place: how likely each cell is, and an ellipse that holds it with 95 %.
 
     Args:
@@ -267,7 +267,7 @@ def _policy_status(payload: bytes) -> dict[str, Any]:
     return {"kind": "policy", **fields, "refused": said.refused, "stale": said.stale}
 
 
-def _place(told: Description | None, point: Point) -> dict[str, Any]:
+def _place(told: DescribedVersion | None, point: Point) -> dict[str, Any]:
     """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
     found: dict[str, Any] = {"point": list(point)}
     if told is None or told.place is None or told.place.cell_size is None or len(point) != 2:
