@@ -120,7 +120,6 @@ def audiences(
 
 
 def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> dict[str, str]:
-    """The names under which releases are published, with their audiences."""
     found: dict[str, str] = {}
     for one in config.releases if config is not None else ():
         names = [f"{one.name}-{policy.device}" for policy in policies] if one.per_device else [one.name]

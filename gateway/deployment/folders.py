@@ -164,7 +164,6 @@ def _load(names: Sequence[str], folder: str) -> str:
 def _gateway_toml(
     broker: BrokerFolder, files: Mapping[str, str], operator: Mapping[str, str], *, in_place: bool
 ) -> str:
-    """The gateway's file."""
     settings = broker.settings
     top = {
         "fleet": settings.fleet,

@@ -117,7 +117,6 @@ def read_private(path: Path, what: str) -> bytes:
 
 
 def _der(tag: int, *parts: bytes) -> bytes:
-    """A field of DER that is shorter than 64 KiB."""
     content = b"".join(parts)
     size = len(content)
     head = bytes([size]) if size < 0x80 else bytes([0x81, size]) if size < 0x100 else bytes([0x82, *divmod(size, 256)])
