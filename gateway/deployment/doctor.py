@@ -23,11 +23,11 @@ from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
 from fugu.host.database import STORE, is_lost
+from fugu.host.files import read_text
 from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
-from gateway.files import read_text
 from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import stores

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from fugu.contract.envelope import key_name
-from gateway.files import write_secret
+from fugu.host.files import write_secret
 from gateway.fleet.entries import KeyStoreError
 
 __all__ = [
