@@ -1,4 +1,4 @@
-"""What is attacked: streams with a chain in common, the worst members of its class, and what is heard of a tick.
+"""Streams with a chain in common, the worst members of its class, and what is heard of a tick.
 
 Audiences are promised an epsilon for a whole class of chains, so that an attack on any one member refutes it.
 """
@@ -15,28 +15,31 @@ import numpy as np
 
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Floats
+<<<<<<< HEAD:gateway/audit/scene.py
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, tick_ratios
+=======
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.exponential import exp_up, log_up
+from fugu.contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
+>>>>>>> eb8213a3789326cbaa13c1e2ee8bc37ad402fb86:gateway/audit/joint_streams.py
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
-from gateway.audit.told import Definition
+from gateway.audit.counts import AuditError, Definition
 from gateway.release.amplification import charge
 
-__all__ = ["Scene", "SceneError", "certified", "mechanism_of", "worst_chains"]
+__all__ = ["JointStreams", "certified", "mechanism_of", "worst_chains"]
 
 _STEPS = 10_000
 _RARE = 1e-6
 """Probability of states beside two, in a chain of bounded odds ratio that has them as rarely as one likes."""
 
 
-class SceneError(FuguError):
-    """Streams that are no mechanism of one class of chains."""
-
-
-class Scene(NamedTuple):
+class JointStreams(NamedTuple):
     """Streams whose states one chain shows.
 
     Attributes:
@@ -48,11 +51,11 @@ class Scene(NamedTuple):
     shows: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, policies: Sequence[Policy]) -> Scene:
-        """The scene of some policies.
+    def of(cls, policies: Sequence[Policy]) -> JointStreams:
+        """The streams of some policies.
 
         Raises:
-            SceneError: they are several and not of one class of joint chains.
+            AuditError: they are several and not of one class of joint chains.
         """
         chains = policies[0].chains
         if chains.named_streams and all(one.chains == chains for one in policies):
@@ -60,7 +63,7 @@ class Scene(NamedTuple):
             if len(set(columns)) == len(columns):
                 return cls(tuple(policies), tuple(map(chains.shown, columns)))
         if len(policies) > 1:
-            raise SceneError("several policies are attacked together if they name one another in one class of chains")
+            raise AuditError("several policies are attacked together if they name one another in one class of chains")
         return cls(tuple(policies), (tuple(range(chains.states)),))
 
     @property
@@ -101,7 +104,7 @@ class Scene(NamedTuple):
         return Source(weights[list(shows)], shows, heard)
 
 
-def worst_chains(scene: Scene, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
+def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
     """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
 
     Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
@@ -111,9 +114,22 @@ def worst_chains(scene: Scene, adversary: Adversary, told: Floats) -> tuple[Mark
     Args:
         told: (k, k) how much a tick tells of each state rather than each other.
     """
+<<<<<<< HEAD:gateway/audit/scene.py
     transitions = [np.array(one) for one in scene.chains.extremes]
     if not transitions:
         assert scene.chains.worst_odds is not None
+=======
+    known = joint.chains
+    if isinstance(known, BinaryChains):
+        pairs = dict.fromkeys((q, r) for q in known.q for r in known.r)
+        if known.q[0] + known.r[0] <= 1:
+            pairs = dict.fromkeys([(known.q[0], known.r[0])])
+            if known.q[1] + known.r[1] > 1:
+                pairs[known.q[1], known.r[1]] = None
+        transitions = [np.array([[1 - q, q], [r, 1 - r]]) for q, r in pairs]
+    elif isinstance(known, BoundedChains) or (isinstance(known, JointChains) and known.odds_ratio is not None):
+        assert known.odds_ratio is not None
+>>>>>>> eb8213a3789326cbaa13c1e2ee8bc37ad402fb86:gateway/audit/joint_streams.py
         x, z = (int(n) for n in np.unravel_index(np.argmax(told), told.shape))
         return (_leaning(told, x, z, float(scene.chains.worst_odds)),)
     apart = not scene.chains.named_streams and all(one.min() > 0 for one in transitions)
@@ -151,7 +167,9 @@ def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
     return MarkovChain.stationary(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Definition], radius: int) -> Mechanism:
+def mechanism_of(
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int
+) -> Mechanism:
     """What is heard around a tick that as many windows as possible have in their midst.
 
     Args:
@@ -174,7 +192,7 @@ def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Defi
     high = max([secret + radius, *(last for _, last in covering)])
     counts = [
         Counted(
-            *(name, first - low, one.length, _members(scene, one, group), one.source if one.symbols else None),
+            *(name, first - low, one.length, _members(joint, one, group), one.source if one.symbols else None),
             *(one.scale, one.terms, one.consecutive),
         )
         for one in definitions
@@ -182,18 +200,18 @@ def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Defi
         if low <= first and last <= high
         for name, group in zip(one.names, one.groups, strict=True)
     ]
-    sources = tuple(scene.source(n, heard=own) for n, own in enumerate(heard))
-    return Mechanism(high - low + 1, secret - low, scene.states, sources, tuple(counts), scene.secrets)
+    sources = tuple(joint.source(n, heard=own) for n, own in enumerate(heard))
+    return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets)
 
 
-def _members(scene: Scene, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
+def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
     if definition.symbols:
         return group
-    return tuple(x for x, shown in enumerate(scene.shows[definition.source]) if shown in group)
+    return tuple(x for x, shown in enumerate(joint.shows[definition.source]) if shown in group)
 
 
 def certified(
-    scene: Scene, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
 ) -> float:
     """The bound of the accountant for the symbols that are heard, and counts; infinite if there is none.
 
@@ -202,10 +220,19 @@ def certified(
     """
     if any(one.alone for one in definitions):
         return alone if len(definitions) == 1 and not any(heard) else math.inf
-    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(scene.policies)]
+    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
+<<<<<<< HEAD:gateway/audit/scene.py
         columns = [scene.chains.column(policy.device, policy.stream) for policy in scene.policies]
         return scene.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
+=======
+        if not isinstance(joint.chains, JointChains):
+            return ratio_loss(joint.chains, *told[0], adversary).epsilon
+        rates = [0.0] * len(joint.chains.streams)
+        for policy, ratios in zip(joint.policies, told, strict=True):
+            rates[joint.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
+        return shown_loss(joint.chains, adversary, rates).epsilon
+>>>>>>> eb8213a3789326cbaa13c1e2ee8bc37ad402fb86:gateway/audit/joint_streams.py
     except GuaranteeError:
         return math.inf
 
