@@ -15,17 +15,10 @@ import numpy as np
 
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Floats
-<<<<<<< HEAD:gateway/audit/scene.py
 from fugu.contract.chains import ChainClass
-from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, tick_ratios
-=======
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
-from fugu.contract.errors import GuaranteeError
-from fugu.contract.exponential import exp_up, log_up
-from fugu.contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
->>>>>>> eb8213a3789326cbaa13c1e2ee8bc37ad402fb86:gateway/audit/joint_streams.py
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
@@ -114,25 +107,12 @@ def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tup
     Args:
         told: (k, k) how much a tick tells of each state rather than each other.
     """
-<<<<<<< HEAD:gateway/audit/scene.py
-    transitions = [np.array(one) for one in scene.chains.extremes]
+    transitions = [np.array(one) for one in joint.chains.extremes]
     if not transitions:
-        assert scene.chains.worst_odds is not None
-=======
-    known = joint.chains
-    if isinstance(known, BinaryChains):
-        pairs = dict.fromkeys((q, r) for q in known.q for r in known.r)
-        if known.q[0] + known.r[0] <= 1:
-            pairs = dict.fromkeys([(known.q[0], known.r[0])])
-            if known.q[1] + known.r[1] > 1:
-                pairs[known.q[1], known.r[1]] = None
-        transitions = [np.array([[1 - q, q], [r, 1 - r]]) for q, r in pairs]
-    elif isinstance(known, BoundedChains) or (isinstance(known, JointChains) and known.odds_ratio is not None):
-        assert known.odds_ratio is not None
->>>>>>> eb8213a3789326cbaa13c1e2ee8bc37ad402fb86:gateway/audit/joint_streams.py
+        assert joint.chains.worst_odds is not None
         x, z = (int(n) for n in np.unravel_index(np.argmax(told), told.shape))
-        return (_leaning(told, x, z, float(scene.chains.worst_odds)),)
-    apart = not scene.chains.named_streams and all(one.min() > 0 for one in transitions)
+        return (_leaning(told, x, z, float(joint.chains.worst_odds)),)
+    apart = not joint.chains.named_streams and all(one.min() > 0 for one in transitions)
     if adversary == "universal" and apart:
         return tuple(_between_two(told, one) for one in transitions)
     return tuple(MarkovChain.stationary(one) for one in transitions)
@@ -222,17 +202,8 @@ def certified(
         return alone if len(definitions) == 1 and not any(heard) else math.inf
     told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
-<<<<<<< HEAD:gateway/audit/scene.py
-        columns = [scene.chains.column(policy.device, policy.stream) for policy in scene.policies]
-        return scene.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
-=======
-        if not isinstance(joint.chains, JointChains):
-            return ratio_loss(joint.chains, *told[0], adversary).epsilon
-        rates = [0.0] * len(joint.chains.streams)
-        for policy, ratios in zip(joint.policies, told, strict=True):
-            rates[joint.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
-        return shown_loss(joint.chains, adversary, rates).epsilon
->>>>>>> eb8213a3789326cbaa13c1e2ee8bc37ad402fb86:gateway/audit/joint_streams.py
+        columns = [joint.chains.column(policy.device, policy.stream) for policy in joint.policies]
+        return joint.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
     except GuaranteeError:
         return math.inf
 
