@@ -26,6 +26,7 @@ from fugu.contract.frames import MAX_FRAME_TICKS, SYMBOLS, SymbolFrame, decode_s
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, Point, decode_measure
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.queries import EACH
 from fugu.contract.topics import parse_topic, symbols_topic, window_topic
 from fugu.contract.window_frames import decode_window
 from fugu.contract.windows import MAX_WINDOWS
@@ -212,7 +213,7 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    short = {"length": 1, "stride": 1, "start": 0, "states": "histogram"}
+    short = {"length": 1, "stride": 1, "start": 0, "states": EACH}
     windows = tuple(
         one.model_copy(update={**short, "name": f"w{number}-{copy}"})
         for number, one in enumerate(policy.windows)

@@ -21,6 +21,7 @@ from fugu.contract.instants import instant, instant_text, read_instant, unix_us
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.policy_header import Name, UsefulFor
+from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each
 from fugu.contract.sentences import class_sentence, protected_sentence, unprotected_sentence
 from fugu.contract.stretches import Stretch
 
@@ -73,7 +74,7 @@ class Described(Document):
 
 
 class DescribedWindow(Document):
-    """A window that the device counts; `states` are labels, or "histogram" if each has a count of its own.
+    """A window that the device counts; `states` are labels, or `EACH` if each has a count of its own.
 
     Attributes:
         length, stride, start: in ticks.
@@ -84,8 +85,12 @@ class DescribedWindow(Document):
     length: int = Field(ge=1)
     stride: int = Field(ge=1)
     start: int = Field(ge=0)
-    states: Literal["histogram"] | tuple[Label, ...]
+    states: Each | tuple[Label, ...]
     scale: Annotated[str, Field(max_length=32)]
+
+    def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """The names of the states that each count counts."""
+        return HISTOGRAM.groups(names) if self.states == EACH else COUNT.groups(self.states)
 
 
 class PlaceGrid(Document):
@@ -359,7 +364,7 @@ def _window(policy: Policy, name: str) -> DescribedWindow:
         length=window.length,
         stride=window.stride,
         start=window.start,
-        states="histogram" if window.states == "histogram" else counted,
+        states=EACH if window.states == EACH else counted,
         scale=window.scale,
     )
 

@@ -18,6 +18,7 @@ from fugu.contract.errors import FrameLengthError, FrameRangeError, FrameTypeErr
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.instants import unix_us
 from fugu.contract.mechanisms import ADVERSARIES, Mechanism
+from fugu.contract.queries import QUERIES, Each, Query
 
 __all__ = [
     "MAX_RELEASE_BYTES",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 MAX_RELEASE_BYTES = 1 << 20
-QueryKind = Literal["count", "histogram", "frequency", "dwell"]
+QueryKind = Literal["count", Each, "frequency", "dwell"]
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
 _NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 _SCALE = re.compile("[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?")
@@ -53,7 +54,7 @@ class ReleaseFrame:
         stream: the stream that was counted.
         audience: whom the guarantee is for.
         query: "count" of ticks in the states, their relative "frequency", the mean "dwell" time in them, in ticks, or a
-            "histogram" with a value for each state.
+            a histogram with a value for each state.
         states: labels of the states that were asked for.
         devices: how many devices were counted together.
         first: first tick of the window, by the wall clock.
@@ -129,7 +130,7 @@ class ReleaseFrame:
             raise FrameRangeError("a release without noise is none")
 
     def _check_numbers(self) -> None:
-        count = len(self.states) if self.query == "histogram" else 1
+        count = len(self.asked.groups(self.states))
         for name in ("values", "standard_errors", "low", "high"):
             numbers = getattr(self, name)
             length(numbers, count, count, name)
@@ -147,6 +148,11 @@ class ReleaseFrame:
             raise FrameRangeError(f"epsilon {self.epsilon} or charge {self.charge} is negative")
 
     @property
+    def asked(self) -> Query:
+        """What is asked about the window."""
+        return QUERIES[self.query]
+
+    @property
     def last(self) -> int:
         """Last tick of the window."""
         return self.first + self.length - 1
@@ -154,13 +160,13 @@ class ReleaseFrame:
 
 def release_unit(query: QueryKind) -> str:
     """The unit of the answers to a query."""
-    return "share" if query == "frequency" else "ticks"
+    return QUERIES[query].unit
 
 
 def release_fields(frame: ReleaseFrame) -> dict[str, Any]:
     """The fields of a message in their order; times are not text yet."""
     names = ("time", "since", "name", "stream", "audience", "query")
-    endings = frame.states if frame.query == "histogram" else ()
+    endings = frame.states if frame.asked.each else ()
     columns = [zip(numbered(field, endings), getattr(frame, name), strict=True) for field, name in _NUMBERS.items()]
     counted = ("devices", "first", "length", "observed")
     judged = ("confidence", "epsilon", "adversary", "mechanism", "noise", "scale", "charge", "entry", "noisy", "useful")
@@ -189,7 +195,7 @@ def decode_release(payload: bytes) -> ReleaseFrame:
     query, states = fields.take("query"), fields.array("states")
     _word(query, get_args(QueryKind), "query")
     labels(states, _MOST_STATES)
-    endings: Sequence[str] = states if query == "histogram" else ()
+    endings: Sequence[str] = states if QUERIES[query].each else ()
     found: dict[str, Any] = {name: fields.numbers(field, endings) for field, name in _NUMBERS.items()}
     found |= {name: fields.time(name) for name in ("time", "since")}
     found |= {name: fields.number(name) for name in ("confidence", "epsilon", "charge")}

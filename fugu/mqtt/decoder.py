@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.frames import decode_symbols
 from fugu.contract.measure_frames import MEASURE, decode_measure
+from fugu.contract.queries import EACH
 from fugu.contract.release_frames import decode_release
 from fugu.contract.reports import decode_count, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
@@ -181,6 +182,6 @@ def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[
     found = next((one for one in known.windows if one.name == window), None) if known else None
     if known is None or found is None:
         return None
-    if found.states == "histogram":
+    if found.states == EACH:
         return known.states if counts == len(known.states) else None
     return found.states if counts == 1 else None

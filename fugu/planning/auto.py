@@ -17,6 +17,7 @@ import numpy as np
 from fugu.attack import Outputs, attack, furthest_learner, release_counts, release_symbols
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError
+from fugu.contract.queries import EACH
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
     SHORTEST,
@@ -312,7 +313,7 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
         except FuguError:
             return None
         assert candidate.window_ticks is not None
-        counted: Any = problem.bins[0] if len(problem.bins) == 1 else "histogram"
+        counted: Any = problem.bins[0] if len(problem.bins) == 1 else EACH
         return release_counts(*cut, candidate.window_ticks, scale, counted, rng, k=problem.k)
 
     return attacked

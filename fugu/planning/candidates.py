@@ -19,6 +19,7 @@ from fugu.contract.frames import SymbolFrame, encode_symbols, symbol_bits
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy_header import UsefulFor
+from fugu.contract.queries import EACH
 from fugu.contract.window_frames import WindowFrame, encode_window
 from fugu.planning.answers import (
     Assessed,
@@ -182,7 +183,7 @@ def window_lengths(period_seconds: float | None, steady: bool, question: Questio
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
     """The window of a plan for these shares."""
-    return WantedWindow(WINDOW, length, "histogram" if len(bins) > 1 else bins[0])
+    return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
 def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins) -> Fraction:

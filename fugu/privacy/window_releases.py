@@ -9,13 +9,14 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
+from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.classes import class_of, covered_start
 from fugu.privacy.answer_distributions import NoisyCount
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_composition import quilt_accountant
-from fugu.privacy.window_mechanisms import Mechanism, Query, WindowRequest, window_noise
+from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
 
 __all__ = ["WindowRelease", "charges", "moved_to_the_front", "own_loss"]
 
@@ -32,14 +33,14 @@ class WindowRelease:
         length: its ticks.
         mechanism: by whose reasoning the noise was chosen.
         scale: of the noise, in ticks.
-        query: the number of ticks in some states, or in each state.
+        query: by name: the number of ticks in some states, or in each state.
     """
 
     first: int
     length: int
     mechanism: Mechanism
     scale: float
-    query: Query
+    query: str
 
     def __post_init__(self) -> None:
         """Refuse what is no window.
@@ -58,7 +59,7 @@ class WindowRelease:
     @property
     def rate(self) -> float:
         """What it adds to the loss of a tick, rounded up."""
-        return (2.0 if self.query == "histogram" else 1.0) / self.scale * (1.0 + OUTWARD)
+        return WINDOW_QUERIES[self.query].sensitivity / self.scale * (1.0 + OUTWARD)
 
     def counts(self, states: int, counted: tuple[int, ...]) -> list[NoisyCount]:
         """The numbers that are released, each a count.
@@ -67,7 +68,8 @@ class WindowRelease:
             states: k.
             counted: by a count.
         """
-        sets = [(state,) for state in range(states)] if self.query == "histogram" else [counted]
+        query = WINDOW_QUERIES[self.query]
+        sets = query.groups(tuple(range(states)) if query.each else counted)
         return [NoisyCount(self.first, self.last, each, self.scale) for each in sets]
 
 

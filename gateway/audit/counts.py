@@ -95,7 +95,7 @@ def windows(policy: Policy) -> tuple[Definition, ...]:
     return tuple(
         Definition(
             *(one.name, False, one.start, one.length, one.stride),
-            tuple((x,) for x in range(len(names))) if one.states == "histogram" else (one.counted(names),),
+            one.groups(names),
             *(False, Fraction(one.scale)),
         )
         for one in policy.windows
@@ -132,7 +132,7 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
     if window is not None:
         asked = answers(window, labels, query)
         assert asked is not None
-        own = tuple((x,) for x in range(len(labels))) if window.states == "histogram" else (window.counted(labels),)
+        own = window.groups(labels)
         groups = tuple(tuple(x for n in row.nonzero()[0] for x in own[n]) for row in asked)
         terms = plan.length // window.length * int(asked.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)

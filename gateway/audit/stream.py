@@ -119,7 +119,7 @@ def _counts(
     policy: Policy, window: Window, frames: Sequence[WindowFrame], states: Ints, begin: int
 ) -> CountOutputs | None:
     names = policy.discretiser.states
-    groups = tuple((x,) for x in range(len(names))) if window.states == "histogram" else (window.counted(names),)
+    groups = window.groups(names)
     whole = [
         frame for frame in frames if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
     ]

@@ -229,10 +229,10 @@ def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     """Which of a window's counts add up to an answer, (answers, counts) of 0 and 1; none if they do not answer it."""
     if query.kind == "dwell":
         return None
-    if query.kind == "histogram":
-        return np.eye(len(labels), dtype=np.int64) if window.states == "histogram" else None
+    if query.asked.each:
+        return np.eye(len(labels), dtype=np.int64) if window.query.each else None
     asked = np.isin(np.arange(len(labels)), query.states)
-    if window.states == "histogram":
+    if window.query.each:
         return asked.astype(np.int64)[np.newaxis]
     return np.ones((1, 1), dtype=np.int64) if set(window.counted(tuple(labels))) == set(query.states) else None
 
