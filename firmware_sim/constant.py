@@ -213,7 +213,7 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    short = {"length": 1, "stride": 1, "start": 0, "states": EACH}
+    short = {"length": 1, "stride": 1, "start": 0, "states": EACH, "clip": None}
     windows = tuple(
         one.model_copy(update={**short, "name": f"w{number}-{copy}"})
         for number, one in enumerate(policy.windows)

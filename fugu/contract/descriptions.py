@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from fugu.contract._document import FORMAT_NAME, Document, first_problem
 from fugu.contract.chains import ChainClass
@@ -79,6 +79,7 @@ class DescribedWindow(Document):
     Attributes:
         length, stride, start: in ticks.
         scale: of the noise on each count, in ticks, as "20" or "7/3".
+        clip: the most that is told of a count, before its noise; left out where there is no bound.
     """
 
     name: Annotated[str, Field(max_length=32)]
@@ -87,10 +88,18 @@ class DescribedWindow(Document):
     start: int = Field(ge=0)
     states: Each | tuple[Label, ...]
     scale: Annotated[str, Field(max_length=32)]
+    clip: Annotated[int, Field(ge=1)] | None = None
 
     def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """The names of the states that each count counts."""
         return HISTOGRAM.groups(names) if self.states == EACH else COUNT.groups(self.states)
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if self.clip is None:
+            document.pop("clip", None)
+        return document
 
 
 class PlaceGrid(Document):
@@ -366,6 +375,7 @@ def _window(policy: Policy, name: str) -> DescribedWindow:
         start=window.start,
         states=EACH if window.states == EACH else counted,
         scale=window.scale,
+        clip=window.clip,
     )
 
 

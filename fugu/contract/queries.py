@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
-__all__ = ["COUNT", "EACH", "HISTOGRAM", "QUERIES", "WINDOW_QUERIES", "Each", "Query"]
+__all__ = ["COUNT", "EACH", "HISTOGRAM", "QUERIES", "WINDOW_QUERIES", "Each", "Query", "clipped", "window_query"]
 
 Each = Literal["histogram"]
 EACH: Final = "histogram"
@@ -26,11 +26,31 @@ class Query:
         name: in messages and on command lines.
         each: whether there is a number for each state, instead of one for some states together.
         unit: of the answer.
+        clip: the most that a number can be; None if there is no such bound.
     """
 
     name: str
     each: bool = False
     unit: str = "ticks"
+    clip: int | None = None
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether a number is the sum of what its ticks add, as estimates and attackers take it."""
+        return self.clip is None
+
+    def moved(self, ticks: int, windows: int) -> int:
+        """The most that changes of some ticks move the numbers of windows, added up over windows and numbers.
+
+        A tick moves a number by at most 1, and a clipped number moves by at most `clip`, however many ticks change.
+
+        Args:
+            ticks: pairs of a changed tick and a window that has it.
+            windows: that have a changed tick.
+
+        Source: docs/proofs/device-windows.md, "Windows counted on the device".
+        """
+        return self.sensitivity * (ticks if self.clip is None else min(ticks, self.clip * windows))
 
     @property
     def sensitivity(self) -> int:
@@ -48,6 +68,25 @@ class Query:
     def labels(self, states: Sequence[str]) -> tuple[str, ...]:
         """What each number is called."""
         return tuple(states) if self.each else (f"{self.name} of {' + '.join(states)}",)
+
+
+def clipped(most: int) -> Query:
+    """Ticks in some states, and `most` where they are more: whether something happened, or how often up to a limit."""
+    return Query("clipped", clip=most)
+
+
+def window_query(text: str) -> Query:
+    """The query of a window by the words of a command line: "count", "histogram" or "clipped:N".
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    name, colon, most = text.partition(":")
+    if name == "clipped" and most.isdecimal() and int(most) > 0:
+        return clipped(int(most))
+    if colon or name not in WINDOW_QUERIES:
+        raise ValueError(f"query must be {', '.join(WINDOW_QUERIES)} or clipped:N, got {text!r:.40}")
+    return WINDOW_QUERIES[name]
 
 
 COUNT = Query("count")

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.mechanisms import Composing
-from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each, Query
+from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each, Query, clipped
 from fugu.contract.window_frames import MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 
 __all__ = ["MAX_OPEN_COUNTS", "MAX_OVERLAP", "MAX_WINDOWS", "Window", "total_rate"]
@@ -40,6 +40,7 @@ class Window(Document):
         start: first tick of window 0.
         states: the states whose ticks are counted together, by label or by index; or `EACH`, a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
+        clip: the most that is told of a count, before its noise; None for the whole count.
         mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
     """
 
@@ -50,6 +51,7 @@ class Window(Document):
     states: Each | Annotated[tuple[int | str, ...], Field(min_length=1, max_length=255)]
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
     mechanism: Composing = "chain"
+    clip: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -57,7 +59,17 @@ class Window(Document):
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:
             raise ValueError(f"scale {self.scale} is not in lowest terms; write {Fraction(self.scale)}")
+        if self.clip is not None and (self.states == EACH or self.clip >= self.length):
+            raise ValueError(f"a clip of {self.clip} is for one count of more than {self.clip} ticks")
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a clip, as if there were no such field."""
+        document: dict[str, Any] = write(self)
+        if self.clip is None:
+            document.pop("clip", None)
+        return document
 
     @property
     def overlap(self) -> int:
@@ -67,6 +79,8 @@ class Window(Document):
     @property
     def query(self) -> Query:
         """What is asked about its ticks."""
+        if self.clip is not None:
+            return clipped(self.clip)
         return HISTOGRAM if self.states == EACH else COUNT
 
     @property

@@ -44,6 +44,7 @@ class WantedWindow(NamedTuple):
         length: in ticks.
         states: those that are counted together, or `EACH`.
         stride: ticks from one window to the next; its length, if not given.
+        clip: the most that is told of a count; None for all of it.
         share: of the loss of a tick, in (0, 1]; what the others leave, for equal errors of shares, if not given.
     """
 
@@ -52,6 +53,7 @@ class WantedWindow(NamedTuple):
     states: Each | tuple[int | str, ...]
     stride: int | None = None
     share: float | None = None
+    clip: int | None = None
 
     def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
         """The window with this noise, planned by a mechanism."""
@@ -63,6 +65,7 @@ class WantedWindow(NamedTuple):
             states=self.states,
             scale=str(scale),
             mechanism=mechanism,
+            clip=self.clip,
         )
 
 

@@ -113,8 +113,14 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """What the device counts."""
+    """What the device counts.
+
+    Raises:
+        AuditError: it clips counts, whose likelihoods no attack here has.
+    """
     names = policy.discretiser.states
+    if odd := [one.name for one in policy.windows if not one.query.adds_up]:
+        raise AuditError(f"window {odd[0]} is of clipped counts: no attack here reads them")
     return tuple(
         Definition(
             *(one.name, False, one.start, one.length, one.stride),

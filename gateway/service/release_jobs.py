@@ -227,7 +227,7 @@ def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | No
 
 def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     """Which of a window's counts add up to an answer, (answers, counts) of 0 and 1; none if they do not answer it."""
-    if query.kind == "dwell":
+    if query.kind == "dwell" or not window.query.adds_up:
         return None
     if query.asked.each:
         return np.eye(len(labels), dtype=np.int64) if window.query.each else None

@@ -22,7 +22,7 @@ from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.terminal import say, warn, working
 from fugu.cli.view.window_plan import joint_document, noise_document, show_joint, show_noise
 from fugu.contract.mechanisms import Composing
-from fugu.contract.queries import EACH, WINDOW_QUERIES
+from fugu.contract.queries import EACH, WINDOW_QUERIES, window_query
 from fugu.contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.joint_plan import WantedWindow, joint_plan
@@ -115,8 +115,11 @@ def _composing(options: WindowOptions) -> Composing:
 
 def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
     """The windows that are asked for, all with the same query."""
-    query = arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES))
-    if WINDOW_QUERIES[query].each:
+    try:
+        query = window_query(options.query)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from None
+    if query.each:
         if options.count is not None:
             raise CommandLineError("--count is for counts; a histogram has all states")
         states: Any = EACH
@@ -126,7 +129,7 @@ def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -
         states = (1,)
     else:
         raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
-    return [wanted_window(text, states, period) for text in options.window or ()]
+    return [wanted_window(text, states, period)._replace(clip=query.clip) for text in options.window or ()]
 
 
 def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:

@@ -41,6 +41,7 @@ def description_lines(description: Description) -> list[str]:
     ]
     for window in one.windows:
         states = "each state" if window.states == EACH else " + ".join(window.states)
+        states += "" if window.clip is None else f", at most {window.clip} ticks"
         every = _seconds(window.stride * one.period_seconds)
         lines.append(
             f"  window {window.name}: {states} over {_seconds(window.length * one.period_seconds)}, every {every}, "

@@ -35,7 +35,9 @@ def estimated_window(policy: Policy) -> Window | None:
     fit = [
         window
         for window in policy.windows
-        if window.stride == window.length <= MOST_TICKS and (not window.query.each or len(labels) == 2)
+        if window.query.adds_up
+        and window.stride == window.length <= MOST_TICKS
+        and (not window.query.each or len(labels) == 2)
     ]
     best = min(fit, key=lambda window: (Fraction(window.scale), window.length), default=None)
     return None if policy.table is None else best
