@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def likelihoods(one: Window, paths: list[tuple[int, ...]]) -> Floats:
 def probabilities(q: float, r: float, paths: list[tuple[int, ...]]) -> Floats:
     step = np.array([[1 - q, q], [r, 1 - r]])
     start = np.array([r, q]) / (q + r)
-    return np.array([start[p[0]] * math.prod(step[a, b] for a, b in zip(p, p[1:], strict=False)) for p in paths])
+    return np.array([start[p[0]] * math.prod(step[a, b] for a, b in pairwise(p)) for p in paths])
 
 
 def exact_loss(one: Window, q: float, r: float, first: int, length: int) -> float:
