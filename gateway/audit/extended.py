@@ -21,7 +21,7 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.policy import Policy
 from gateway.audit.told import Definition
-from gateway.release.noise_distribution import log_chance
+from gateway.releases.amplification import log_chance
 
 __all__ = ["extended_epsilon", "largest_scale", "symbol_bounds"]
 

@@ -21,8 +21,8 @@ from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.window_frames import WindowFrame
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.told import Definition
-from gateway.release.inversion import two_valued
-from gateway.release.noise_distribution import noise_problems
+from gateway.releases.amplification import noise_problems
+from gateway.releases.statistics import two_valued
 
 __all__ = ["Recorded", "distribution_problems", "release_noise", "window_noise"]
 

@@ -23,7 +23,7 @@ from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.told import Definition
-from gateway.release.amplification import charge
+from gateway.releases.amplification import charge
 
 __all__ = ["Scene", "SceneError", "certified", "mechanism_of", "worst_chains"]
 

@@ -28,7 +28,7 @@ from gateway.audit.recorded import distribution_problems
 from gateway.audit.scene import Scene, SceneError
 from gateway.audit.told import Definition, released, windows
 from gateway.audit.trials import attack_stream, refuted
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
 

@@ -33,8 +33,8 @@ from gateway.audit.recorded import Recorded, distribution_problems, window_noise
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.audit.told import released, windows
 from gateway.deployment.accounts import Account, access_list
-from gateway.release.inversion import two_valued
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
+from gateway.releases.statistics import two_valued
 from tests.support.audited import planned
 from tests.support.example_frames import RELEASE_FRAME
 from tests.support.scenes import policy as scene

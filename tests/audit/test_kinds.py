@@ -26,7 +26,7 @@ from gateway.audit.audiences import Attacked, attack_audiences
 from gateway.audit.events import attacked
 from gateway.audit.points import attack_points
 from gateway.audit.told import released, windows
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
 from tests.support.audited import planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy

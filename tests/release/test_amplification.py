@@ -19,8 +19,8 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios
-from gateway.release.amplification import LEAST_SCALE, amplified_loss, charge, largest_spread, smallest_scale
-from gateway.release.charges import PER_NAT, units_above
+from gateway.releases.amplification import LEAST_SCALE, amplified_loss, charge, largest_spread, smallest_scale
+from gateway.releases.charges import PER_NAT, units_above
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["7_sanitised"]
 THETA = {"theta1": (0.1, 0.4), "theta2": (0.2, 0.3)}

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.release.charges import ChargedTicks, clipped, overlay, peak
+from gateway.releases.charges import ChargedTicks, clipped, overlay, peak
 
 CHARGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.integers(1, 3)), max_size=12)
 
