@@ -35,7 +35,7 @@ from fugu.contract.topics import (
 )
 from gateway.audit.access import Listed, listed
 
-__all__ = ["ASSUMPTIONS", "Finding", "Output", "Stated", "Statement", "policy_statement", "signed_statement"]
+__all__ = ["Statement", "policy_statement", "signed_statement"]
 
 ASSUMPTIONS = (
     "the sequence of states, after the discretiser, is a chain of the class",
@@ -189,7 +189,6 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
 
 
 def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
-    """Accounts that are not of the site and read what only the site may."""
     name = (policy.fleet, policy.device, policy.stream)
     secret = [make(*name) for make in (symbols_topic, window_topic, estimate_topic, count_topic)]
     return [

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from gateway.history.exported import ExportedHistory
+from gateway.history.parquet import ExportedHistory
 from gateway.history.pieces import History, HistoryError, Span, SymbolStream
 from gateway.history.stored import stored_history
 from gateway.location import Location
@@ -116,8 +116,6 @@ class Tasks:
 
 
 class _RayTasks(Tasks):
-    """Runs functions as tasks of Ray; what it holds is in Ray's object store."""
-
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 

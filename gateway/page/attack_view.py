@@ -10,8 +10,17 @@ from fugu.contract.descriptions import Description
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.window_frames import WindowFrame
-from gateway.page.attacker import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of, moved
-from gateway.page.count_attacker import ONE_WINDOW, CountAttack
+from gateway.page.attackers import (
+    EVERYTHING,
+    MOST_TICKS,
+    ONE_SYMBOL,
+    ONE_WINDOW,
+    AttackerError,
+    CountAttack,
+    attacked,
+    chains_of,
+    moved,
+)
 
 __all__ = ["AttackView"]
 
@@ -59,7 +68,7 @@ class AttackView:
             self._changed = True
 
     def due(self) -> Callable[[], dict[str, Any]] | None:
-        """What computes the update, in a thread that no other such thing runs in; none if there are none."""
+        """What computes the update, in a thread that no other such thing runs in; `None` if there are none."""
         if not self._changed or self._told is None:
             return None
         self._changed = False
@@ -74,7 +83,6 @@ class AttackView:
         }
 
     def _update(self, told: Description, ticks: Mapping[int, _Symbol], windows: list[WindowFrame]) -> dict[str, Any]:
-        """What the page is told: bands, or a sentence where no attacker applies."""
         try:
             if told.kind == "windows":
                 if self._counts is None or self._counts[0] is not told:

@@ -1,4 +1,4 @@
-"""What is counted of a stream: by its device, and by the gateway for its audiences, as both are configured."""
+"""Counts of a stream: by its device, and by the gateway for its audiences, as both are configured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from gateway.releases.config import ReleaseConfig, Scheduled
 from gateway.releases.jobs import answers, release_window
 from gateway.releases.statistics import Query, ReleaseError, two_valued
 
-__all__ = ["Definition", "released", "windows"]
+__all__ = ["AuditError", "Definition", "released", "windows"]
+
+
+class AuditError(FuguError):
+    """A stream, or a recording of one, cannot be attacked; one line that says why."""
 
 
 class Definition(NamedTuple):
@@ -140,7 +144,6 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
 
 
 def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
-    """The counts of symbols that a release is made of."""
     assert policy.table is not None
     symbols = policy.table.symbols
     consecutive = plan.query == "dwell"
@@ -165,7 +168,6 @@ def _called(policy: Policy, plan: Scheduled) -> str:
 
 
 def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
-    """The scale of a release that does not compose."""
     assert policy.table is not None
     if plan.mechanism == "wasserstein":
         distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
