@@ -30,6 +30,7 @@ class Mutant(NamedTuple):
             behind its package and a slash.
         before, after: the source text that is there once in functions of this name, and what replaces it.
         tests: files that are to kill it.
+        equivalent: why it changes nothing that anybody can observe, so that no test can kill it; else empty.
     """
 
     subject: str
@@ -38,6 +39,7 @@ class Mutant(NamedTuple):
     before: str
     after: str
     tests: tuple[str, ...]
+    equivalent: str = ""
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ def mutants() -> list[Mutant]:
     """All of them, in the order of the table."""
     subjects = tomllib.loads(TABLE.read_text())
     return [
-        Mutant(subject, *mutant, tuple(values["tests"]))
+        Mutant(subject, *mutant[:4], tuple(values["tests"]), *mutant[4:])
         for subject, values in subjects.items()
         for mutant in values["mutants"]
     ]
