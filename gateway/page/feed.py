@@ -28,7 +28,7 @@ from fugu.contract.topics import (
     window_topic,
 )
 from fugu.mqtt import Broker, Link
-from fugu.mqtt.packets import Message
+from fugu.mqtt.guard import Message
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView
 from gateway.page.ledger_view import LedgerView

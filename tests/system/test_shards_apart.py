@@ -15,14 +15,15 @@ from psycopg.sql import SQL, Identifier
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import decode_release
+from gateway.health import asked
 from gateway.location import Server
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger, ledger_beside
-from gateway.service.monitor import asked
 from gateway.service.ownership import owner
 from gateway.service.shard_stores import shard_store, store_of
 from gateway.service.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import frames, policy, write_policies
@@ -35,9 +36,9 @@ class Process:
 
     def __init__(self, folder: Path, broker: Mosquitto, server: Server, role: str, name: str = "first") -> None:
         self._log = folder / f"{role.replace('/', '-of-')}-{name}.log"
-        command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", "--fleet", "home", "--shard", role]
-        command += ["--policies", str(folder / "policies"), "--releases", str(folder / "releases.toml")]
-        command += ["--store", server.url, "--broker", f"127.0.0.1:{broker.port}"]
+        files = {"policies": "policies", "releases": "releases.toml"}
+        file = gateway_file(folder / "gateway.toml", broker.port, store=server, **files)
+        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose", "--shard", role]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -118,8 +118,8 @@ def rotate(
         return
     _show(root.document, keys)
     say(f"{keys[0] / roots.ROOT_FILE}: root version {root.document.version}")
-    every = " ".join(f"--root {keys[0]}/root-{n + 1}.envelope" for n in range(root.document.version))
-    say(f"Devices get it from the gateway, which needs all of them: fugu gateway run {every} ...")
+    every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+    say(f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]")
     if chosen == "policy":
         say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
 
