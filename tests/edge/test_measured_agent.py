@@ -26,12 +26,14 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import committed_topic, status_topic, table_topic
 from fugu.mqtt import Broker, Link
-from tests.edge.test_measurer import FULL, MARKED, SECOND, message, plan
 from tests.support.agents import JumpingClock, agent_plan, measured_plan
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import measure_policy
 from tests.support.outboxes import measure_frames
 from tests.support.processes import Recorder
+from tests.support.walk_tables import FULL, MARKED, message, plan
+
+SECOND = 1_000_000
 
 # At a real broker
 

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import math
 import random
-from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import msgpack
-import numpy as np
 import pytest
 
-from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, PointSource, TableRefusedError
+from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
 from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError
-from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import unpack_released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, encode_table, members, set_of
+from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, members, set_of
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.staircase import Staircase
 from gateway.service.kinds.point_model import MeasureModel
-from gateway.service.table_sender import make_noise
 from tests.support.agents import measured_plan
 from tests.support.measured import measure_policy
+from tests.support.walk_tables import FULL, MARKED, SETS, WALK, made, message, plan
 from tests.support.work import lines_run
-
-FOR_EVER = MAX_TICK + 1
-SECOND = 1_000_000
-WALK = measure_policy(3, start=0, tables=False)
-"""A walk from a corner of nine cells: one state is possible at tick 0, then 3, 6, 8, and all from tick 4 on."""
-SETS = [MeasureModel(WALK).reach.at(tick) for tick in range(5)]
 
 
 def seeded(seed: int) -> Callable[[memoryview], None]:
@@ -50,30 +41,8 @@ def seeded(seed: int) -> Callable[[memoryview], None]:
     return fill
 
 
-def plan(policy: MeasurePolicy) -> PointSource:
-    return PointSource.of(policy.model_dump(mode="json"))
-
-
 def measurer(policy: MeasurePolicy = WALK, seed: int = 1) -> Measurer:
     return Measurer(plan(policy), seeded(seed))
-
-
-def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
-    """What the gateway would send for the states possible at a tick."""
-    model = MeasureModel(policy)
-    possible = model.possible(tick)
-    chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
-    noise = make_noise(model, possible, chosen).noise
-    assert noise is not None
-    return noise
-
-
-def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
-    fields = {"policy_version": 1, "first": 0, "until": FOR_EVER} | changes
-    return encode_table(TimedTable(number=number, constraint=constraint, noise=noise, **fields))
-
-
-FULL = made(4)
 
 
 def distribution(drawer: Measurer, tick: int, state: int, draws: int = 20_000) -> Counter[tuple[int, ...]]:
@@ -201,9 +170,6 @@ def test_where_the_clock_was_set_only_the_table_that_protects_every_pair_is_draw
 
 
 # What is refused
-
-MARKED = NoiseTable(tuple(array("I", [1 if x < 8 else SCALE - 1]) for x in range(9)), ((0, 0), (1, 1)))
-"""Tells state 8 from all others."""
 
 
 @pytest.mark.parametrize(
