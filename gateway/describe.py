@@ -28,7 +28,7 @@ from fugu.mqtt import Link
 if TYPE_CHECKING:
     from gateway.service.policies import Catalogue
 
-__all__ = ["Described", "Describing", "InForce", "digest"]
+__all__ = ["Describing", "InForce", "digest"]
 
 _STORED = -1
 """The tick of versions that are known from the store only: older than any other."""
