@@ -96,6 +96,18 @@ def test_a_release_that_fails_while_it_is_drawn_leaves_nothing(ledger: Ledger) -
     assert reserve(ledger, release(0, 9)).number == 1
 
 
+def test_no_window_of_a_schedule_is_released_twice_wherever_it_is_set_to_go_on(in_file: Ledger) -> None:
+    """Also if nobody would be charged beyond the allowance."""
+    reserve(in_file, release(0, 9, 1), progress=10)
+    reserve(in_file, release(10, 19, 1), progress=20)
+    for first in (10, 0):
+        with pytest.raises(LedgerError, match=f"entry {first // 10 + 1} has released the window that begins there"):
+            reserve(in_file, release(first, first + 9, 1), progress=first + 10)
+    reserve(in_file, release(0, 9, 1, name="other"), progress=10)
+    reserve(in_file, release(0, 9, 1))
+    assert in_file.spent(key(), 0, 19) == [ChargedTicks(0, 9, 3), ChargedTicks(10, 19, 1)]
+
+
 def test_a_group_is_charged_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     ledger = open_ledger(tmp_path / "l.sqlite", "watch", "ring", "band")
     reserve(ledger, release(5, 5, 1, "ring"))

@@ -277,3 +277,17 @@ def test_a_symbol_without_a_state_can_move_the_distribution_further() -> None:
         for tick in range(3)
     )
     assert (whole, missing) == (1, 2)
+
+
+def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> None:
+    table = NoiseTable.binary(SCALE // 10, SCALE // 10)
+    chains = [class_of(THETA["theta1"]), class_of(((0.5, 0.5), (0.5, 0.5)))]
+    near, far = sorted(
+        (counted_symbols([one], table, (1,), [True] * 6) for one in chains), key=lambda one: one.distance
+    )
+    assert near.distance < far.distance
+    assert counted_symbols(chains, table, (1,), [True] * 6).distance == far.distance
+    for devices in ((near, far), (far, near), (near, near, far)):
+        assert WholeWindow(symbols=devices).scale(0.5) == WholeWindow(symbols=(far,)).scale(0.5)
+    assert WholeWindow(symbols=(near,)).scale(0.5) < WholeWindow(symbols=(far,)).scale(0.5)
+    assert far.distance / Fraction("0.5") <= WholeWindow(symbols=(far,)).scale(0.5)
