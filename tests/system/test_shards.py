@@ -13,11 +13,12 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import decode_release
 from gateway.health import asked
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger
-from gateway.service import Gateway, GatewaySettings
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger
 from gateway.service.ownership import owner
 from gateway.service.process import start_shards
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.shard_stores import shard_store, store_of, stores
 from gateway.service.store import Location, Server, Store
 from tests.support.brokers import Mosquitto, wait_until
