@@ -24,9 +24,9 @@ from fugu.contract.policy import Policy
 from fugu.contract.queries import window_query
 from fugu.contract.stretches import moved, stretch_epsilon
 from fugu.contract.windows import Window
-from gateway.release.statistics import Query
+from gateway.releases.jobs import answers
+from gateway.releases.statistics import Query
 from gateway.service.kinds.counted_estimates import estimated_window
-from gateway.service.release_jobs import answers
 from tests.contract.test_windows import policy, window
 
 TICKS = 7
