@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import cause
+from fugu.host.clock import Wake
 from fugu.host.logs import LogSettings, log_to_stderr
-from fugu.host.wake import Wake
 from gateway.cluster.claims import Claim
 from gateway.location import Server
 from gateway.service import Gateway, GatewaySettings, Role

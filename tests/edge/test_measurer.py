@@ -22,13 +22,13 @@ import pytest
 from edge_agent.agent import MOST_WAITING, MOST_WAITING_BYTES, Agent
 from edge_agent.config import check_in_child, load
 from edge_agent.config_file import ConfigError
+from edge_agent.device_clock import TickClock
 from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, PointSource, TableRefusedError
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
-from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from fugu.contract.discrete_laplace import SCALE

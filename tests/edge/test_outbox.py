@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping
 from fugu.contract.frames import Gap
 from fugu.contract.noise_table import NoiseTable
