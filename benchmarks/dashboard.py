@@ -32,7 +32,7 @@ from figures import show
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.reports import StateEstimate, encode_report
+from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 
@@ -245,7 +245,7 @@ def _send(link: Link, ending: threading.Event) -> None:
         now, share = datetime.now(UTC), number % 100 / 100
         shares = {"low": 1.0 - share, "high": share}
         estimate = StateEstimate(now, now, 10 * number + 9, 10, "high", share, shares, 1.0, "universal", useful=True)
-        link.publish(estimate_topic(*where), encode_report(estimate))
+        link.publish(estimate_topic(*where), estimate.encode())
         number += 1
 
 

@@ -44,13 +44,11 @@ if TYPE_CHECKING:
     from fugu.contract.policies import read_policy as read_policy
     from fugu.contract.policy import Policy as Policy
     from fugu.contract.release_frames import ReleaseFrame as ReleaseFrame
-    from fugu.contract.release_frames import decode_release as decode_release
     from fugu.contract.reports import Estimate as Estimate
     from fugu.contract.reports import PlaceEstimate as PlaceEstimate
     from fugu.contract.reports import StateEstimate as StateEstimate
     from fugu.contract.reports import ValueEstimate as ValueEstimate
     from fugu.contract.reports import WindowCount as WindowCount
-    from fugu.contract.reports import decode_count as decode_count
     from fugu.contract.reports import decode_estimate as decode_estimate
     from fugu.contract.topics import Topic as Topic
     from fugu.contract.topics import count_topic as count_topic
@@ -80,10 +78,10 @@ _HOME = {
     "measure_table": ("TimedTable", "decode_table"),
     "policies": ("read_policy",),
     "policy": ("Policy",),
-    "release_frames": ("ReleaseFrame", "decode_release"),
+    "release_frames": ("ReleaseFrame",),
     "reports": (
         *("Estimate", "PlaceEstimate", "StateEstimate", "ValueEstimate", "WindowCount"),
-        *("decode_count", "decode_estimate"),
+        "decode_estimate",
     ),
     "noise_table": ("NoiseTable",),
     "topics": (

@@ -8,12 +8,19 @@ from typing import Any, Literal, NamedTuple
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.descriptions import Description
-from fugu.contract.json_layouts import JSON_LAYOUTS
-from fugu.contract.layouts import LAYOUTS, Schema
+from fugu.contract.health import Health
+from fugu.contract.json_message import JsonMessage
+from fugu.contract.layouts import LAYOUTS
+from fugu.contract.message import Schema
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.topics import NAME_PATTERN, Kind
 
 __all__ = ["asyncapi_document", "asyncapi_json"]
 
+_JSON_MESSAGES: tuple[type[JsonMessage], ...] = (
+    *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health),
+)
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _ABOUT = """\
 Private sensor streams over MQTT (5.0, or 3.1.1). Everything is QoS 1: a message may come twice, and out of order.
@@ -109,6 +116,7 @@ _CHANNELS: dict[Kind, _Channel] = {
 
 def asyncapi_document() -> dict[str, Any]:
     """The document; it has no time, address or version of a program, so that it changes with the protocol alone."""
+    flat = {message.__name__: message.schema() for message in _JSON_MESSAGES}
     return {
         "asyncapi": "3.0.0",
         "id": "urn:fugu-edge:" + FORMAT_NAME.replace("/", ":"),
@@ -131,8 +139,8 @@ def asyncapi_document() -> dict[str, Any]:
         "operations": {f"{one.action}_{kind}": _operation(kind, one) for kind, one in _CHANNELS.items()},
         "components": {
             "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
-            "messages": {name: _message(name) for name in [*LAYOUTS, *JSON_LAYOUTS, "Description"]},
-            "schemas": {**LAYOUTS, **JSON_LAYOUTS, **_description_schemas()},
+            "messages": {name: _message(name) for name in [*LAYOUTS, *flat, "Description"]},
+            "schemas": {**LAYOUTS, **flat, **_description_schemas()},
         },
     }
 

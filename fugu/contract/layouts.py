@@ -37,6 +37,7 @@ from fugu.contract.frames import (
 )
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MEASURE
 from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, MOST_RATIO, MOST_VERTICES, TABLE
+from fugu.contract.message import Schema
 from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES
 from fugu.contract.window_frames import (
     COUNT_HIGH,
@@ -47,9 +48,7 @@ from fugu.contract.window_frames import (
     WINDOW_NAME_PATTERN,
 )
 
-__all__ = ["LAYOUTS", "Schema"]
-
-Schema = dict[str, Any]
+__all__ = ["LAYOUTS"]
 
 _WORD = 2**32 - 1
 _NAME = 64

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from fugu.contract.errors import FuguError, TopicError
 from fugu.contract.frames import decode_symbols
 from fugu.contract.measure_frames import MEASURE, decode_measure
-from fugu.contract.release_frames import decode_release
-from fugu.contract.reports import decode_count, decode_estimate
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import WindowCount, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
 from fugu.contract.window_frames import decode_window
 from fugu.mqtt.descriptions import Descriptions
@@ -126,11 +126,11 @@ class Decoder:
         return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
 
     def _count(self, topic: Topic, payload: bytes) -> list[Reading]:
-        count = decode_count(payload)
+        count = WindowCount.decode(payload)
         return [CountReading(topic.device, topic.stream, count)] if self._is_new(payload, topic, count.window) else []
 
     def _release(self, topic: Topic, payload: bytes) -> list[Reading]:
-        release = decode_release(payload)
+        release = ReleaseFrame.decode(payload)
         if (release.audience, release.name) != (topic.audience, topic.release):
             raise TopicError(f"release {release.name} for {release.audience} under another's topic")
         if self._stream not in ("+", release.stream) or not self._is_new(payload, topic, release.entry):

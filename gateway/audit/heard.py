@@ -12,7 +12,7 @@ from fugu.contract.errors import FrameError, FuguError, TopicError
 from fugu.contract.frames import SymbolFrame, decode_symbols
 from fugu.contract.policy import Policy
 from fugu.contract.policy_header import PolicyHeader
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
 from fugu.contract.window_frames import WindowFrame, decode_window
 from fugu.planning.readings import Readings
@@ -78,7 +78,7 @@ def _releases(policy: Policy, messages: Iterable[Message]) -> list[ReleaseFrame]
         try:
             parsed = parse_topic(topic)
             if parsed.kind == "release" and parsed.fleet == policy.fleet:
-                frame = decode_release(payload)
+                frame = ReleaseFrame.decode(payload)
                 if frame.stream == policy.stream:
                     found[frame.entry] = frame
         except TopicError:

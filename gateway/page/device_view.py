@@ -16,15 +16,7 @@ from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
 from fugu.contract.instants import instant, instant_text
 from fugu.contract.measure_frames import MEASURE, Point, decode_measure
-from fugu.contract.reports import (
-    Estimate,
-    PlaceEstimate,
-    StateEstimate,
-    WindowCount,
-    decode_count,
-    decode_estimate,
-    report_fields,
-)
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.topics import Topic
 from fugu.contract.window_frames import decode_window
 from fugu.mqtt.descriptions import Descriptions
@@ -131,7 +123,7 @@ class DeviceView:
                 said = decode_estimate(payload)
                 return {"kind": "estimate", **_report(said), "where": self._where(topic.stream, said)}
             case "count":
-                return {"kind": "count", **_report(decode_count(payload))}
+                return {"kind": "count", **_report(WindowCount.decode(payload))}
         return None
 
     def _where(self, stream: str, said: Estimate) -> dict[str, Any]:
@@ -214,9 +206,7 @@ def _noise_range(scale: str) -> int | None:
 
 
 def _report(report: Estimate | WindowCount) -> dict[str, Any]:
-    return {
-        name: _text(value) if isinstance(value, datetime) else value for name, value in report_fields(report).items()
-    }
+    return {name: _text(value) if isinstance(value, datetime) else value for name, value in report.flat().items()}
 
 
 def _text(time: datetime | None) -> str | None:

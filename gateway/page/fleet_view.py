@@ -13,7 +13,7 @@ from fugu.contract.envelope import decode_envelope
 from fugu.contract.errors import FuguError, StatusCode
 from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import decode_status
-from fugu.contract.health import AlarmCode, Health, decode_health
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import Kind, Topic
 
 __all__ = ["PAGE_ROWS", "Condition", "FleetQuery", "FleetView"]
@@ -118,7 +118,7 @@ class FleetView:
         """
         try:
             if topic.kind == "health":
-                self.health = decode_health(payload)
+                self.health = Health.decode(payload)
             elif not payload:
                 if topic.kind == "status":
                     self._members.pop(topic.device, None)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from fugu.contract.errors import FrameError, FuguError, cause
 from fugu.contract.mechanisms import ALONE
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.release.amplification import charge, float_above
 from gateway.release.canonical import digest, inputs_digest
 from gateway.release.charges import nats, units_above
@@ -110,7 +110,7 @@ def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[Releas
     if not charges or not payload:
         return None, "has no release" if charges else ""
     try:
-        frame = decode_release(payload)
+        frame = ReleaseFrame.decode(payload)
     except FrameError as error:
         return None, f"holds no release: {error}"
     names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")

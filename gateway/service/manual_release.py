@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 from fugu.contract.errors import FuguError, PolicyError
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
 from gateway.release.entries import Entry, LedgerError, State
@@ -86,7 +86,7 @@ def release_now(
                 raise
             except DatabaseError as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
-    return [decode_release(entry.payload) for entry in entries]
+    return [ReleaseFrame.decode(entry.payload) for entry in entries]
 
 
 def _hand_out(

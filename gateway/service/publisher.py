@@ -18,7 +18,7 @@ from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import encode_committed
-from fugu.contract.reports import Estimate, WindowCount, encode_report
+from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
 from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
@@ -151,7 +151,7 @@ class Publisher:
                 self._counters["coalesced"] += 1
                 continue
             topic = estimate_topic(self._fleet, place.device, place.stream)
-            if (message_id := self._link.publish(topic, encode_report(estimate))) is None:
+            if (message_id := self._link.publish(topic, estimate.encode())) is None:
                 for unsent in reports[sent:]:
                     self._symbols.put_again(unsent.place.number)
                 return
@@ -192,7 +192,7 @@ class Publisher:
             self._leave_out(outgoing.serial)
             return True
         topic = (count_topic if outgoing.window else estimate_topic)(self._fleet, outgoing.device, outgoing.stream)
-        if (message_id := self._link.publish(topic, encode_report(report))) is None:
+        if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
         self._told[outgoing.stream_id] = report.time
         self._reports[message_id] = outgoing.serial

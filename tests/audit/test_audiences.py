@@ -20,7 +20,6 @@ from fugu.contract.frames import SymbolFrame, encode_symbols
 from fugu.contract.guarantee import Guarantee, ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import encode_release
 from fugu.contract.topics import release_topic, symbols_topic
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
@@ -244,7 +243,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
         }
         numbers: dict[str, Any] = {"values": one, "low": one, "high": one, "standard_errors": (1.0,)}
         frame = replace(RELEASE_FRAME, name="walk", entry=n + 1, **told, **numbers)
-        heard.append((release_topic("home", "street", "walk"), encode_release(frame)))
+        heard.append((release_topic("home", "street", "walk"), frame.encode()))
     found = audit_stream([policy], planned_audiences([policy], config)[1:], config, messages=heard, trials=1000)
     about = [one.about for one in found.findings if one.name == "noise-not-as-stated"]
     assert len(about) == (part < 1)

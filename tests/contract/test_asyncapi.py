@@ -19,13 +19,14 @@ from fugu.contract.envelope import Envelope, Signature, decode_envelope, decode_
 from fugu.contract.errors import FrameError
 from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
 from fugu.contract.frames import decode_committed, decode_status, decode_symbols
-from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.measure_frames import decode_measure
 from fugu.contract.measure_table import decode_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.topics import Kind, parse_topic
 from fugu.contract.window_frames import decode_window
 from fugu.contract.windows import Window
+from tests.support import protocol_tables
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values
 from tests.support.measured import measure_policy
 from tests.support.register import NAMES, rows
@@ -61,8 +62,8 @@ PACKED: list[tuple[str, bytes, Callable[[bytes], Any]]] = [
 WINDOW = Window(name="high", length=20, stride=20, states=("level 1",), scale="200")
 HEALTH = Health(True, 20, 10, 5, 4, 100, 7, (HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch",), 3, "look"),))
 PLAIN: list[tuple[str, bytes]] = [
-    ("Health", encode_health(HEALTH)),
-    ("Health", encode_health(Health(online=False))),
+    ("Health", HEALTH.encode()),
+    ("Health", Health(online=False).encode()),
     *(("StateEstimate", REPORTS / "state_estimate.json"), ("PlaceEstimate", REPORTS / "place_estimate.json")),
     *(("ValueEstimate", REPORTS / "value_estimate.json"), ("ValueEstimate", REPORTS / "vector_estimate.json")),
     *(("WindowCount", REPORTS / "count.json"), ("WindowCount", REPORTS / "histogram.json")),
@@ -77,6 +78,9 @@ INSIDE = {
 }
 """Fields whose range or length depends on others: the document says the widest."""
 
+BY_HAND = {"Description", "Roots", "SymbolFrame", "MeasureFrame", "WindowFrame", "Status", "PolicyStatus", "Committed"}
+BY_HAND |= {"TimedTable", "Envelope"}
+
 
 def text(message: bytes | Path) -> bytes:
     return message.read_bytes() if isinstance(message, Path) else message
@@ -86,6 +90,12 @@ def text(message: bytes | Path) -> bytes:
 def test_what_is_shipped_is_what_the_code_says(shipped: str) -> None:
     """To make it anew: fugu asyncapi > fugu/contract/asyncapi.json"""
     assert (ROOT / shipped).read_text() == asyncapi_json()
+
+
+def test_the_tables_of_the_protocol_are_those_of_the_declarations() -> None:
+    """To make them anew: python -m tests.support.protocol_tables"""
+    assert protocol_tables.PAGE.read_text() == protocol_tables.written(protocol_tables.PAGE.read_text())
+    assert set(protocol_tables.tables()) == set(DOCUMENT["components"]["messages"]) - BY_HAND
 
 
 def test_every_topic_of_the_code_is_a_channel_and_every_channel_a_topic() -> None:

@@ -10,7 +10,7 @@ from fugu.contract.envelope import Envelope, encode_envelope
 from fugu.contract.errors import StatusCode
 from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
 from fugu.contract.frames import Status, encode_status
-from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
 from gateway.page.fleet_view import FleetQuery, FleetView
 from tests.support.processes import policy
@@ -38,7 +38,7 @@ def test_the_sick_come_first_whatever_makes_them_sick() -> None:
     refused = PolicyStatus(1, b"", "ceiling", "too much", 1, False)
     take(view, policy_status_topic("home", "d"), encode_policy_status(refused))
     alarm = HealthAlarm(AlarmCode.CONFLICT, 1, 1, ("e",), 0, "look")
-    take(view, health_topic("home"), encode_health(Health(True, alarms=(alarm,))))
+    take(view, health_topic("home"), Health(True, alarms=(alarm,)).encode())
     assert list(conditions(view).items()) == [("c", "sick"), ("d", "sick"), ("e", "sick"), ("b", "away"), ("a", "well")]
     assert conditions(view, condition="away") == {"b": "away"}
     assert view.page(FleetQuery())["counts"] == {"sick": 3, "away": 1, "well": 1}
@@ -102,9 +102,9 @@ def test_devices_that_an_alarm_does_not_name_are_said_to_be_more() -> None:
     names = tuple(f"d{number}" for number in range(8))
     silent = HealthAlarm(AlarmCode.SILENT, 1, 1, names, 30, "look")
     store = HealthAlarm(AlarmCode.CERTIFICATE, 1, 1, ("ca.pem",), 400, "renew")
-    take(view, health_topic("home"), encode_health(Health(True, alarms=(silent, store))))
+    take(view, health_topic("home"), Health(True, alarms=(silent, store)).encode())
     assert view.page(FleetQuery())["unnamed"] == 30
-    take(view, health_topic("home"), encode_health(Health(True)))
+    take(view, health_topic("home"), Health(True).encode())
     assert view.page(FleetQuery())["unnamed"] == 0
 
 

@@ -11,7 +11,7 @@ from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe,
 from fugu.contract.discretisers import Cells
 from fugu.contract.frames import SymbolFrame, encode_symbols
 from fugu.contract.instants import instant
-from fugu.contract.reports import StateEstimate, encode_report
+from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
 from gateway.page.device_view import DeviceView
 from gateway.page.place_view import placed_shares, placed_symbols
@@ -74,7 +74,7 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
     )
     before = (
         view.take(where, frame),
-        view.take(parse_topic(estimate_topic("home", "watch", "hr")), encode_report(estimate)),
+        view.take(parse_topic(estimate_topic("home", "watch", "hr")), estimate.encode()),
     )
     assert before[0] is not None
     assert before[1] is not None
@@ -82,7 +82,7 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
     view.take(parse_topic(description_topic("home", "watch", "hr")), encode_description(WATCH))
     after = (
         view.take(where, frame),
-        view.take(parse_topic(estimate_topic("home", "watch", "hr")), encode_report(estimate)),
+        view.take(parse_topic(estimate_topic("home", "watch", "hr")), estimate.encode()),
     )
     assert after[0] is not None
     assert after[1] is not None

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.release.allowance import allowance, joint_charge, joint_loss
 from gateway.service import Gateway, GatewaySettings
@@ -130,7 +130,7 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
 
 def guessed(received: list[tuple[str, bytes]]) -> dict[int, int]:
     """Tick to symbol, from counts of single ticks."""
-    frames = [decode_release(payload) for topic, payload in received if topic.endswith("/plain")]
+    frames = [ReleaseFrame.decode(payload) for topic, payload in received if topic.endswith("/plain")]
     middle = {frame.first: frame.values[0] for frame in frames}
     return {tick: int(value > 0.5) for tick, value in middle.items()}
 

@@ -15,7 +15,7 @@ from jsonschema import Draft7Validator
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.health import Health, encode_health
+from fugu.contract.health import Health
 from fugu.contract.measure_frames import decode_measure
 from fugu.contract.topics import (
     count_topic,
@@ -72,7 +72,7 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
         symbols_topic("home", "watch", "place"): points,
         window_topic("home", "watch", "hr"): window,
         status_topic("home", "watch"): encode_status(status),
-        health_topic("home"): encode_health(Health(online=False)),
+        health_topic("home"): Health(online=False).encode(),
     }
     link = Link(broker.broker, client_id="fleet")
     link.start()

@@ -10,8 +10,6 @@ import pytest
 from fugu.contract.descriptions import Description, describe, encode_description
 from fugu.contract.frames import MAX_TICK, SymbolFrame, encode_symbols
 from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
-from fugu.contract.release_frames import encode_release
-from fugu.contract.reports import encode_report
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -172,17 +170,17 @@ def test_what_the_gateway_says_comes_once_each() -> None:
     estimates, counts = estimate_topic("home", "watch", "hr"), count_topic("home", "watch", "hr")
     later = replace(STATE_ESTIMATE, tick=27_001, time=STATE_ESTIMATE.time + SECOND)
     for estimate in (STATE_ESTIMATE, later, PLACE_ESTIMATE):
-        payload = encode_report(estimate)
+        payload = estimate.encode()
         assert decoder.decode(estimates, payload) == [EstimateReading("watch", "hr", estimate)]
         assert decoder.decode(estimates, payload) == []
-    assert decoder.decode(counts, encode_report(COUNT)) == [CountReading("watch", "hr", COUNT)]
-    assert decoder.decode(counts, encode_report(COUNT)) == []
+    assert decoder.decode(counts, COUNT.encode()) == [CountReading("watch", "hr", COUNT)]
+    assert decoder.decode(counts, COUNT.encode()) == []
     assert not decoder.rejected
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_message_is_taken_under_another_topic(name: str) -> None:
-    payload = encode_report(REPORTS[name])
+    payload = REPORTS[name].encode()
     topics = {
         estimate_topic("home", "watch", "hr"): EstimateReading,
         count_topic("home", "watch", "hr"): CountReading,
@@ -201,13 +199,13 @@ def test_no_message_is_taken_under_another_topic(name: str) -> None:
 
 
 def test_releases_of_other_streams_are_left_out_and_others_names_are_refused() -> None:
-    topic, payload = release_topic("home", "public", "active"), encode_release(RELEASE_FRAME)
+    topic, payload = release_topic("home", "public", "active"), RELEASE_FRAME.encode()
     assert Decoder(stream="steps").decode(topic, payload) == []
     decoder = Decoder(stream="hr")
     assert decoder.decode(topic, payload) == [ReleaseReading("active", RELEASE_FRAME)]
     assert decoder.decode(topic, payload) == []
     following = replace(RELEASE_FRAME, first=10_800, entry=13)
-    assert decoder.decode(topic, encode_release(following)) == [ReleaseReading("active", following)]
+    assert decoder.decode(topic, following.encode()) == [ReleaseReading("active", following)]
     assert not decoder.rejected
     assert decoder.decode(release_topic("home", "public", "other"), payload) == []
     assert decoder.decode(release_topic("home", "other", "active"), payload) == []

@@ -14,7 +14,6 @@ import trustme
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.reports import encode_report
 from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
@@ -220,7 +219,7 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         frame = encode_symbols(SYMBOL_FRAME)
         for payload in (frame, frame, b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
-        sender.publish("fugu/2/home/estimate/watch/hr", encode_report(STATE_ESTIMATE))
+        sender.publish("fugu/2/home/estimate/watch/hr", STATE_ESTIMATE.encode())
         reader.join(PATIENCE)
         sender.stop()
     assert found == [

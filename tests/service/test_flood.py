@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.health import AlarmCode, decode_health
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import health_topic, symbols_topic
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.ingest import Inbox, Message
@@ -139,7 +139,7 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
         wait_until(lambda: not quiet.outbox, f"frame {number} of the other device")
 
     def named() -> set[tuple[AlarmCode, tuple[str, ...]]]:
-        return {(one.code, one.names) for payload in list(health.payloads) for one in decode_health(payload).alarms}
+        return {(one.code, one.names) for payload in list(health.payloads) for one in Health.decode(payload).alarms}
 
     wait_until(lambda: (AlarmCode.REPEATS, ("watch",)) in named(), "the alarm")
     assert gateway.stop() == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.host.held_files import FileLostError
 from fugu.mqtt import Broker, Link
@@ -111,7 +111,7 @@ class Fleet:
     @property
     def frames(self) -> list[ReleaseFrame]:
         """What has been reserved, in order."""
-        return [decode_release(entry.payload) for entry in self.ledger.entries()]
+        return [ReleaseFrame.decode(entry.payload) for entry in self.ledger.entries()]
 
     def close(self) -> None:
         self.store.close()

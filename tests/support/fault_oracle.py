@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from edge_agent.outbox import Outbox
 from fugu.contract.frames import SymbolFrame, decode_symbols
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import parse_topic
 from fugu.contract.window_frames import WindowFrame, decode_window, sequence_name
 from gateway.release.charges import nats
@@ -156,7 +156,7 @@ def _breaks(name: str, spans: Iterable[tuple[int, int, int]]) -> list[str]:
 def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict) -> None:
     problems = verdict.problems
     verdict.figures["releases published"] += len(releases)
-    frames = {payload: decode_release(payload) for payload in releases}
+    frames = {payload: ReleaseFrame.decode(payload) for payload in releases}
     windows: dict[tuple[str, int], bytes] = {}
     for payload, frame in frames.items():
         if windows.setdefault((releases[payload], frame.first), payload) != payload:

@@ -15,12 +15,12 @@ from fugu.contract.envelope import decode_envelope, decode_roots
 from fugu.contract.errors import FrameError, FuguError, TrustError
 from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import decode_committed, decode_status, decode_symbols
-from fugu.contract.health import decode_health
+from fugu.contract.health import Health
 from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_frames import decode_measure
 from fugu.contract.measure_table import decode_table
-from fugu.contract.release_frames import decode_release
-from fugu.contract.reports import decode_count, decode_estimate
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import WindowCount, decode_estimate
 from fugu.contract.trust import Trust
 from fugu.contract.window_frames import decode_window
 from tests.support.measured import measure_policy
@@ -32,16 +32,16 @@ DECODERS: tuple[Callable[[bytes], object], ...] = (
     decode_committed,
     decode_status,
     decode_window,
-    decode_release,
+    ReleaseFrame.decode,
     decode_measure,
     decode_table,
     decode_envelope,
     decode_policy_status,
     decode_roots,
-    decode_health,
+    Health.decode,
     decode_description,
     decode_estimate,
-    decode_count,
+    WindowCount.decode,
 )
 """Of all payloads; tests/fuzz looks whether one is missing."""
 KEYS = Keys()

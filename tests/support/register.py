@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fugu import contract
 from fugu.contract._document import Document
+from fugu.contract.message import Declared
 from fugu.contract.topics import parse_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
@@ -63,10 +64,12 @@ def messages() -> dict[str, set[str]]:
     """Every dataclass, and every part of a description, with its fields: what the contract can encode."""
     found: dict[str, set[str]] = {}
     for module in pkgutil.iter_modules(contract.__path__, "fugu.contract."):
-        for name, function in vars(import_module(module.name)).items():
+        for name, thing in vars(import_module(module.name)).items():
             if name.startswith("encode_"):
-                for kind in typing.get_type_hints(function).values():
+                for kind in typing.get_type_hints(thing).values():
                     _collect(kind, found)
+            if isinstance(thing, type) and issubclass(thing, Declared) and thing.fields:
+                found[name] = {field.name for field in thing.fields}
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import release_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
@@ -82,7 +82,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
                     previous = frame.last
             wait_until(lambda: received, "the release")
             reader.stop()
-            said = decode_release(received[0])
+            said = ReleaseFrame.decode(received[0])
 
             for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
                 browser.open(f"{pages[name].address}/releases")

@@ -16,10 +16,10 @@ from fugu.contract.envelope import decode_envelope, decode_roots
 from fugu.contract.errors import FrameError, FrameTypeError
 from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import decode_committed, decode_status, decode_symbols
-from fugu.contract.health import decode_health
+from fugu.contract.health import Health
 from fugu.contract.measure_frames import decode_measure
-from fugu.contract.release_frames import decode_release
-from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, WindowCount, decode_estimate
 from fugu.contract.topics import Kind, description_topic, discovery_topic, parse_topic
 from fugu.contract.window_frames import decode_window
 from gateway.deployment.accounts import Account, access_list
@@ -51,10 +51,10 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "Envelope": decode_envelope,
     "StateEstimate": reports(StateEstimate),
     "ValueEstimate": reports(ValueEstimate),
-    "WindowCount": decode_count,
+    "WindowCount": WindowCount.decode,
     "Description": decode_description,
-    "ReleaseFrame": decode_release,
-    "Health": decode_health,
+    "ReleaseFrame": ReleaseFrame.decode,
+    "Health": Health.decode,
 }
 ROOTS = "root"
 PERIOD_US = 20_000

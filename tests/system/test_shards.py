@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
@@ -129,7 +129,7 @@ def test_a_shard_that_is_killed_comes_back_and_shards_that_come_and_go_take_thei
         site.check(shards)
     assert not gateway.failed.is_set()
     payloads = list(dict.fromkeys(site.public.payloads))  # the newest is published again at every start
-    released = [decode_release(payload) for payload in payloads]
+    released = [ReleaseFrame.decode(payload) for payload in payloads]
     assert [(one.first, one.devices, one.observed) for one in released] == [(0, 4, 80), (20, 4, 80)]
     published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
     with closing(Ledger(ledger)) as opened:
