@@ -10,6 +10,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -98,13 +99,13 @@ def _checked(path: Path) -> dict[str, Any]:
     plan = config.model_dump(
         exclude={"streams", "ceiling", "total_ceiling", "measurement_ceiling", "enrolment", "trust"}
     )
-    broker = {
-        key: str(path.parent / value) if key.endswith("_file") and value is not None else value
-        for key, value in plan["broker"].items()
-    }
     if all(stream.sensor.kind == "replay" for stream in config.streams):  # a recording happens when it is replayed
         plan["clock"]["trusted"] = True
-    plan |= {"broker": broker, "outbox": str(path.parent / config.outbox), "managed": None}
+    plan |= {
+        "broker": asdict(config.broker.beside(path.parent)),
+        "outbox": str(path.parent / config.outbox),
+        "managed": None,
+    }
     if config.enrolment is None:
         streams, descriptions = _local_streams(config, path.parent)
         return {**plan, "streams": streams, "descriptions": descriptions if config.forget == "puback" else {}}

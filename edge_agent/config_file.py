@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.errors import FuguError, Reason
 
 if TYPE_CHECKING:
-    from edge_agent.config_schema import AgentConfig, BrokerConfig, StreamConfig
+    from edge_agent.config_schema import AgentConfig, StreamConfig
     from edge_agent.sensor_schema import SensorConfig
     from fugu.contract.discretisers import Discretiser
+    from fugu.mqtt.broker import Broker
 
 __all__ = ["ConfigError", "check_declared", "read_config", "sensor_values"]
 
@@ -42,7 +43,7 @@ def read_config(path: Path) -> AgentConfig:
         raise ConfigError(f"{path}: {first_problem(error, 'configuration')}") from None
 
 
-def sensor_values(stream: StreamConfig, folder: Path, broker: BrokerConfig) -> dict[str, Any]:
+def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:
     """A sensor's configuration as plain values.
 
     Args:

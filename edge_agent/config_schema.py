@@ -10,23 +10,9 @@ from edge_agent.local_broker import is_loopback
 from edge_agent.sensor_schema import FileName, Mqtt, SensorConfig
 from fugu.contract._document import Document
 from fugu.contract.pins import Pins
+from fugu.mqtt.broker import Broker
 
 __all__ = ["AgentConfig"]
-
-
-class BrokerConfig(Document):
-    """Where the broker is; fields as in `fugu.mqtt.Broker`."""
-
-    host: str = "127.0.0.1"
-    port: int = Field(default=1883, ge=1, le=65535)
-    username: str | None = None
-    password_file: FileName | None = None
-    ca_file: FileName | None = None
-    cert_file: FileName | None = None
-    key_file: FileName | None = None
-    protocol: Literal["auto", "5", "3.1.1"] = "auto"
-    keepalive: int = Field(default=30, ge=5, le=3600)
-    max_backoff: int = Field(default=60, ge=1, le=3600)
 
 
 class ClockConfig(Document):
@@ -78,7 +64,7 @@ class AgentConfig(Document):
     binding: Annotated[str, Field(min_length=1, max_length=64)] = "auto"
     drain_seconds: float = Field(default=5.0, ge=0, le=3600)
     status_seconds: float = Field(default=30.0, gt=0, le=86400)
-    broker: BrokerConfig = BrokerConfig()
+    broker: Broker = Broker()
     clock: ClockConfig = ClockConfig()
     streams: tuple[StreamConfig, ...] = Field(min_length=1, max_length=64)
 

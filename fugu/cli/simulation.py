@@ -40,7 +40,7 @@ from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_d
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
 from gateway.fleet import Registry
-from gateway.service.monitor import asked
+from gateway.health import asked
 from gateway.service.store import Store
 
 __all__ = ["Result", "simulate"]

@@ -4,53 +4,80 @@ from __future__ import annotations
 
 import re
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from fugu.contract.errors import FuguError, cause
 
-__all__ = ["Broker", "LinkError"]
+__all__ = ["FILES", "Broker", "LinkError", "Version"]
+
+FILES = ("password_file", "ca_file", "cert_file", "key_file")
+_RANGES = {"port": (1, 65535), "keepalive": (5, 3600), "max_backoff": (1, 3600)}
 
 
-class LinkError(FuguError):
+class LinkError(FuguError, ValueError):
     """The broker's address or credentials cannot be used as they are."""
+
+
+Version = Literal["auto", "5", "3.1.1"]
+
+
+def _option(about: str) -> Any:
+    return field(default=None, metadata={"help": about})
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
     """Where the broker is, and how to prove who we are.
 
+    The only description of a connection: the table `[broker]` of an agent's configuration is read into it, and commands
+    offer the fields that have a `help` in their metadata.
+
     Attributes:
-        ca_file: certificate authority to trust; any of the three file names switches TLS on.
-        cert_file, key_file: client certificate for mutual TLS.
-        password_file: file whose first line is the password (never given on a command line).
+        ca_file: any of the three file names switches TLS on.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
         keepalive: seconds without traffic after which the broker is asked whether it is alive.
         max_backoff: longest pause in seconds between two attempts to connect.
     """
 
+    __pydantic_config__: ClassVar[dict[str, object]] = {"extra": "forbid", "strict": True}
+
     host: str = "127.0.0.1"
     port: int = 1883
-    username: str | None = None
-    password_file: str | None = None
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    protocol: Literal["auto", "5", "3.1.1"] = "auto"
+    username: str | None = _option("User name at the broker.")
+    password_file: str | None = _option("Its first line is the password.")
+    ca_file: str | None = _option("Certificate authority; switches TLS on.")
+    cert_file: str | None = _option("Client certificate.")
+    key_file: str | None = _option("Key of the client certificate.")
+    protocol: Version = field(default="auto", metadata={"help": "MQTT version: auto, 5 or 3.1.1."})
     keepalive: int = 30
     max_backoff: int = 60
 
     def __post_init__(self) -> None:
-        """Refuse a host that cannot be looked up: the attempt would end the network thread.
+        """Refuse values that would end the network thread, or that no system call takes.
 
         Raises:
-            LinkError: a part of it between dots is empty or too long.
+            LinkError: a part of the host between dots is empty or too long, a number is out of range, or a file name
+                has a zero byte.
         """
         try:
             self.host.encode("idna")
         except UnicodeError:
             raise LinkError(f"{self.host[:80]!r} is no name of a host") from None
+        for name, (least, most) in _RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise LinkError(f"{name} is {getattr(self, name)}, not from {least} to {most}")
+        for name in FILES:
+            if "\0" in (getattr(self, name) or ""):
+                raise LinkError(f"{name} has a zero byte")
+
+    def beside(self, folder: Path) -> Broker:
+        """The same with file names relative to a folder."""
+        files: dict[str, Any] = {
+            name: str(folder / value) for name in FILES if (value := getattr(self, name)) is not None
+        }
+        return replace(self, **files)
 
     @classmethod
     def parse(cls, address: str) -> Broker:
@@ -72,7 +99,7 @@ class Broker:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS settings, or none for a plain connection.
+        """The TLS settings, or `None` for a plain connection.
 
         Raises:
             LinkError: if a file cannot be read.

@@ -29,7 +29,7 @@ from fugu.mqtt.probe import probe
 from gateway.deployment.broker_files import check_name
 from gateway.deployment.units import GATEWAY, DeploymentError
 from gateway.files import read_text
-from gateway.service.monitor import NotRunningError, asked
+from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Server, Store, StoreError

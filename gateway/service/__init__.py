@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+from gateway.metrics import Listen
 from gateway.service.enrolled import FleetFiles
 from gateway.service.manual_release import release_now
-from gateway.service.metrics import Listen
 from gateway.service.ownership import Role
 from gateway.service.process import run
 from gateway.service.retention import Keep

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from fugu.contract.health import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
+from gateway.health import Monitor
 from gateway.service.kinds.kind import AnyFrame
-from gateway.service.monitor import Monitor
 from gateway.service.store import Store
 
 __all__ = ["Contradictions", "Stopping"]

@@ -20,12 +20,11 @@ from fugu.host.database import AwayError, DatabaseError, is_lost
 from fugu.host.logs import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.database import Lease
+from gateway.describe import Describing, InForce
+from gateway.home_assistant import HomeAssistant
 from gateway.release.ledger import Ledger, ledger_beside
-from gateway.service.describing import Describing
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_service import FleetService
-from gateway.service.home_assistant import HomeAssistant
-from gateway.service.in_force import InForce
 from gateway.service.policies import Catalogue
 from gateway.service.release_counts import Counting
 from gateway.service.release_progress import NotKnownError, Progress

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 
 from fugu.contract.topics import status_topic, symbols_topic, window_topic
 from fugu.mqtt import Link
+from gateway.health import Monitor
 from gateway.service.contradictions import Contradictions
 from gateway.service.enrolled import Enrolled
-from gateway.service.monitor import Monitor
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import Publisher
 from gateway.service.recorder import Recorder

@@ -28,8 +28,10 @@ from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
 from fugu.host.held_files import FileLostError
 from fugu.mqtt import Link, Will
 from fugu.places.tracking import warm as warm_points
+from gateway.describe import digest
+from gateway.health import Monitor, Sources
+from gateway.metrics import Metrics, Reading
 from gateway.release.entries import LedgerError
-from gateway.service.describing import digest
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_part import FleetPart, OfShards
 from gateway.service.history_check import HistoryCheck
@@ -42,8 +44,6 @@ from gateway.service.ingest import (
     Message,
 )
 from gateway.service.intake import Intake
-from gateway.service.metrics import Metrics, Reading
-from gateway.service.monitor import Monitor, Sources
 from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT

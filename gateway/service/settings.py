@@ -9,8 +9,8 @@ from typing import Literal, get_args
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.mqtt import Broker
+from gateway.metrics import Listen
 from gateway.service.enrolled import FleetFiles
-from gateway.service.metrics import Listen
 from gateway.service.ownership import MOST_SHARDS, Shard
 from gateway.service.retention import Keep
 from gateway.service.store import Location

@@ -12,8 +12,7 @@ from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.topics import description_topic, discovery_topic, health_topic
 from fugu.mqtt import Link
 from gateway.deployment.accounts import Account, access_list
-from gateway.service.discovery import GATEWAY
-from gateway.service.home_assistant import HomeAssistant
+from gateway.home_assistant import GATEWAY, HomeAssistant
 from gateway.service.store import Store
 from tests.support.brokers import wait_until
 from tests.support.home_assistant import Listener

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from edge_agent.config_file import ConfigError, sensor_values
-from edge_agent.config_schema import BrokerConfig, StreamConfig
+from edge_agent.config_schema import StreamConfig
 from edge_agent.recording import read_changes
 from edge_agent.sensors import open_sensor
+from fugu.mqtt import Broker
 
 CHANGES = """entity_id,state,last_changed
 light.hall,on,2026-01-01T00:00:30Z
@@ -27,7 +28,7 @@ def test_a_log_of_changes_is_replayed_as_it_was_exported(tmp_path: Path) -> None
     (tmp_path / "history.csv").write_text(CHANGES)
     config = {"kind": "replay", "file": "history.csv", "column": "binary_sensor.hall", "loop": False}
     checked = StreamConfig.model_validate({"policy": "x", "sensor": {**config, "time": "last_changed", "every": 60}})
-    sensor = open_sensor(sensor_values(checked, tmp_path, BrokerConfig()))
+    sensor = open_sensor(sensor_values(checked, tmp_path, Broker()))
     assert [reading.reveal() for tick in range(6) if (reading := sensor.read(tick))] == [
         "off",
         "off",

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import parse_topic
-from gateway.service.metrics import Listen, Metrics, Reading
+from gateway.metrics import Listen, Metrics, Reading
 from tests.support.asyncapi import DOCUMENT, payload
 from tests.support.brokers import free_port
 from tests.support.fault_schedule import KINDS

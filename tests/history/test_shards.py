@@ -10,13 +10,13 @@ import pytest
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
+from gateway.audit.model_watch import watch_store
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS
 from gateway.history.smooth import smooth_history
 from gateway.history.tasks import Source
 from gateway.location import Location, Server, part_of
-from gateway.service.model_watch import watch_store
 from gateway.service.ownership import owner
 from gateway.service.store import Store, StoreError
 from gateway.service.symbols.arrivals import Received

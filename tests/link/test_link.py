@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
@@ -167,6 +168,20 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(LinkError, match="cannot"):
             Link(broker, client_id="x").start()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"port": 0}, {"port": 65536}, {"keepalive": 4}, {"keepalive": 3601}, {"max_backoff": 0}, {"max_backoff": 3601}]
+    + [{name: "a\0b"} for name in ("password_file", "ca_file", "cert_file", "key_file")],
+    ids=str,
+)
+def test_values_that_no_connection_can_have(values: dict[str, Any]) -> None:
+    with pytest.raises(LinkError, match=next(iter(values))):
+        Broker(**values)
+    assert Broker(port=65535, keepalive=3600, max_backoff=1).beside(Path("x")) == Broker(
+        port=65535, keepalive=3600, max_backoff=1
+    )
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from fugu.contract.health import MAX_NAMES, AlarmCode
-from gateway.service.alarms import Alarms
+from gateway.findings import Alarms
 
 
 @dataclass

@@ -12,9 +12,9 @@ import pytest
 from fugu.contract.health import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
+from gateway.health import Monitor, Sources
 from gateway.service import GatewaySettings, SettingsError
 from gateway.service.contradictions import Contradictions, Stopping
-from gateway.service.monitor import Monitor, Sources
 from gateway.service.recorder import Recorder
 from gateway.service.service import Gateway
 from gateway.service.store import Store

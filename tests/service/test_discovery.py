@@ -15,7 +15,7 @@ from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.instants import instant
 from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.windows import Window
-from gateway.service.discovery import LIKELY, MOST_STATES, device_document, gateway_document
+from gateway.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
 from tests.support.home_assistant import check_document, rendered
 from tests.support.processes import policy
 

@@ -11,8 +11,7 @@ import pytest
 from fugu.contract.descriptions import Description, describe
 from fugu.contract.topics import discovery_topic
 from fugu.mqtt import Link
-from gateway.service.discovery import GATEWAY
-from gateway.service.home_assistant import HomeAssistant
+from gateway.home_assistant import GATEWAY, HomeAssistant
 from gateway.service.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import Listener

@@ -6,7 +6,7 @@ from itertools import permutations
 
 from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.frames import Status, StreamStatus
-from gateway.service.in_force import InForce, Running
+from gateway.describe import InForce, Running
 from tests.support.scenes import catalogue, policy
 
 V1, V2, V3 = (policy(version) for version in (1, 2, 3))

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fugu.contract.errors import Reason
 from fugu.contract.health import AlarmCode, Health, HealthAlarm
-from gateway.service import metrics
-from gateway.service.metrics import Listen, ListenError, Metrics, MetricsError, Reading
+from gateway import metrics
+from gateway.metrics import Listen, ListenError, Metrics, MetricsError, Reading
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.command import runner
 from tests.support.scenes import Scene, frames, write_policies

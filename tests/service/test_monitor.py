@@ -22,7 +22,7 @@ from fugu.contract.topics import health_topic, status_topic
 from fugu.host.asking import Answering
 from fugu.host.logs import log_to_stderr
 from fugu.mqtt import Link
-from gateway.service.monitor import Monitor, NotRunningError, Sources, asked
+from gateway.health import Monitor, NotRunningError, Sources, asked
 from gateway.service.symbols.arrivals import Heard
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess

@@ -21,7 +21,7 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
-from gateway.service.monitor import asked
+from gateway.health import asked
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.stored import stored_symbols
 

@@ -11,7 +11,7 @@ _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
     *("gateway.audit", "gateway.cluster", "gateway.deployment", "gateway.files", "gateway.fleet", "gateway.history"),
-    *("gateway.location", "gateway.page", "gateway.release", "gateway.service"),
+    *("gateway.health", "gateway.location", "gateway.metrics", "gateway.page", "gateway.release", "gateway.service"),
 }
 ROOMS: dict[str, set[str]] = {
     "fugu.contract": set(),
@@ -32,16 +32,26 @@ ROOMS: dict[str, set[str]] = {
     "gateway.location": {"fugu.contract"},
     "gateway.files": {"fugu.contract"},
     "gateway.shard_accounts": {"fugu.contract", "fugu.mqtt"},
+    "gateway.findings": {"fugu.contract"},
+    "gateway.health": {*_EDGE, "gateway.findings", "gateway.location", "gateway.service"},
+    "gateway.metrics": {"fugu.contract"},
+    "gateway.describe": {"fugu.contract", "fugu.mqtt", "gateway.service"},
+    "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.service"},
     "gateway.database": {"fugu.contract", "fugu.host", "gateway.location"},
     "gateway.release": {*_NUMBERS, "fugu.host", "gateway.database", "gateway.location"},
     "gateway.fleet": {"fugu.contract", "fugu.host", "fugu.planning", "fugu.places", "fugu.privacy", "gateway.files"},
     "gateway.service": {
         *(_EDGE | _NUMBERS),
         *("fugu.places", "gateway.database", "gateway.fleet", "gateway.location", "gateway.release"),
+        *("gateway.describe", "gateway.health", "gateway.home_assistant", "gateway.metrics", "gateway.shard_accounts"),
+        "gateway.findings",
+    },
+    "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.release"},
+    "gateway.deployment": {
+        *_EDGE,
+        *("gateway.files", "gateway.findings", "gateway.health", "gateway.location", "gateway.service"),
         "gateway.shard_accounts",
     },
-    "gateway.page": {*_EDGE, "gateway.location", "gateway.release"},
-    "gateway.deployment": {*_EDGE, "gateway.files", "gateway.location", "gateway.service", "gateway.shard_accounts"},
     "gateway.cluster": {"fugu.contract", "fugu.host", "gateway.database", "gateway.location", "gateway.service"},
     "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.release", "gateway.service"},
     "gateway.audit": {
@@ -70,8 +80,13 @@ FOLDERS = {
     "fugu.svg": "cli",
     "gateway.database": "service",
     "gateway.deployment": "deploy",
+    "gateway.describe": "service",
     "gateway.files": "fleet",
+    "gateway.findings": "service",
+    "gateway.health": "service",
+    "gateway.home_assistant": "service",
     "gateway.location": "service",
+    "gateway.metrics": "service",
     "gateway.page": "dashboard",
     "gateway.shard_accounts": "service",
 }

@@ -13,7 +13,7 @@ from firmware_sim.devices import AgentProcess
 from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic, stop_topic
 from gateway.fleet import Registry
-from gateway.service.monitor import asked
+from gateway.health import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import policy

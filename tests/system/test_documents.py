@@ -17,9 +17,9 @@ from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.mqtt import Broker
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.fleet import Registry
+from gateway.health import NotRunningError, asked
 from gateway.location import Server
 from gateway.release.ledger import Ledger, ledger_beside
-from gateway.service.monitor import NotRunningError, asked
 from gateway.service.store import Store
 from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until

@@ -12,10 +12,10 @@ import pytest
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import ReleaseFrame
+from gateway.health import asked
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.monitor import asked
 from gateway.service.ownership import owner
 from gateway.service.process import start_shards
 from gateway.service.shard_stores import shard_store, store_of, stores

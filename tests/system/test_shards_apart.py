@@ -15,10 +15,10 @@ from psycopg.sql import SQL, Identifier
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import ReleaseFrame
+from gateway.health import asked
 from gateway.location import Server
 from gateway.release.audit import verify
 from gateway.release.ledger import Ledger, ledger_beside
-from gateway.service.monitor import asked
 from gateway.service.ownership import owner
 from gateway.service.shard_stores import shard_store, store_of
 from gateway.service.store import Store

@@ -122,7 +122,7 @@ def status(
       fugu gateway status --store home.db --json
     """
     from fugu.cli.view.gateway import show_status
-    from gateway.service.monitor import asked
+    from gateway.health import asked
 
     found = asked(store_location(store))
     answer(as_json, lambda: found, lambda: show_status(found))
@@ -147,7 +147,7 @@ def watch(
       fugu gateway watch --store home.db --false-alarms 0.01 --json
     """
     from fugu.cli.view.model import show_watched
-    from gateway.service.model_watch import watch_store
+    from gateway.audit.model_watch import watch_store
 
     with working("testing every stream"):
         found = watch_store(store_location(store), false_alarms)

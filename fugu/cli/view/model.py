@@ -17,7 +17,7 @@ from fugu.planning.traces import Traces
 from fugu.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, SlowRegime, Stretches
 
 if TYPE_CHECKING:
-    from gateway.service.model_watch import WatchedStream
+    from gateway.audit.model_watch import WatchedStream
 
 __all__ = ["show_attacked", "show_class", "show_grid", "show_model", "show_stretches", "show_watched", "tell"]
 

@@ -25,8 +25,8 @@ from fugu.contract.topics import health_topic, parse_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
+from gateway.findings import Alarm, Alarms
 from gateway.location import Location, part_of
-from gateway.service.alarms import Alarm, Alarms
 from gateway.service.policies import Catalogue
 from gateway.service.symbols import arrivals
 
