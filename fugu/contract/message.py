@@ -41,11 +41,14 @@ __all__ = [
     "Text",
     "Word",
     "binary",
+    "fixed",
     "integer",
     "kind",
     "length",
+    "payload_schema",
     "read_row",
     "row_schema",
+    "text",
     "unpacked",
 ]
 
@@ -99,8 +102,8 @@ class Choice(FieldType):
         self.numbers = numbers
 
     def check(self, value: Any, name: str) -> None:
-        integer(value, self.numbers[0], self.numbers[-1], name)
-        if value not in self.numbers:
+        if type(value) is not int or value not in self.numbers:
+            integer(value, self.numbers[0], self.numbers[-1], name)
             *most, last = map(str, self.numbers)
             raise FrameRangeError(f"{name} {value} is not {', '.join(most)} or {last}")
 
@@ -131,7 +134,8 @@ class Text(FieldType):
         self._form = re.compile(pattern)
 
     def check(self, value: Any, name: str) -> None:
-        text(value, self.low, self.high, name)
+        if type(value) is not str or not self.low <= len(value) <= self.high:
+            text(value, self.low, self.high, name)
         if self.pattern and not self._form.fullmatch(value):
             raise FrameRangeError(f"{name} is not of the form {self.pattern}")
 
@@ -180,7 +184,8 @@ class Binary(FieldType):
         self.low, self.high, self.packed = low, high, packed
 
     def check(self, value: Any, name: str) -> None:
-        binary(value, self.low, self.high, name)
+        if type(value) is not bytes or not self.low <= len(value) <= self.high:
+            binary(value, self.low, self.high, name)
 
     def schema(self) -> Schema:
         found: Schema = {"type": "string", "format": "binary", "minLength": self.low, "maxLength": self.high}
@@ -207,8 +212,9 @@ class Many(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         length(value, self.low, self.high, name)
+        check = self.item.check
         for element in value:
-            self.item.check(element, self.name)
+            check(element, self.name)
         if self.ordered and isinstance(self.item, Word):
             places = [self.item.words.index(word) for word in value]
             if places != sorted(set(places)):
@@ -217,6 +223,8 @@ class Many(FieldType):
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
             raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+        if type(self.item).read is FieldType.read:
+            return tuple(value)
         return tuple([self.item.read(element, self.name) for element in value])
 
     def write(self, value: Any) -> list[Any]:
@@ -272,21 +280,33 @@ class Message(Declared):
         SCHEMA: its number; parts of messages have none.
         LAYOUT: the array's fields in their order: names of declared fields, or fields that are on the wire only. If
             empty, the declared ones.
+        wire: the same, with what they may hold.
     """
 
     __slots__ = ()
     SCHEMA: ClassVar[int]
     LAYOUT: ClassVar[tuple[str | Field, ...]] = ()
+    wire: ClassVar[tuple[Field, ...]] = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+    _readers: ClassVar[tuple[tuple[str, Callable[[Any, str], Any]], ...]] = ()
+    _writers: ClassVar[tuple[tuple[int, Callable[[Any], Any]], ...]] = ()
 
-    @classmethod
-    def wire(cls) -> list[Field]:
-        """The fields of the array."""
+    def __init_subclass__(cls) -> None:
+        """Read the declaration."""
+        super().__init_subclass__()
         named = {field.name: field for field in cls.fields}
-        return [named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named)]
+        cls.wire = tuple(named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named))
+        cls._names = tuple(field.name for field in cls.wire)
+        own = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
+        cls._readers = tuple((name, kind.read) for _, name, kind in own if type(kind).read is not FieldType.read)
+        cls._writers = tuple((place, kind.write) for place, _, kind in own if type(kind).write is not FieldType.write)
 
     def row(self) -> list[Any]:
         """The array."""
-        return [field.type.write(getattr(self, field.name)) for field in self.wire()]
+        values = [getattr(self, name) for name in self._names]
+        for place, write in self._writers:
+            values[place] = write(values[place])
+        return values
 
     def encode(self) -> bytes:
         """Bytes of the message; floats travel as 32 bits."""
@@ -296,11 +316,10 @@ class Message(Declared):
     @classmethod
     def read(cls, row: Any, name: str) -> Self:
         """The message of an array."""
-        wire = cls.wire()
-        values = fixed(row, len(wire), name)
-        return cls(
-            **{field.name: field.type.read(value, field.name) for field, value in zip(wire, values, strict=True)}
-        )
+        values = dict(zip(cls._names, fixed(row, len(cls._names), name), strict=True))
+        for field, read in cls._readers:
+            values[field] = read(values[field], field)
+        return cls(**values)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -314,8 +333,7 @@ class Message(Declared):
     @classmethod
     def schema(cls) -> Schema:
         """JSON Schema of the payload's two msgpack values."""
-        number = {"title": "schema", "const": cls.SCHEMA, "description": "The first byte."}
-        return _tuple("payload", number, row_schema("fields", cls.wire()))
+        return payload_schema(cls.SCHEMA, cls.wire)
 
 
 class Row(FieldType):
@@ -338,7 +356,7 @@ class Row(FieldType):
         return found
 
     def schema(self) -> Schema:
-        found = row_schema(self.part.__name__, self.part.wire())
+        found = row_schema(self.part.__name__, self.part.wire)
         return found | ({"description": self.about} if self.about else {})
 
 
@@ -372,6 +390,12 @@ def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
         found.append(field.type.read(value, field.name))
         field.type.check(found[-1], field.name)
     return found
+
+
+def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
+    """JSON Schema of a payload: the schema number, and an array of fields."""
+    number = {"title": "schema", "const": schema, "description": "The first byte."}
+    return _tuple("payload", number, row_schema("fields", wire))
 
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:

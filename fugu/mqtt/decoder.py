@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from fugu.contract.errors import FuguError, TopicError
-from fugu.contract.frames import decode_symbols
-from fugu.contract.measure_frames import MEASURE, decode_measure
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.reports import WindowCount, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt.descriptions import Descriptions
 from fugu.mqtt.readings import (
     CountReading,
@@ -78,9 +78,9 @@ class Decoder:
             return []
 
     def _symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
-        if payload[:1] == bytes([MEASURE]):
+        if payload[:1] == bytes([MeasureFrame.SCHEMA]):
             return self._points(topic, payload)
-        frame = decode_symbols(payload)
+        frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return []
         known = self._described(topic, frame.policy_version)
@@ -92,7 +92,7 @@ class Decoder:
         ]
 
     def _points(self, topic: Topic, payload: bytes) -> list[Reading]:
-        frame = decode_measure(payload)
+        frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return []
         known = self._described(topic, frame.policy_version)
@@ -108,7 +108,7 @@ class Decoder:
         ]
 
     def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
-        frame = decode_window(payload)
+        frame = WindowFrame.decode(payload)
         told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
         if not self._is_new(told, topic, frame.window, frame.index):
             return []

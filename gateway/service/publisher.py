@@ -17,7 +17,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import encode_committed
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
 from fugu.contract.watermark import sign_committed
@@ -130,7 +129,7 @@ class Publisher:
                 if self._key is not None and (key := self._key(device)) is not None:
                     said = sign_committed(key, self._fleet, device, said)
                 topic = committed_topic(self._fleet, device)
-                if (message_id := self._link.publish(topic, encode_committed(said))) is None:
+                if (message_id := self._link.publish(topic, said.encode())) is None:
                     return
                 self._watermarks.add(message_id)
                 self._counters["committed"] += 1

@@ -16,7 +16,7 @@ from fugu.audit.lower_bound import least_epsilon
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
 from fugu.contract.chains import BinaryChains
 from fugu.contract.exponential import exp_up
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee, ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
@@ -229,7 +229,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     generator = np.random.default_rng(4)
     symbols = generator.integers(0, 2, 3000).astype(np.uint8)
     up, down = generator.geometric(-math.expm1(-1 / (part * float(walk.scale))), (2, 500))
-    heard = [(symbols_topic("home", "watch", "hr"), encode_symbols(SymbolFrame(1, -1, 0, symbols.tobytes())))]
+    heard = [(symbols_topic("home", "watch", "hr"), SymbolFrame(1, -1, 0, symbols.tobytes()).encode())]
     for n in range(500):
         count = int(symbols[6 * n : 6 * n + 6].sum() + up[n] - down[n])
         one = (rule.a * count + rule.b * 6,)

@@ -17,8 +17,8 @@ from typing import IO
 import pytest
 
 from fugu.contract.descriptions import Description, describe, encode_description
-from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -27,7 +27,7 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.example_frames import (
@@ -54,7 +54,7 @@ class Device:
     def publish(self) -> None:
         first = next(self._first)
         frame = SymbolFrame(policy_version=1, previous=first - 1, first=first, symbols=b"\x00\x01\x01")
-        self.link.publish(symbols_topic("home", "wrist", "heart"), encode_symbols(frame))
+        self.link.publish(symbols_topic("home", "wrist", "heart"), frame.encode())
         self.link.publish(estimate_topic("home", "wrist", "heart"), replace(STATE_ESTIMATE, tick=first).encode())
 
 
@@ -194,9 +194,9 @@ def described() -> Description:
 
 def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker: Mosquitto) -> None:
     one = described()
-    point = encode_measure(MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)))
-    symbols = encode_symbols(SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64))
-    window = encode_window(WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64))
+    point = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)).encode()
+    symbols = SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64).encode()
+    window = WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64).encode()
     messages = {
         symbols_topic("home", "wrist", "door"): [symbols],
         symbols_topic("home", "wrist", "place"): [point],

@@ -12,15 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.envelope import (
-    MAX_ENVELOPE_BYTES,
-    Envelope,
-    Kind,
-    decode_envelope,
-    encode_envelope,
-    encode_roots,
-    sign,
-)
+from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Envelope, Kind, encode_roots, sign
 from fugu.contract.errors import (
     AddressError,
     CeilingError,
@@ -116,14 +108,14 @@ def test_wrong_roles_key() -> None:
     for keys in (KEYS.root, KEYS.gateway, new_keys(2)):
         assert refused(trust(), KEYS.signed(DOCUMENT, keys)).reason == "wrong_role"
     table = sign("time", write_document(DOCUMENT), KEYS.policy[:2])
-    assert isinstance(refused(trust(), encode_envelope(table), "time"), RoleError)
+    assert isinstance(refused(trust(), table.encode(), "time"), RoleError)
 
 
 def test_a_signature_is_for_one_kind_only() -> None:
     signed = KEYS.envelope(DOCUMENT)
-    assert isinstance(refused(trust(), encode_envelope(replace(signed, kind="time")), "policy"), EnvelopeError)
+    assert isinstance(refused(trust(), replace(signed, kind="time").encode(), "policy"), EnvelopeError)
     moved = Envelope("policy", signed.payload, sign("table", signed.payload, KEYS.policy[:2]).signatures)
-    assert isinstance(refused(trust(), encode_envelope(moved)), SignatureError)
+    assert isinstance(refused(trust(), moved.encode()), SignatureError)
 
 
 def test_threshold_not_met() -> None:
@@ -199,10 +191,10 @@ def test_a_forged_stop_silences_nobody() -> None:
     assert isinstance(refused(device, Keys().signed_stop(5), "stop"), RoleError)
     assert isinstance(refused(device, KEYS.signed_stop(5, device="ring"), "stop"), AddressError)
     assert isinstance(refused(device, KEYS.signed_stop(5, fleet="work"), "stop"), AddressError)
-    body = decode_envelope(genuine).payload
-    assert isinstance(refused(device, encode_envelope(sign("stop", body, KEYS.policy[:2])), "stop"), RoleError)
+    body = Envelope.decode(genuine).payload
+    assert isinstance(refused(device, sign("stop", body, KEYS.policy[:2]).encode(), "stop"), RoleError)
     assert isinstance(refused(device, genuine, "time"), EnvelopeError)
-    moved = encode_envelope(replace(decode_envelope(genuine), kind="table"))
+    moved = replace(Envelope.decode(genuine), kind="table").encode()
     assert isinstance(refused(device, moved, "table"), SignatureError)
 
 
@@ -241,7 +233,7 @@ def test_gigantic() -> None:
 def test_deeply_nested() -> None:
     assert isinstance(refused(trust(), b"\x0a" + b"\x91" * 100_000), EnvelopeError)
     nested = b"\x81\xa8document" + b"\x91" * 100_000 + b"\xc0"
-    signed = encode_envelope(sign("policy", nested, KEYS.policy[:2]))
+    signed = sign("policy", nested, KEYS.policy[:2]).encode()
     assert isinstance(refused(trust(), signed), EnvelopeError)
 
 
@@ -278,13 +270,13 @@ def test_a_root_of_the_same_version_or_an_earlier_one_is_no_other_root() -> None
     device, other = trust(), Keys()
     assert isinstance(refused_root(device, other.root_envelope(1, *KEYS.root[:2])), ConflictError)
     device.follow_roots(encode_roots([other.root_envelope(2, *KEYS.root[:2])]))
-    envelope = encode_envelope(sign("root", write_document(KEYS.root_document(1)), [*other.root[:2], *KEYS.root[:2]]))
+    envelope = sign("root", write_document(KEYS.root_document(1)), [*other.root[:2], *KEYS.root[:2]]).encode()
     assert isinstance(refused_root(device, envelope), ReplayError)
 
 
 def test_a_root_that_its_own_keys_have_not_signed() -> None:
     new = Keys()
-    envelope = encode_envelope(sign("root", write_document(new.root_document(2)), KEYS.root[:2]))
+    envelope = sign("root", write_document(new.root_document(2)), KEYS.root[:2]).encode()
     assert isinstance(refused_root(trust(), envelope), RootError)
 
 
@@ -417,7 +409,7 @@ def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         RootDocument.model_validate(wrong)
     envelope = sign("root", msgpack.packb(wrong), KEYS.root[:2])
-    assert isinstance(refused_root(trust(), encode_envelope(envelope)), EnvelopeError)
+    assert isinstance(refused_root(trust(), envelope.encode()), EnvelopeError)
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import pytest
 
 from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
 from fugu.contract.discretisers import Cells
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.instants import instant
 from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
@@ -67,7 +67,7 @@ def test_what_has_no_place_is_said_and_not_drawn() -> None:
 
 
 def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described() -> None:
-    view, frame = DeviceView(), encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
+    view, frame = DeviceView(), SymbolFrame(1, -1, 0, bytes([0, 1, 1])).encode()
     where = parse_topic(symbols_topic("home", "watch", "hr"))
     estimate = StateEstimate(
         instant(9), instant(1), 9, 3, "east", 0.9, {"west": 0.1, "east": 0.9}, 1.0, "universal", True

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.release.allowance import allowance, joint_charge, joint_loss
@@ -111,7 +111,7 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
                 previous = -1
                 for first in range(0, TICKS + 1, 10):
                     frame = SymbolFrame(1, previous, first, bytes(symbols[first : first + 10].tolist()))
-                    assert watch.publish(symbols_topic("home", "watch", "hr"), encode_symbols(frame)) == 0
+                    assert watch.publish(symbols_topic("home", "watch", "hr"), frame.encode()) == 0
                     previous = frame.last
             wait_until(lambda: gateway.counters["releases_published"] >= TICKS + 2)
         finally:

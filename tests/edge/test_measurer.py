@@ -33,10 +33,10 @@ from edge_agent.window import StreamWindows
 from firmware_sim.devices import write_device
 from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError, StatusCode
-from fugu.contract.frames import MAX_TICK, decode_status
+from fugu.contract.frames import MAX_TICK, Status
 from fugu.contract.measure_frames import MeasureFrame, Released, unpack_released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, encode_table, members, set_of
+from fugu.contract.measure_table import MOST_HELD, Noise, StaircaseNoise, TimedTable, members, set_of
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.staircase import Staircase
 from fugu.contract.topics import committed_topic, status_topic, table_topic
@@ -87,7 +87,7 @@ def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> 
 
 def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
     fields = {"policy_version": 1, "first": 0, "until": FOR_EVER} | changes
-    return encode_table(TimedTable(number=number, constraint=constraint, noise=noise, **fields))
+    return TimedTable(number=number, constraint=constraint, noise=noise, **fields).encode()
 
 
 FULL = made(4)
@@ -354,7 +354,7 @@ class Running:
         return self.agent._ticks.streams[0]
 
     def codes(self) -> tuple[StatusCode, ...]:
-        return decode_status(self.statuses.payloads[-1]).codes
+        return Status.decode(self.statuses.payloads[-1]).codes
 
     def stop(self) -> None:
         self.agent.stop()

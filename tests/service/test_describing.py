@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.descriptions import decode_description, describe, encode_description
-from fugu.contract.frames import Status, StreamStatus, encode_status, encode_symbols
+from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import description_topic, status_topic, symbols_topic
 from fugu.mqtt import Link
@@ -107,10 +107,10 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
         sent = here.link.publish
         wait_until(lambda: topic in here.there, "a description")
         assert decode_description(here.there[topic]) == describe(versions[2], confirmed=False)
-        sent(state, encode_status(Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),))), retain=True)
+        sent(state, Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),)).encode(), retain=True)
         wait_until(lambda: here.there[topic] == following[1], "the version that runs")
-        sent(state, encode_status(Status(False, "1.0", 0, (), ())), retain=True)
-        sent(symbols_topic("home", "watch", "hr"), encode_symbols(frames([10])[0]))
+        sent(state, Status(False, "1.0", 0, (), ()).encode(), retain=True)
+        sent(symbols_topic("home", "watch", "hr"), frames([10])[0].encode())
         wait_until(lambda: gateway.counters["stored"] == 1, "a frame")
         assert here.there[topic] == following[1]
     with listening(broker) as here:

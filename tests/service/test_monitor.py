@@ -16,7 +16,7 @@ import pytest
 
 from fugu.cli.main import main
 from fugu.contract.errors import Reason
-from fugu.contract.frames import Status, encode_status
+from fugu.contract.frames import Status
 from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import health_topic, status_topic
 from fugu.host.asking import Answering
@@ -207,7 +207,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     assert set(report["devices"]) == {"watch", "ring"}
     link = Link(broker.broker, client_id="stranger")
     link.start()
-    birth = encode_status(Status(True, "1", 0, (), ()))
+    birth = Status(True, "1", 0, (), ()).encode()
     wait_until(lambda: link.publish(status_topic("home", "stranger"), birth) is not None)
     wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1

@@ -11,32 +11,32 @@ from collections import Counter
 from collections.abc import Callable
 
 from fugu.contract.descriptions import decode_description
-from fugu.contract.envelope import decode_envelope, decode_roots
+from fugu.contract.envelope import Envelope, decode_roots
 from fugu.contract.errors import FrameError, FuguError, TrustError
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import decode_committed, decode_status, decode_symbols
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Committed, Status, SymbolFrame
 from fugu.contract.health import Health
 from fugu.contract.measure_check import check_noise
-from fugu.contract.measure_frames import decode_measure
-from fugu.contract.measure_table import decode_table
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_table import TimedTable
 from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.reports import WindowCount, decode_estimate
 from fugu.contract.trust import Trust
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, policy_document
 
 DECODERS: tuple[Callable[[bytes], object], ...] = (
-    decode_symbols,
-    decode_committed,
-    decode_status,
-    decode_window,
+    SymbolFrame.decode,
+    Committed.decode,
+    Status.decode,
+    WindowFrame.decode,
     ReleaseFrame.decode,
-    decode_measure,
-    decode_table,
-    decode_envelope,
-    decode_policy_status,
+    MeasureFrame.decode,
+    TimedTable.decode,
+    Envelope.decode,
+    PolicyStatus.decode,
     decode_roots,
     Health.decode,
     decode_description,
@@ -64,7 +64,7 @@ def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
             counted[error.reason] += 1
             continue
         counted["taken"] += 1
-        if decode is decode_table:
+        if decode is TimedTable.decode:
             try:
                 check_noise(MEASURED.measurement, found.noise, found.constraint)  # type: ignore[attr-defined]
             except FuguError:

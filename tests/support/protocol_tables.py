@@ -14,7 +14,7 @@ from tests.support.asyncapi import payload
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 HEADINGS = ("| field | type | meaning |", "| --- | --- | --- |")
-_PLACE = re.compile(r"(<!-- fields of (\w+) -->\n\n)(?:\|[^\n]*\n)*")
+_PLACE = re.compile(r"(<!-- fields of (\w+) -->\n\n)(?:\|[^\n]*\n)*\n?")
 
 
 def tables() -> list[str]:
@@ -24,7 +24,7 @@ def tables() -> list[str]:
 
 def written(page: str) -> str:
     """The page with its tables as they have to be."""
-    return _PLACE.sub(lambda place: place[1] + table(place[2]), page)
+    return _PLACE.sub(lambda place: f"{place[1]}{table(place[2])}\n", page)
 
 
 def table(message: str) -> str:
@@ -86,7 +86,9 @@ def words(schema: dict[str, Any]) -> str:
             unit = "bytes" if schema.get("format") == "binary" else "characters"
             return f"{_span(schema['minLength'], schema['maxLength'])} {unit}"
         case "array":
-            return f"array of {_span(schema.get('minItems', 0), schema['maxItems'])}"
+            found = f"array of {_span(schema.get('minItems', 0), schema['maxItems'])}"
+            item = schema["items"]
+            return found if isinstance(item.get("items"), list) or "properties" in item else f"{found}: {words(item)}"
     return str(kind)
 
 

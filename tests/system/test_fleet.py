@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from firmware_sim.devices import AgentProcess
 from fugu.contract.descriptions import decode_description
-from fugu.contract.frames import Status, encode_status
+from fugu.contract.frames import Status
 from fugu.contract.health import AlarmCode, Health
 from fugu.contract.policy import Categories
 from fugu.contract.topics import description_topic, health_topic, status_topic
@@ -133,7 +133,7 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
 
     try:
         wait_until(lambda: any(topic == health_topic("home") for topic, _ in list(heard.messages)), "a gateway")
-        birth = encode_status(Status(True, "1", 0, (), ()))
+        birth = Status(True, "1", 0, (), ()).encode()
         for device in ("watch", "stranger"):
             wait_until(lambda name=device: link.publish(status_topic("home", name), birth, retain=True) is not None)
         wait_until(alarms, "an alarm")
