@@ -40,6 +40,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that insta
 
 from tests.support.brokers import free_port, wait_until
 from tests.support.browser import Browser, chromium
+from tests.support.gateway_files import gateway_file
 from tests.support.pages import Site
 
 PAGES = 20
@@ -116,11 +117,13 @@ def measured(devices: int, frames: int, rounds: int) -> dict[str, object]:
 
 @contextmanager
 def _gateway(folder: Path, port: int, page: int) -> Iterator[int]:
-    command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", ingest.FLEET, "--store", folder / "s.sqlite"]
-    command += ["--policies", folder / "policies", "--broker", f"127.0.0.1:{port}"]
-    command += ["--dashboard", f"127.0.0.1:{page}", "--dashboard-no-login"]
+    shown = {"listen": f"127.0.0.1:{page}", "no_login": True}
+    file = gateway_file(
+        folder / "gateway.toml", port, fleet=ingest.FLEET, store="s.sqlite", policies="policies", page=shown
+    )
+    command = [sys.executable, "-m", "fugu", "gateway", "run", str(file)]
     with (folder / "gateway.log").open("wb") as log:
-        process = subprocess.Popen([str(word) for word in command], stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         yield process.pid
     finally:

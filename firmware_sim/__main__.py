@@ -40,7 +40,7 @@ def _parser() -> Parser:
     parser = Parser(
         prog="python -m firmware_sim",
         description="Run many simulated devices, each the real agent under its own name, in this process. "
-        "Writes FOLDER/policies for the gateway: fugu gateway run --policies FOLDER/policies ...",
+        'Writes FOLDER/policies for a gateway: policies = "FOLDER/policies" in its file.',
         epilog="example: python -m firmware_sim policy.json --devices 50 --broker 127.0.0.1:1883 --folder crowd",
     )
     parser.add_argument("policy", type=Path, help="policy to give to every device, under the device's own name")

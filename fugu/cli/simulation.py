@@ -202,11 +202,11 @@ def _keys(folder: Path, fleet: str) -> bytes:
 @contextmanager
 def _gateway(folder: Path, fleet: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """The gateway of a fleet with a registry; it has started when the context begins."""
-    command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", "--fleet", fleet]
-    command += ["--policies", str(folder / "policies"), "--store", str(folder / "gateway.sqlite")]
-    command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite")]
-    command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
-    command += ["--passphrase-file", str(folder / "passphrase")]
+    (folder / "gateway.toml").write_text(
+        f'fleet = "{fleet}"\nstore = "gateway.sqlite"\npolicies = "policies"\nbroker = {{port = {port}}}\n[signed]\n'
+        'registry = "fleet.sqlite"\nroots = ["root.envelope"]\nkey = "gateway.key"\npassphrase_file = "passphrase"\n'
+    )
+    command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", str(folder / "gateway.toml")]
     log = folder / "gateway.log"
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)

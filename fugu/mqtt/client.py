@@ -4,84 +4,88 @@ paho-mqtt asks the operating system three times for each packet that it reads an
 time another thread may take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one
 write of everything that is to go. Publications at QoS 0 and 1, and what the broker answers to ours, do not become
 paho-mqtt's objects. The rest is paho-mqtt's: connecting, sessions, keep-alive, subscriptions, every rarer packet.
+
+This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. Where `insides_fit` finds others,
+`fugu.mqtt.plain` takes its place.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import select
 import socket
 import threading
 import time
-from collections.abc import Callable
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
 
 from fugu.contract.errors import cause
 from fugu.mqtt.guard import (
     MOST_AROUND,
     MOST_UNACKNOWLEDGED,
     MOST_UNSENT,
+    Message,
     RefusedError,
+    Wishes,
     check_packet,
     check_properties,
 )
-from fugu.mqtt.outgoing import Outgoing
-from fugu.mqtt.packets import PUBACK, Message, header, publications, publish
+from fugu.mqtt.packets import PUBACK, Outgoing, acknowledgement, header, publications, publish
 
-__all__ = ["Client"]
+__all__ = ["INSIDES", "Client", "insides_fit"]
 
+INSIDES = (
+    *(
+        "_create_socket_connection()",
+        "_handle_connack()",
+        "_loop(timeout)",
+        "_packet_queue(command,packet,mid,qos,info)",
+    ),
+    *("_packet_write()", "_send_puback(mid)", "_sock_close()", "_sock_send(buf)"),
+    *("_loop_rc_handle(rc)", "_mid_generate()", "_packet_handle()", "_raise_for_invalid_topic(topic)"),
+    *("_reset_sockets(sockpair_only)", "_sock_recv(bufsize)"),
+    *("_in_packet", "_last_bytes_received", "_last_msg_out", "_out_packet", "_protocol", "_sock"),
+    *("_sockpairR", "_sockpairW", "_thread"),
+)
+"""paho-mqtt's private names: methods that are replaced here, methods that are called, attributes."""
 _AT_ONCE = 1 << 16
 _PUBACK_BYTES = 4
-_SUCCESS, _NO_SUBSCRIBERS = 0, 16
 _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
+
+
+@functools.cache
+def insides_fit() -> bool:
+    """Whether this version of paho-mqtt has the private names that are used here, with the same parameters."""
+    some = mqtt.Client(CallbackAPIVersion.VERSION2)
+    for inside in INSIDES:
+        name, called, _ = inside.partition("(")
+        if not hasattr(some, name):
+            return False
+        if called and f"{name}({','.join(inspect.signature(getattr(some, name)).parameters)})" != inside:
+            return False
+    return True
 
 
 class Client(mqtt.Client):
     """A client with limits, which hands over what it has received once a turn.
 
     Args:
-        client_id: identity of the session at the broker.
-        clean_session: whether MQTT 3.1.1 forgets the session; none for MQTT 5.
-        protocol: version of the protocol.
-        max_payload: bytes of the largest message that is taken.
-        max_in_flight: publications at QoS 1 that are with the broker at the same time.
-        refused: called with the reason, in words, before the connection ends.
-        received: called in the network thread with the messages of a turn, before they are acknowledged.
-        answered: called with the id of a publication at QoS 1, and why the broker refuses it, if it does.
-        gather: wait half a millisecond before a read that follows another within one, so that busy turns bring more.
-        dial: opens each connection, if not paho-mqtt by host and port; may raise OSError.
+        clean_session: whether MQTT 3.1.1 forgets the session; `None` for MQTT 5.
     """
 
     def __init__(
-        self,
-        client_id: str,
-        clean_session: bool | None,
-        protocol: MQTTProtocolVersion,
-        *,
-        max_payload: int,
-        max_in_flight: int,
-        refused: Callable[[str], None],
-        received: Callable[[list[Message]], None],
-        answered: Callable[[int, str], None],
-        gather: bool = False,
-        dial: Callable[[], socket.socket] | None = None,
+        self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes
     ) -> None:
         super().__init__(
             CallbackAPIVersion.VERSION2, client_id=client_id, clean_session=clean_session, protocol=protocol
         )
-        self._max_packet = max_payload + MOST_AROUND
-        self._refused = refused
-        self._received = received
-        self._answered = answered
-        self._gather = gather
-        self._dial = dial
-        self._outgoing = Outgoing(MOST_UNACKNOWLEDGED, self._send_later, self._mid_generate)
-        self._outgoing.most_in_flight = max_in_flight
+        self._wishes = wishes
+        self._max_packet = wishes.max_payload + MOST_AROUND
+        self._outgoing = Outgoing(MOST_UNACKNOWLEDGED, wishes.max_in_flight, self._packet_queue, self._mid_generate)
         self._rest = bytearray()
         self._needed = 0
         self._messages: list[Message] = []
@@ -89,12 +93,13 @@ class Client(mqtt.Client):
         self._unsent = bytearray()
         self._woken = False
         self._busy_until = 0.0
+        self.on_publish = lambda _client, _data, mid, _reason, _properties: wishes.answered(mid, "")  # at QoS 0
         self.on_message = lambda _client, _data, said: self._messages.append(
             (said.topic, bytes(said.payload), said.retain)
         )
 
     def send(self, topic: str, payload: bytes, *, retain: bool) -> int | None:
-        """Publish at QoS 1, now or after a reconnection; returns the message id, none if too many are unanswered."""
+        """Publish at QoS 1, now or after a reconnection; returns the message id, `None` if too many are unanswered."""
         name, five = topic.encode(), self._protocol == MQTTProtocolVersion.MQTTv5
         self._raise_for_invalid_topic(name)
         return self._outgoing.add(lambda mid: publish(name, payload, mid, five, retain=retain))
@@ -126,9 +131,7 @@ class Client(mqtt.Client):
             self._woken = False  # before what has been queued is written: who queues later wakes again
         if at_broker & ~select.POLLOUT and (failed := self.loop_read()):
             return failed
-        if self.want_write() and (failed := self.loop_write()):
-            return failed
-        return self.loop_misc()
+        return (self.want_write() and self.loop_write()) or self.loop_misc()
 
     def _packet_queue(
         self,
@@ -138,26 +141,13 @@ class Client(mqtt.Client):
         qos: int,
         info: mqtt.MQTTMessageInfo | None = None,
     ) -> MQTTErrorCode:
-        size = len(packet)
-        self._out_packet.append(
-            {
-                "command": command,
-                "mid": mid,
-                "qos": qos,
-                "pos": 0,
-                "to_process": size,
-                "packet": packet,
-                "info": info,
-            }
-        )
+        queued = {"command": command, "mid": mid, "qos": qos, "pos": 0, "packet": packet, "info": info}
+        self._out_packet.append({**queued, "to_process": len(packet)})  # type: ignore[typeddict-item]
         if not self._woken and self._sockpairW is not None and threading.current_thread() is not self._thread:
             self._woken = True
             with contextlib.suppress(BlockingIOError):
                 self._sockpairW.send(b"0")
         return MQTTErrorCode.MQTT_ERR_SUCCESS
-
-    def _send_later(self, mid: int, packet: bytearray) -> None:
-        self._packet_queue(packet[0], packet, mid, 1)
 
     # Reading.
 
@@ -168,12 +158,12 @@ class Client(mqtt.Client):
         except BlockingIOError:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         except RefusedError as refusal:
-            self._refused(str(refusal))
+            self._wishes.refused(str(refusal))
             failed = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except OSError:
             failed = MQTTErrorCode.MQTT_ERR_CONN_LOST
         except Exception as error:  # malformed in a way that paho-mqtt does not expect
-            self._refused(f"the broker sends a malformed packet: {cause(error)}")
+            self._wishes.refused(f"the broker sends a malformed packet: {cause(error)}")
             failed = MQTTErrorCode.MQTT_ERR_PROTOCOL
         return self._loop_rc_handle(failed) if failed else MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -181,7 +171,7 @@ class Client(mqtt.Client):
         """What has come; raises OSError if nothing has, or the broker has closed the connection."""
         if len(self._out_packet) > MOST_UNSENT or len(self._answers) > MOST_UNSENT * _PUBACK_BYTES:
             raise RefusedError("the broker takes nothing, but sends")
-        if self._gather and time.monotonic() < self._busy_until:
+        if self._wishes.gather and time.monotonic() < self._busy_until:
             time.sleep(_GATHER_SECONDS)
         data = self._sock_recv(_AT_ONCE)
         if not data:
@@ -233,10 +223,10 @@ class Client(mqtt.Client):
         """Take a packet that is no plain publication."""
         five = self._protocol == MQTTProtocolVersion.MQTTv5
         kind = command >> 4
-        if kind == PacketTypes.PUBACK and (len(body) == 2 or (five and len(body) > 2)):
-            if len(body) > 3:
-                Properties(PacketTypes.PUBACK).unpack(body[3:])  # which raises if they are none
-            self._acknowledged(body[0] << 8 | body[1], body[2] if len(body) > 2 else _SUCCESS)
+        if kind == PacketTypes.PUBACK and (answer := acknowledgement(body, five)) is not None:
+            mid, refusal = answer
+            if self._outgoing.answered(mid):
+                self._wishes.answered(mid, refusal)
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         if kind == PacketTypes.PUBLISH and five:
             check_properties(command, body)
@@ -252,11 +242,6 @@ class Client(mqtt.Client):
             self._outgoing.connected()
         return failed
 
-    def _acknowledged(self, mid: int, code: int) -> None:
-        refusal = "" if code in (_SUCCESS, _NO_SUBSCRIBERS) else str(ReasonCode(PacketTypes.PUBACK, identifier=code))
-        if self._outgoing.answered(mid):
-            self._answered(mid, refusal if code & 128 else "")
-
     def _send_puback(self, mid: int) -> MQTTErrorCode:
         self._answers += PUBACK + mid.to_bytes(2, "big")  # in the order of what is acknowledged
         return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -264,7 +249,7 @@ class Client(mqtt.Client):
     def _hand_over(self) -> None:
         if self._messages:
             messages, self._messages = self._messages, []
-            self._received(messages)
+            self._wishes.received(messages)
             self._busy_until = time.monotonic() + _BUSY_SECONDS
 
     # Writing.
@@ -306,7 +291,7 @@ class Client(mqtt.Client):
     # The connection.
 
     def _create_socket_connection(self) -> socket.socket:
-        return super()._create_socket_connection() if self._dial is None else self._dial()
+        return super()._create_socket_connection() if self._wishes.dial is None else self._wishes.dial()
 
     def _sock_close(self) -> None:
         self._outgoing.disconnected()

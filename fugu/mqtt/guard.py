@@ -1,11 +1,30 @@
-"""Limits of what a broker can make us hold, judged when a packet's first byte and length are known."""
+"""What a link wants of a client, and limits of what a broker can make us hold.
+
+A packet is judged when its first byte and length are known.
+"""
 
 from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import VariableByteIntegers
 
-__all__ = ["MOST_AROUND", "MOST_UNACKNOWLEDGED", "MOST_UNSENT", "RefusedError", "check_packet", "check_properties"]
+__all__ = [
+    "MOST_AROUND",
+    "MOST_UNACKNOWLEDGED",
+    "MOST_UNSENT",
+    "Message",
+    "RefusedError",
+    "Wishes",
+    "check_packet",
+    "check_properties",
+]
+
+Message = tuple[str, bytes, bool]
+"""Topic, payload, and whether it was retained."""
 
 MOST_AROUND = 1 << 12
 """Bytes of a publication that are not payload: its topic, which is ours, and what MQTT 5 may add."""
@@ -16,6 +35,29 @@ MOST_UNSENT = 10_000
 MOST_UNACKNOWLEDGED = 1_000
 """Publications that the broker has not acknowledged."""
 _AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a link wants of a client.
+
+    Attributes:
+        max_payload: bytes of the largest message that is taken.
+        max_in_flight: publications at QoS 1 that are with the broker at the same time.
+        refused: called with the reason, in words, before the connection ends.
+        received: called in the network thread with messages, before they are acknowledged.
+        answered: called with the id of a publication, and why the broker refuses it, if it does.
+        gather: wait half a millisecond before a read that follows another within one, so that busy turns bring more.
+        dial: opens each connection, if not paho-mqtt by host and port; may raise OSError.
+    """
+
+    max_payload: int
+    max_in_flight: int
+    refused: Callable[[str], None]
+    received: Callable[[list[Message]], None]
+    answered: Callable[[int, str], None]
+    gather: bool = False
+    dial: Callable[[], socket.socket] | None = None
 
 
 class RefusedError(ConnectionError):

@@ -1,9 +1,10 @@
 """One MQTT connection that comes back by itself.
 
-paho-mqtt does the protocol, the network thread and the back-off; `fugu.mqtt.client` reads and writes for it, within the
-limits of `fugu.mqtt.guard`. What is added here: the fall-back from MQTT 5 to 3.1.1 for brokers that do not know 5, no
-exception of a caller ever ending the network thread, refusals (of a subscription, a publication, a password) kept as
-text instead of lost, and no waiting of small packets for large ones (TCP_NODELAY).
+paho-mqtt does the protocol, the network thread and the back-off. `fugu.mqtt.client` reads and writes for it, within the
+limits of `fugu.mqtt.guard`; `fugu.mqtt.plain` does where the insides of paho-mqtt are others. What is added here: the
+fall-back from MQTT 5 to 3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread,
+refusals (of a subscription, a publication, a password) kept as text instead of lost, and no waiting of small packets
+for large ones (TCP_NODELAY).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -26,12 +27,11 @@ from paho.mqtt.properties import Properties
 
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
-from fugu.mqtt.client import Client
-from fugu.mqtt.guard import MOST_AROUND
-from fugu.mqtt.packets import Message
-from fugu.mqtt.requests import Requests, is_filter
+from fugu.mqtt.client import Client, insides_fit
+from fugu.mqtt.guard import MOST_AROUND, Message, Wishes
+from fugu.mqtt.plain import PlainClient
 
-__all__ = ["Link", "Will"]
+__all__ = ["Link", "Will", "is_filter"]
 
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
@@ -43,11 +43,91 @@ ANSWER_SECONDS = 3.0
 has accepted none by then is said not to be there."""
 
 
+_MOST_TOPICS = 200
+_MOST_BYTES = 1 << 12
+"""Of the topics in one packet; brokers limit packets, and what answers this one has to be small, too."""
+_LONGEST = (1 << 16) - 1
+
+
 class Will(NamedTuple):
     """What the broker publishes, retained, when the connection dies."""
 
     topic: str
     payload: bytes
+
+
+class _Requests:
+    """Subscriptions that are asked for, and those that are to end; every method may be called from any thread.
+
+    Attributes:
+        ended: topics whose end the broker has not confirmed; a session that it keeps would still have them.
+    """
+
+    def __init__(self) -> None:
+        self.ended: dict[str, None] = {}
+        self._asked: dict[int, list[str]] = {}
+        self._ending: dict[int, list[str]] = {}
+        self._open = False
+        self._lock = threading.Lock()
+
+    @property
+    def answered(self) -> bool:
+        """Whether there is a connection, on which the broker has answered for every topic."""
+        with self._lock:
+            return self._open and not self._asked
+
+    def connected(self, client: mqtt.Client, topics: Sequence[str]) -> None:
+        """Ask for everything on a new connection."""
+        with self._lock:
+            self._asked.clear()
+            self._ending.clear()
+            self._end(client, list(self.ended))
+            self._ask(client, topics)
+            self._open = True
+
+    def disconnected(self) -> None:
+        """Nothing will be answered any more."""
+        with self._lock:
+            self._open = False
+
+    def ask(self, client: mqtt.Client | None, topics: Sequence[str]) -> None:
+        """Ask for more, on the connection if there is one."""
+        with self._lock:
+            for topic in topics:
+                self.ended.pop(topic, None)
+            if client is not None and self._open:
+                self._ask(client, topics)
+
+    def end(self, client: mqtt.Client | None, topics: Sequence[str]) -> None:
+        """Ask for an end, on the connection if there is one, and otherwise on the next."""
+        with self._lock:
+            self.ended.update(dict.fromkeys(topics))
+            if client is not None and self._open:
+                self._end(client, topics)
+
+    def subscribed(self, mid: int, reasons: Iterable[Any]) -> list[tuple[str, Any]]:
+        """The broker has answered; returns the topics that it refuses, each with its reason."""
+        with self._lock:
+            topics = self._asked.pop(mid, [])
+        return [(topic, reason) for topic, reason in zip(topics, reasons, strict=False) if reason.is_failure]
+
+    def unsubscribed(self, mid: int) -> None:
+        """The broker has ended what it was asked to."""
+        with self._lock:
+            for topic in self._ending.pop(mid, []):
+                self.ended.pop(topic, None)
+
+    def _ask(self, client: mqtt.Client, topics: Sequence[str]) -> None:
+        for part in _parts(topics):
+            _, mid = client.subscribe([(topic, 1) for topic in part])
+            if mid is not None:
+                self._asked[mid] = part
+
+    def _end(self, client: mqtt.Client, topics: Sequence[str]) -> None:
+        for part in _parts(topics):
+            _, mid = client.unsubscribe(part)
+            if mid is not None:
+                self._ending[mid] = part
 
 
 @dataclass
@@ -95,8 +175,8 @@ class Link:
     last_error: str = field(default="", init=False)
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
-    _client: Client | None = field(default=None, init=False)
-    _requests: Requests = field(default_factory=Requests, init=False)
+    _client: Client | PlainClient | None = field(default=None, init=False)
+    _requests: _Requests = field(default_factory=_Requests, init=False)
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
     _fall_back: bool = field(default=False, init=False)
@@ -205,20 +285,20 @@ class Link:
         if self._client is not None:
             if in_order:
                 self._client.disconnect()
-            elif isinstance(sock := self._client.socket(), socket.socket):
+            elif (opened := self._client.socket()) is not None:
+                sock: Any = getattr(opened, "below", opened)
                 with contextlib.suppress(OSError):
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)  # as if cut, also below TLS
             _end_thread(self._client)
             self._client = None
 
-    def _new_client(self) -> Client:
+    def _new_client(self) -> Client | PlainClient:
         five = self._protocol == "5"
         version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
         clean = None if five else not self.durable
         # A broker of MQTT 3.1.1 cannot be told: it would send what is too large again at every connection.
         most = self.max_payload if five else max(self.max_payload, MAX_PAYLOAD)
-        client = Client(
-            *(self.client_id, clean, version),
+        wishes = Wishes(
             max_payload=most,
             max_in_flight=self.max_in_flight,
             refused=self._refused,
@@ -227,6 +307,7 @@ class Link:
             gather=self.on_messages is not None,
             dial=self.dial,
         )
+        client = (Client if insides_fit() else PlainClient)(self.client_id, clean, version, wishes)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())
@@ -234,11 +315,13 @@ class Link:
             client.tls_set_context(context)
         if self.will is not None:
             client.will_set(self.will.topic, self.will.payload, qos=1, retain=True)
-        client.on_socket_open = self._socket_opened
+        # An exception of these would end the network thread for good.
+        client.on_socket_open = lambda _client, _data, opened: self._guard(self._socket_opened, opened)
+        client.on_connect_fail = lambda _client, _data: self._guard(self._connect_failed)
+        client.on_disconnect = lambda _client, _data, _flags, reason, _properties: self._guard(
+            self._disconnected, reason
+        )
         client.on_connect = self._connected
-        client.on_connect_fail = self._connect_failed
-        client.on_disconnect = self._disconnected
-        client.on_publish = lambda _client, _data, mid, _reason, _properties: self._acknowledged(mid, "")
         client.on_subscribe = self._subscribed
         client.on_unsubscribe = self._unsubscribed
         return client
@@ -257,7 +340,7 @@ class Link:
     def _trying_5(self) -> bool:
         return self._protocol == "5" and self.broker.protocol == "auto"
 
-    def _socket_opened(self, _client: mqtt.Client, _data: Any, opened: Any) -> None:
+    def _socket_opened(self, opened: Any) -> None:
         if opened.family != socket.AF_UNIX:
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._opened = time.monotonic()
@@ -283,20 +366,19 @@ class Link:
             return
         self.last_error = ""
         self._waits_since = None
-        if isinstance(wrapped := client.socket(), ssl.SSLSocket):
-            found: Any = wrapped.getpeercert() or {}
-            self.certificate_end = float(ssl.cert_time_to_seconds(found["notAfter"]))
+        if (certificate_of := getattr(client.socket(), "getpeercert", None)) is not None:
+            self.certificate_end = float(ssl.cert_time_to_seconds(certificate_of()["notAfter"]))
         self._largest = getattr(properties, "MaximumPacketSize", None)
         with self._changing:
             self._requests.connected(client, self.subscriptions)
         self._guard(self.on_connected)
 
-    def _connect_failed(self, _client: mqtt.Client, _data: Any) -> None:
+    def _connect_failed(self) -> None:
         error = sys.exc_info()[1]  # paho-mqtt calls from where it caught what the socket raised
         reason = cause(error)
         self.last_error = f"no broker at {self.broker.address}" + (f": {reason}" if reason else "")
 
-    def _disconnected(self, _client: mqtt.Client, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
+    def _disconnected(self, reason: Any) -> None:
         self._opened = None
         self._requests.disconnected()
         if reason.is_failure and not self.last_error:
@@ -327,8 +409,30 @@ def _check_filters(topics: Iterable[str]) -> None:
         raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
 
 
-def _end_thread(client: Client) -> None:
+def _end_thread(client: Client | PlainClient) -> None:
     # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
     with contextlib.suppress(AttributeError):
         client.loop_stop()
     client.close()
+
+
+def is_filter(topic: str) -> bool:
+    """Whether a broker may be asked for it: wildcards stand alone between slashes, `#` at the end."""
+    levels = topic.split("/")
+    alone = all(len(level) == 1 or not {"+", "#"} & set(level) for level in levels)
+    return 0 < len(topic.encode(errors="replace")) <= _LONGEST and alone and "#" not in levels[:-1]
+
+
+def _parts(topics: Sequence[str]) -> Iterator[list[str]]:
+    """Topics by the packet."""
+    part: list[str] = []
+    free = _MOST_BYTES
+    for topic in topics:
+        size = len(topic.encode())
+        if part and (len(part) == _MOST_TOPICS or size > free):
+            yield part
+            part, free = [], _MOST_BYTES
+        part.append(topic)
+        free -= size
+    if part:
+        yield part

@@ -1,18 +1,26 @@
-"""MQTT packets in bytes that came in one read, without an object for each: the common ones only."""
+"""The common MQTT packets in bytes, without an object for each, and publications until they are answered."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["PUBACK", "Header", "Message", "header", "publications", "publish"]
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 
-Message = tuple[str, bytes, bool]
-"""Topic, payload, and whether it was retained."""
+from fugu.mqtt.guard import Message
+
+__all__ = ["PUBACK", "Header", "Outgoing", "acknowledgement", "header", "publications", "publish"]
+
 _PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4
 _AT_QOS_1, _RETAINED = 0b010, 0b001
 PUBACK = b"\x40\x02"
 """An acknowledgement, but for the message id."""
 _LENGTH_BYTES = 4
+_SUCCESS, _NO_SUBSCRIBERS = 0, 16
+_DUPLICATE = 0b1000
 
 
 class Header(NamedTuple):
@@ -30,7 +38,7 @@ class Header(NamedTuple):
 
 
 def header(data: bytes, at: int) -> Header | None:
-    """The header of the packet that begins there; none if it is not complete.
+    """The header of the packet that begins there; `None` if it is not complete.
 
     Raises:
         ValueError: its length has more than four bytes.
@@ -110,3 +118,93 @@ def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool)
         packet.append(0)
     packet += payload
     return packet
+
+
+def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
+    """Read a PUBACK: the message id, and why the broker refuses the publication, if it does; `None` if it is malformed.
+
+    Raises:
+        MalformedPacket: its properties are none.
+    """
+    if len(body) < 2 or (len(body) > 2 and not five):
+        return None
+    if len(body) > 3:
+        Properties(PacketTypes.PUBACK).unpack(body[3:])
+    mid, code = body[0] << 8 | body[1], body[2] if len(body) > 2 else _SUCCESS
+    reason = "" if code in (_SUCCESS, _NO_SUBSCRIBERS) else str(ReasonCode(PacketTypes.PUBACK, identifier=code))
+    return mid, reason if code & 128 else ""
+
+
+class Outgoing:
+    """Publications at QoS 1: some are with the broker, the rest waits in order.
+
+    Every method may be called from any thread.
+
+    Args:
+        most: publications that may be unanswered.
+        most_in_flight: how many of them may be with the broker.
+        send: called with first byte, packet, message id and QoS of each, in order; must not block.
+        number: message ids, one after the other.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        most_in_flight: int,
+        send: Callable[[int, bytearray, int, int], object],
+        number: Callable[[], int],
+    ) -> None:
+        self._most = most
+        self._most_in_flight = most_in_flight
+        self._send = send
+        self._number = number
+        self._in_flight: dict[int, bytearray] = {}
+        self._waiting: dict[int, bytearray] = {}
+        self._online = False
+        self._lock = threading.Lock()
+
+    def add(self, write: Callable[[int], bytearray]) -> int | None:
+        """Take one, unless too many are unanswered.
+
+        Args:
+            write: makes the packet, given its message id.
+
+        Returns:
+            The message id.
+        """
+        with self._lock:
+            if len(self._in_flight) + len(self._waiting) >= self._most:
+                return None
+            mid = self._number()
+            while mid in self._in_flight or mid in self._waiting:
+                mid = self._number()
+            self._waiting[mid] = write(mid)
+            self._fill()
+            return mid
+
+    def answered(self, mid: int) -> bool:
+        """The broker has answered for one, so that another may go; false if it was not with the broker."""
+        with self._lock:
+            known = self._in_flight.pop(mid, None) is not None
+            self._fill()
+            return known
+
+    def connected(self) -> None:
+        """Send again, as duplicates and in order, what was with the broker when an earlier connection ended."""
+        with self._lock:
+            for mid, packet in self._in_flight.items():
+                packet[0] |= _DUPLICATE
+                self._send(packet[0], packet, mid, 1)
+            self._online = True
+            self._fill()
+
+    def disconnected(self) -> None:
+        """Keep everything until there is a connection again."""
+        with self._lock:
+            self._online = False
+
+    def _fill(self) -> None:
+        while self._online and self._waiting and len(self._in_flight) < self._most_in_flight:
+            mid = next(iter(self._waiting))
+            packet = self._in_flight[mid] = self._waiting.pop(mid)
+            self._send(packet[0], packet, mid, 1)

@@ -1,4 +1,4 @@
-"""Trying a broker once, step by step, to find out which step fails."""
+"""Connections for a moment: trying a broker to find out which step fails, and hearing topics for some time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.link import ANSWER_SECONDS, Link
 
-__all__ = ["Probe", "Step", "probe"]
+__all__ = ["Probe", "Step", "listen", "probe"]
 
 Step = Literal["address", "connection", "TLS", "login", "done"]
 _PATIENCE_SECONDS = 10.0
 _LISTEN_SECONDS = 2.0
+_CONNECT_SECONDS = 60.0
+_LOOK_SECONDS = 0.05
 
 
 class Probe(NamedTuple):
@@ -138,3 +140,38 @@ def _wait(link: Link, condition: Callable[[], bool]) -> None:
     while not condition() and time.monotonic() < deadline:
         link.maintain()
         time.sleep(0.02)
+
+
+def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
+    """What is published on some topics.
+
+    Args:
+        seconds: for how long, from when the broker has answered for all topics.
+
+    Returns:
+        Topics and payloads, in order.
+
+    Raises:
+        LinkError: there was no connection within a minute, it was lost, or the broker has refused something.
+    """
+    heard: list[tuple[str, bytes]] = []
+    link = Link(
+        broker,
+        f"audit-{time.time_ns()}",
+        tuple(topics),
+        on_message=lambda topic, payload, _retained: heard.append((topic, payload)),
+    )
+    link.start()
+    try:
+        end = time.monotonic() + _CONNECT_SECONDS
+        while not link.subscribed and time.monotonic() < end:
+            link.maintain()
+            time.sleep(_LOOK_SECONDS)
+        end = time.monotonic() + seconds
+        while link.subscribed and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, _LOOK_SECONDS))
+        if not link.subscribed or link.last_error:
+            raise LinkError(link.last_error or f"no connection to {broker.address}")
+    finally:
+        link.stop()
+    return heard

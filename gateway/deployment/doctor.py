@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,7 @@ from fugu.host.database import STORE, is_lost
 from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
-from gateway.deployment.broker_files import check_name
-from gateway.deployment.units import GATEWAY, DeploymentError
+from gateway.config import read_gateway
 from gateway.files import read_text
 from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
@@ -64,29 +63,20 @@ def installed(folder: Path, store: Location | None) -> Installation:
     """What the folder of a gateway says that `fugu deploy gateway` has written.
 
     Args:
-        store: where its store is, unless that is where its unit has it.
+        store: where its store is, unless that is where its file has it.
 
     Raises:
         FuguError: it is no such folder; one line that says why.
     """
-    environment, unit = folder / "gateway.env", folder / "fugu-gateway.service"
-    lines = read_text(environment, "what 'fugu deploy gateway' has written:").splitlines()
-    values = {name: value for name, _, value in (line.partition("=") for line in lines)}
-    if not (values.get("FUGU_FLEET") and values.get("FUGU_BROKER")):
-        raise DeploymentError(f"{environment} says no FUGU_FLEET or no FUGU_BROKER")
-    fleet, broker = values["FUGU_FLEET"], Broker.parse(values["FUGU_BROKER"])
-    check_name(fleet, "fleet")
-    user = re.search(r"--username (\S+)", read_text(unit, "the unit")) if unit.exists() else None
-    files = {"ca_file": "ca.pem", "cert_file": "client.pem", "key_file": "client.key", "password_file": "password"}
-    there: dict[str, Any] = {field: str(folder / name) for field, name in files.items() if (folder / name).exists()}
-    name = (user[1] if user else "gateway") if "password_file" in there else None
-    usual = Path(GATEWAY.state) / "store.sqlite"
-    shards = re.search(r"--shards (\d+)", values.get("FUGU_MORE", ""))
+    config = read_gateway(folder / "gateway.toml")
+    policies, unit = folder / "policies", folder / "fugu-gateway.service"
+    shards = re.search(r"--shards (\d+)", read_text(unit, "the unit")) if unit.exists() else None
+    there = isinstance(config.store, Server) or config.store.exists()
     return Installation(
-        fleet,
-        replace(broker, username=name, **there),
-        store or (usual if usual.exists() else None),
-        folder / "policies",
+        config.fleet,
+        config.broker,
+        store or (config.store if there else None),
+        policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
         int(shards[1]) if shards else 1,
     )

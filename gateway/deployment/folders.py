@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
+from fugu.host.toml_file import toml_lines
 from gateway.deployment.broker_files import BrokerFolder, Credentials
-from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, InvalidNameError, unit
+from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, unit
 from gateway.files import write_public
 from gateway.shard_accounts import numbered
 
@@ -81,10 +82,10 @@ def checked_program(text: str) -> str:
     """An absolute path that can stand in a unit.
 
     Raises:
-        InvalidNameError: it is none.
+        UsageError: it is none.
     """
     if not _SAFE_PATH.fullmatch(text):
-        raise InvalidNameError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
+        raise UsageError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text
 
 
@@ -111,39 +112,26 @@ def write_gateway(
     program: str,
     in_place: bool,
 ) -> None:
-    """Fill a gateway's folder: environment, the authority's certificate, credentials, a folder for policies, a unit.
+    """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, a unit.
 
     Args:
         rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
         shards: of the accounts of its shards, if it has some.
     """
     (folder / "policies").mkdir()
-    files = write_client(folder, broker, credentials)
-    if rollout is not None:
-        files += _files(rollout.write(folder, "rollout-{}".format))
-    for index, shard in enumerate(shards):
-        files += _files(shard.write(folder, partial(numbered, index=index)))
-    fleet, more = broker.settings.fleet, f"--shards {len(shards)}" if shards else ""
-    environment = (
-        f"FUGU_FLEET={fleet}\nFUGU_BROKER={broker.address}\n# more words for 'fugu gateway run'\nFUGU_MORE={more}\n"
-    )
-    if rollout is not None:
-        environment += (
-            "# of a fleet with a registry, for example:\n"
-            "# FUGU_MORE=--registry /var/lib/fugu-gateway/fleet.sqlite --root /etc/fugu-gateway/root.envelope"
-            f"{more and ' '}{more}\n"
-        )
-    write_public(folder / "gateway.env", environment)
+    write_public(folder / "ca.pem", broker.authority_certificate)
+    files = {"ca_file": "ca.pem", **credentials.write(folder)}
+    operator = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
+    numbers = [shard.write(folder, partial(numbered, index=index)) for index, shard in enumerate(shards)]
+    write_public(folder / "gateway.toml", _gateway_toml(broker, files, operator, in_place=in_place))
     if in_place:
         return
-    words = client_words(credentials, "%d/")
-    if rollout is not None:
-        words += operator_words(rollout, "%d/")
     processes = max(len(shards), 1)
+    names = ["gateway.toml", *(name for fields in (files, operator, *numbers) for name in _files(fields))]
     fields = {
-        "CREDENTIALS": _load(files, GATEWAY.config),
+        "CREDENTIALS": _load(names, GATEWAY.config),
         "PROGRAM": program,
-        "CONNECTION": " \\\n    ".join(" ".join(pair) for pair in words),
+        "MORE": f" --shards {processes}" if shards else "",
         "HIGH": f"{processes}G",
         "MEMORY": f"{2 * processes}G",
         "TASKS": str(64 * processes),
@@ -155,14 +143,6 @@ def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -
     """Write what any client needs: the authority's certificate and its credentials; returns the files' names."""
     write_public(folder / "ca.pem", broker.authority_certificate)
     return ["ca.pem", *_files(credentials.write(folder))]
-
-
-def operator_words(rollout: Credentials, prefix: str) -> list[tuple[str, str]]:
-    """The options with which a gateway publishes policies, with file names behind a prefix."""
-    if rollout.issued is not None:
-        files = (f"{prefix}rollout-client.pem", f"{prefix}rollout-client.key")
-        return [("--operator-cert-file", files[0]), ("--operator-key-file", files[1])]
-    return [("--operator-username", rollout.name), ("--operator-password-file", f"{prefix}rollout-password")]
 
 
 def client_words(credentials: Credentials, prefix: str) -> list[tuple[str, str]]:
@@ -181,6 +161,29 @@ def _load(names: Sequence[str], folder: str) -> str:
     return "\n".join(f"LoadCredential={name}:{folder}/{name}" for name in names)
 
 
+def _gateway_toml(
+    broker: BrokerFolder, files: Mapping[str, str], operator: Mapping[str, str], *, in_place: bool
+) -> str:
+    """The gateway's file."""
+    settings = broker.settings
+    top = {
+        "fleet": settings.fleet,
+        "store": "store.sqlite" if in_place else f"{GATEWAY.state}/store.sqlite",
+        "policies": "policies" if in_place else f"{GATEWAY.config}/policies",
+    }
+    lines = [f"# Written by 'fugu deploy gateway' for fleet {settings.fleet}.", *toml_lines(top)]
+    lines += ["", "[broker]", *toml_lines({"host": settings.hosts[0], "port": settings.port, **files})]
+    if operator:
+        folder = "" if in_place else f"{GATEWAY.state}/"
+        lines += ["", "# of a fleet with a registry, whose devices are sent signed policies:", "# [signed]"]
+        lines += [
+            f'# registry = "{folder}fleet.sqlite"',
+            f'# roots = ["{"" if in_place else GATEWAY.config + "/"}root.envelope"]',
+        ]
+        lines += ["# [signed.operator]", *(f"# {line}" for line in toml_lines(operator))]
+    return "\n".join(lines) + "\n"
+
+
 def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], options: DeviceOptions) -> str:
     """The agent's configuration; in TOML strings and numbers are as in JSON, but for escapes of what is not ASCII."""
     settings = broker.settings
@@ -193,8 +196,8 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
     if options.measurement_ceiling is not None:
         top["measurement_ceiling"] = options.measurement_ceiling
     connection = {"host": settings.hosts[0], "port": settings.port, **files}
-    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *_toml(top)]
-    lines += ["", "[broker]", *_toml(connection)]
+    lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(top)]
+    lines += ["", "[broker]", *toml_lines(connection)]
     if options.in_place:  # to be tried here and now
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]
     if options.sensor == "stdin":
@@ -207,10 +210,6 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
     if not options.policies:
         lines += ["", "# [[streams]]", f'# policy = "{prefix}watch.json"', f"# sensor = {sensor}"]
     return "\n".join(lines) + "\n"
-
-
-def _toml(values: Mapping[str, object]) -> list[str]:
-    return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
 def check_ceilings(options: DeviceOptions) -> None:

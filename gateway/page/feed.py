@@ -28,12 +28,12 @@ from fugu.contract.topics import (
     window_topic,
 )
 from fugu.mqtt import Broker, Link
-from fugu.mqtt.packets import Message
+from fugu.mqtt.guard import Message
 from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView
 from gateway.page.ledger_view import LedgerView
 
-__all__ = ["Feed", "Watcher", "device_topics"]
+__all__ = ["Feed", "Watcher"]
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2

@@ -63,7 +63,7 @@ def test_words_of_fugu(
 
 def test_every_option_of_every_command_is_offered(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     offered = words(fugu, monkeypatch, "gateway", "run", "--")
-    assert {"--fleet", "--store", "--ca-file", "--verbose", "--help"} <= set(offered)
+    assert {"--shard", "--log-format", "--verbose", "--help"} <= set(offered)
 
 
 def test_without_the_framework_the_edge_s_own_words(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:

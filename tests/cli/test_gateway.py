@@ -6,17 +6,26 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fugu.cli.view.gateway import show_status
+from fugu.mqtt import Broker
+from gateway.config import read_gateway
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.command import Fugu
+from tests.support.gateway_files import gateway_file
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.scenes import Scene, frames, write_policies
 
 ROOT = Path(__file__).parents[2]
+
+
+def served(folder: Path, **values: object) -> Path:
+    """The file of a gateway whose broker is nowhere."""
+    return gateway_file(folder / "gateway.toml", 1, **{"policies": "policies", "store": "home.db"} | values)
 
 
 def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
@@ -27,8 +36,8 @@ def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosqui
         "plan", "stream", "--q", ".4", "--r", ".4", "--epsilon", 1, *names, "-o", policies / "p.json", "--json"
     )
     assert planned.code == 0
-    command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--policies", str(policies)]
-    command += ["--store", str(store), "--broker", f"127.0.0.1:{broker.port}", "--lag", "4", "--verbose"]
+    file = gateway_file(tmp_path / "gateway.toml", broker.port, policies="policies", store="home.db", lag=4)
+    command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
     with log.open("wb") as written:
         process = subprocess.Popen(command, cwd=ROOT, stdout=written, stderr=written)
         wait_until(lambda: b"has started" in log.read_bytes() or process.poll() is not None, what="the gateway")
@@ -40,30 +49,92 @@ def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosqui
 
 
 def test_a_configuration_of_releases_that_does_not_fit_is_refused(fugu: Fugu, tmp_path: Path) -> None:
-    files = ("--policies", write_policies(tmp_path / "policies"), "--store", tmp_path / "home.db")
+    write_policies(tmp_path / "policies")
     config = write_config(tmp_path, scheduled(states=["asleep"], devices=["ring"]))
-    done = fugu("gateway", "run", "--fleet", "home", *files, "--releases", config)
+    done = fugu("gateway", "run", served(tmp_path, releases=config))
     assert (done.code, done.out) == (1, "")
     assert done.err == "fugu: release active: stream hr has no state 'asleep'\n"
     assert not (tmp_path / "home-ledger.db").exists()
 
 
 def test_a_folder_without_policies_is_refused(fugu: Fugu, tmp_path: Path) -> None:
-    done = fugu("gateway", "run", "--fleet", "home", "--policies", tmp_path / "none", "--store", tmp_path / "home.db")
+    done = fugu("gateway", "run", served(tmp_path, policies="none"))
     assert done.code == 1
     assert done.err.count("\n") == 1
     assert not (tmp_path / "home.db").exists()
 
 
 def test_a_shard_apart_from_the_others_needs_a_server(fugu: Fugu, tmp_path: Path) -> None:
-    files = ("--fleet", "home", "--policies", write_policies(tmp_path / "policies"), "--store", tmp_path / "home.db")
+    write_policies(tmp_path / "policies")
+    file = served(tmp_path)
     for role in ("0/2", "fleet/2"):
-        done = fugu("gateway", "run", *files, "--shard", role)
+        done = fugu("gateway", "run", file, "--shard", role)
         assert (done.code, done.out) == (1, "")
         assert done.err == "fugu: the store home.db is a file: the shards of one machine are --shards N\n"
-    assert fugu("gateway", "run", *files, "--shard", "2/2").code == 2
-    assert fugu("gateway", "run", *files, "--shard", "0/2", "--shards", "2").code == 2
+    assert fugu("gateway", "run", file, "--shard", "2/2").code == 2
+    assert fugu("gateway", "run", file, "--shard", "0/2", "--shards", "2").code == 2
     assert not (tmp_path / "home.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "fleet: Field required"),
+        ("fleet = 1", "fleet: Input should be a valid string"),
+        ('fleet = "a b"', "fleet: String should match pattern"),
+        ("fleet = ", "is not TOML: "),
+        ('fleet = "home"', "store: Field required"),
+        ('fleet = "home"\nstore = "mysql://x/y"', "store: a store is a file, or postgresql://"),
+        ('fleet = "home"\nstore = "postgresql://u:secret@x/y"', "store: no password in the store's URL"),
+        ("stroe = 1", "fleet: Field required"),
+        ('fleet = "home"\nstore = "s.db"\nstroe = 1', "stroe: unknown key; did you mean store?"),
+        ('fleet = "home"\nstore = "s.db"\nxyzzy = 1', "xyzzy: unknown key"),
+        ('fleet = "home"\nstore = "s.db"\n[broker]\nhots = "x"', "broker.hots: unknown key; did you mean host?"),
+        ('fleet = "home"\nstore = "s.db"\n[broker]\nport = 0', "broker: port is 0, not from 1 to 65535"),
+        ('fleet = "home"\nstore = "s.db"\n[broker]\nport = "1883"', "broker.port: Input should be a valid integer"),
+        ('fleet = "home"\nstore = "s.db"\nlag = 10000000', "lag: Input should be less than or equal to"),
+        ('fleet = "home"\nstore = "s.db"\non_conflict = "shout"', "on_conflict: Input should be 'alarm' or 'stop'"),
+        ('fleet = "home"\nstore = "s.db"\nmetrics = 0', "metrics: metrics are served at PORT or HOST:PORT"),
+        ('fleet = "home"\nstore = "s.db"\nkeep = "400d"', "keep: give a table of ages"),
+        ('fleet = "home"\nstore = "s.db"\n[keep]\nsymbol = "400d"', "keep: cannot keep 'symbol=400d'"),
+        ('fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"', "signed.roots: Field required"),
+        ('fleet = "home"\nstore = "s.db"\n[signed]\nregistry = "f.db"\nroots = []', "signed.roots: Tuple should have"),
+        ('fleet = "home"\nstore = "s.db"\n[signed.operator]\nuser = "anna"', "signed.registry: Field required"),
+        ('fleet = "home"\nstore = "a\\u0000b"', "store: give a text"),
+    ],
+)
+def test_what_is_wrong_with_its_file_is_one_line_that_names_the_key(
+    fugu: Fugu, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "gateway.toml").write_text(text)
+    for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status", "--store")):
+        done = fugu(*command, tmp_path / "gateway.toml")
+        assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
+        assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml")
+        assert said in done.err, done.err
+    assert "cannot read none.toml: No such file" in fugu("gateway", "run", "none.toml").err
+
+
+def test_names_of_files_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "gateway.toml").write_text(
+        'fleet = "home"\nstore = "s.db"\npolicies = "/p"\nreleases = "r.toml"\n[broker]\nca_file = "ca.pem"\n'
+        '[signed]\nregistry = "f.db"\nroots = ["1", "2"]\noperator = {username = "o", password_file = "secret"}\n'
+        '[page]\nlisten = "127.0.0.1:1"\nlogin_file = "login"\naccount = {cert_file = "c", key_file = "k"}\n'
+    )
+    config = read_gateway(tmp_path / "gateway.toml")
+    settings, page = config.settings(), config.page_settings()
+    assert (settings.store, settings.policies, settings.releases) == (
+        tmp_path / "s.db",
+        Path("/p"),
+        tmp_path / "r.toml",
+    )
+    assert settings.broker == Broker(ca_file=str(tmp_path / "ca.pem"))
+    assert settings.enrolled is not None
+    assert settings.enrolled.roots == (tmp_path / "1", tmp_path / "2")
+    assert settings.enrolled.operator == replace(settings.broker, username="o", password_file=str(tmp_path / "secret"))
+    assert page is not None
+    assert (page.password, page.ledger) == (tmp_path / "login", tmp_path / "s-ledger.db")
+    assert page.broker == replace(settings.broker, cert_file=str(tmp_path / "c"), key_file=str(tmp_path / "k"))
 
 
 def test_forget_says_what_it_has_erased_and_refuses_in_a_line(tmp_path: Path, fugu: Fugu) -> None:
@@ -92,10 +163,10 @@ def test_history_is_what_was_published_in_tick_order_and_within_its_ticks(tmp_pa
 
 
 def test_an_age_that_cannot_be_read_is_refused_before_anything_is_made(tmp_path: Path, fugu: Fugu) -> None:
-    files = ("--policies", write_policies(tmp_path / "policies"), "--store", tmp_path / "home.db")
-    done = fugu("gateway", "run", "--fleet", "home", *files, "--keep", "symbols=4")
+    write_policies(tmp_path / "policies")
+    done = fugu("gateway", "run", served(tmp_path, keep={"symbols": "4"}))
     assert done.code == 1
-    assert done.err.startswith("fugu: cannot keep 'symbols=4'")
+    assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml: keep: cannot keep 'symbols=4'")
     assert not (tmp_path / "home.db").exists()
 
 

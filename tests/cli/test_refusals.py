@@ -12,7 +12,7 @@ from tests.support.command import Fugu
 
 PLAN = ("plan", "stream")
 CHAIN = ("--q", ".1", "--r", ".2")
-GATEWAY = ("gateway", "run", "--fleet", "f", "--policies", "p", "--store", "s")
+PAGE = ("dashboard", "--fleet", "f", "--no-login")
 FEW = "fewer than two different states tell nothing of a chain"
 NO_STATES = "column state does not hold states (whole numbers from 0 to 254): give --threshold"
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -70,8 +70,8 @@ LOSS = ("loss", "stream", *CHAIN)
         (("model", "fit", "none.csv", "--threshold", "median"), 2, "threshold must be a number, got 'median'"),
         (("policy", "check", "none.json"), 1, "none.json: No such file or directory"),
         (("policy", "check", "none.json", "--ceiling", "0"), 1, "ceiling must be above 0 and finite, got 0"),
-        ((*GATEWAY, "--broker", "h:0"), 1, "broker address 'h:0' is not host:port"),
-        ((*GATEWAY, "--protocol", "6"), 2, "protocol must be one of auto, 5, 3.1.1, got '6'"),
+        ((*PAGE, "--broker", "h:0"), 1, "broker address 'h:0' is not host:port"),
+        ((*PAGE, "--protocol", "6"), 2, "protocol must be one of auto, 5, 3.1.1, got '6'"),
         (("subscribe", "--fleet", "a/b"), 1, "'a/b' is not a name: 1 to 64 letters, digits, '_' or '-'"),
         (("subscribe", "--fleet", "f", "--broker", "host:"), 1, "broker address 'host:' is not host:port"),
         (("demo", "--broker-kind", "big"), 2, "broker kind must be one of auto, mosquitto, embedded, got 'big'"),

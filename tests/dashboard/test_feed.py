@@ -9,7 +9,7 @@ from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker
-from fugu.mqtt.packets import Message
+from fugu.mqtt.guard import Message
 from gateway.page.feed import Feed
 from gateway.page.ledger_view import LedgerView
 from tests.support.brokers import PATIENCE, free_port

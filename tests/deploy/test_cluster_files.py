@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import typer
 
 from fugu.cli.app import load
+from gateway.config import GatewayConfig
 from gateway.location import Server, store_location
 from gateway.service.ownership import Role
 from tests.support.documents import ROOT
@@ -51,9 +54,14 @@ def piped(line: str) -> list[str]:
 def check(words: Sequence[str], role: str) -> None:
     """See that a command serves one role of a fleet, with a store on a server."""
     found = given(words)
-    store = store_location(found["store"])
-    assert isinstance(store, Server)
+    assert Path(found["config"]).name == "gateway.toml"
     assert Role.parse(found["shard"]) == Role.parse(role)
+
+
+def store_in(text: str) -> object:
+    """The store that a file of a gateway names, in a text around it."""
+    (found,) = re.findall(r'store = "([^"]*)"', text)
+    return store_location(found)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +79,14 @@ def manifests() -> dict[str, dict[str, Any]]:
 
 
 def test_a_command_that_fugu_does_not_know_is_noticed() -> None:
-    words = [PROGRAM, "gateway", "run", "--fleet", "home", "--store", "home.db"]
-    assert given(words)["fleet"] == "home"
-    for wrong in ([*words, "--shrad", "0/2"], words[:4]):
+    words = [PROGRAM, "gateway", "run", "gateway.toml", "--shard", "0/2"]
+    assert given(words)["shard"] == "0/2"
+    for wrong in ([*words, "--shrad", "0/2"], words[:3]):
         with pytest.raises(typer.TyperException):
             given(wrong)
 
 
 def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[str, Any]) -> None:
-    environment = {"FUGU_FLEET": "home", "FUGU_BROKER": "broker:8883", "FUGU_MORE": ""}
     roles = []
     for name, service in compose["services"].items():
         assert service["user"].startswith("${FUGU_USER:?")
@@ -88,10 +95,9 @@ def test_the_compose_file_starts_each_part_once_and_confines_it(compose: dict[st
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert re.fullmatch(r"\d+[mg]", service["mem_limit"])
         assert ("ports" in service) == (name == "broker")
-        if "FUGU_SHARD" in service.get("environment", {}):
-            role = service["environment"]["FUGU_SHARD"]
-            (line,) = service["command"]
-            check(piped(filled(line, environment | service["environment"])), role)
+        if "command" in service:
+            (role,) = service["command"]
+            check([*service["entrypoint"], role], role)
             assert name == ("fleet" if (shard := Role.parse(role).shard) is None else f"shard-{shard.index}")
             roles.append(role)
     count = Role.parse(roles[0]).shards
@@ -107,7 +113,7 @@ def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode != 0:
         pytest.skip("docker compose is missing")
     (tmp_path / "gateway").mkdir()
-    (tmp_path / "gateway" / "gateway.env").write_text("FUGU_FLEET=home\n")
+    (tmp_path / "gateway" / "gateway.toml").touch()
     digests = dict.fromkeys(("PYTHON_DIGEST", "MOSQUITTO_DIGEST", "POSTGRES_DIGEST"), f"sha256:{'0' * 64}")
     environment = {"FUGU_FOLDER": str(tmp_path), "FUGU_USER": "1000:1000", "PATH": "/usr/bin:/usr/local/bin"}
     command = [docker, "compose", "-f", CLUSTER / "compose.yaml", "config", "--quiet"]
@@ -137,7 +143,7 @@ def test_kubernetes_starts_each_part_once_and_asks_each_whether_it_answers(
             shell, option, line = container[probe]["exec"]["command"]
             assert (shell, option) == ("/bin/sh", "-c")
             asked = given(piped(filled(line, environment)))
-            assert (asked["store"], asked["as_json"]) == (environment["FUGU_STORE"], True)
+            assert (asked["store"], asked["as_json"]) == (container["args"][2], True)
         roles.append(role)
     count = int(manifests["ConfigMap/fugu-gateway"]["data"]["FUGU_SHARDS"])
     assert roles == [*(f"{index}/{count}" for index in range(count)), f"fleet/{count}"]
@@ -163,8 +169,12 @@ def test_pods_are_alike_but_for_their_part_and_confined(manifests: dict[str, dic
     }
     mounted = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     assert mounted.keys() == {one["name"] for one in pod["volumes"]}
-    words = " ".join(container["args"]) + manifests["ConfigMap/fugu-gateway"]["data"]["FUGU_STORE"]
-    for path in re.findall(r"=(/[^\s&]+)", words):
+    file = manifests["ConfigMap/fugu-gateway-file"]["data"]["gateway.toml"]
+    assert isinstance(store_in(file), Server)
+    assert GatewayConfig.model_validate_json(json.dumps(tomllib.loads(file))).fleet == "home"
+    paths = [container["args"][2], *re.findall(r"""[="](/[^\s&"]+)""", file)]
+    assert len(paths) > 5
+    for path in paths:
         assert any(path.startswith(one) for one in mounted.values()), path
 
 
@@ -176,7 +186,7 @@ def test_the_commands_of_the_manual_that_no_test_can_run_are_known_to_ray_and_to
     assert [one["head"] for one in started] == [True, False]
     assert started[0]["system_config"] == SYSTEM_CONFIG
     (found,) = [given(words) for words in known if words[0] == "fugu"]
-    assert isinstance(store_location(found["store"]), Server)
+    assert found["shards"] == 16
 
 
 def test_the_unit_of_a_shard_is_confined_as_the_gateway_s_and_its_command_is_one(tmp_path: Path) -> None:
@@ -185,11 +195,10 @@ def test_the_unit_of_a_shard_is_confined_as_the_gateway_s_and_its_command_is_one
     assert text.partition("\nDynamicUser=yes\n")[2] == of_gateway.partition("\nDynamicUser=yes\n")[2] != ""
     command = re.search(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
     assert command is not None
-    values = {"FUGU_SHARDS": "4", "FUGU_FLEET": "home", "FUGU_BROKER": "gw.example:8883", "FUGU_MORE": ""}
-    (store,) = re.findall(r"^#     FUGU_STORE=(.*)$", text, re.MULTILINE)
+    values = dict(re.findall(r"^Environment=(FUGU_SHARDS)=(\d+)$", text, re.MULTILINE))
+    assert isinstance(store_in(text), Server)
     for instance in ("3", "fleet"):
-        line = filled(command[1].replace("%i", instance), values | {"FUGU_STORE": store})
-        check(shlex.split(line), f"{instance}/4")
+        check(shlex.split(filled(command[1].replace("%i", instance), values)), f"{instance}/4")
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is missing")

@@ -59,7 +59,7 @@ def test_docker_accepts_the_compose_file(tmp_path: Path) -> None:
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode != 0:
         pytest.skip("docker compose is missing")
     (tmp_path / "gateway").mkdir()
-    (tmp_path / "gateway" / "gateway.env").write_text("FUGU_FLEET=home\n")
+    (tmp_path / "gateway" / "gateway.toml").touch()
     command = [docker, "compose", "-f", CONTAINER / "compose.yaml", "config", "--quiet"]
     environment = {"FUGU_FOLDER": str(tmp_path), "FUGU_USER": "1000:1000", "PATH": "/usr/bin:/usr/local/bin"}
     digests = dict.fromkeys(("PYTHON_DIGEST", "MOSQUITTO_DIGEST"), f"sha256:{'0' * 64}")

@@ -22,8 +22,8 @@ from fugu.contract.frames import Status
 from fugu.contract.topics import status_topic, time_topic
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
+from gateway.config import GatewayConfigError
 from gateway.deployment.doctor import Installation, examine, installed
-from gateway.files import FileError
 from gateway.service.store import Store
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.processes import policy
@@ -242,7 +242,7 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(command) == 1
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
-    with pytest.raises(FileError, match=r"gateway\.env"):
+    with pytest.raises(GatewayConfigError, match=r"gateway\.toml"):
         installed(tmp_path, None)
 
 

@@ -175,7 +175,7 @@ def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_p
     unit = (tmp_path / "four" / "fugu-gateway.service").read_text()
     for line in ("LoadCredential=password-3:/etc/fugu-gateway/password-3", "MemoryMax=8G", "TasksMax=256"):
         assert f"\n{line}\n" in unit
-    assert "\nFUGU_MORE=--shards 4\n" in (tmp_path / "four" / "gateway.env").read_text()
+    assert " gateway run %d/gateway.toml --shards 4\n" in unit
     taken = ("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "gateway-4")
     assert fugu(*taken).code == 0
     before = (broker / "passwords").read_bytes()

@@ -138,12 +138,14 @@ def gateway_command(folder: Path) -> list[str]:
     (folder / "state").mkdir()
     command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
     assert command is not None
-    words = command[1].replace("%d", str(folder / "gateway")).replace("%S/fugu-gateway", str(folder / "state"))
-    words = words.replace("/etc/fugu-gateway/policies", str(folder / "policies"))
-    lines = (folder / "gateway" / "gateway.env").read_text().splitlines()
-    for name, value in (line.split("=", 1) for line in lines if not line.startswith("#")):
-        words = words.replace(f"${{{name}}}", value).replace(f"${name}", value)
-    return shlex.split(words)
+    file = folder / "gateway" / "gateway.toml"
+    places = {"/var/lib/fugu-gateway": str(folder / "state"), "/etc/fugu-gateway/policies": str(folder / "policies")}
+    lines = file.read_text()
+    for old, new in places.items():
+        assert old in lines
+        lines = lines.replace(old, new)
+    file.write_text(lines)
+    return shlex.split(command[1].replace("%d", str(folder / "gateway")))
 
 
 def analyzer() -> str:

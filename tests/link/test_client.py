@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import paho.mqtt.client as mqtt
@@ -15,8 +17,12 @@ import pytest
 import trustme
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 
-from fugu.mqtt.client import Client
-from fugu.mqtt.packets import Message
+import fugu.mqtt
+from fugu.mqtt import Broker, Link, LinkError
+from fugu.mqtt.client import INSIDES, Client, insides_fit
+from fugu.mqtt.guard import MOST_UNSENT, Message, Wishes
+from fugu.mqtt.plain import GuardedSocket
+from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import remaining_length
 from tests.support.mqtt_packets import Splitter
 
@@ -53,8 +59,7 @@ class Scene:
         if plain:
             self.client: mqtt.Client = Peer(version, self.messages, self._dialled)
         else:
-            self.client = Client(
-                *("test", True if version == FOUR else None, version),
+            wishes = Wishes(
                 max_payload=MOST,
                 max_in_flight=in_flight,
                 refused=self.refusals.append,
@@ -62,6 +67,7 @@ class Scene:
                 answered=lambda *answer: self.published.append(answer),
                 dial=self._dialled,
             )
+            self.client = Client("test", True if version == FOUR else None, version, wishes)
         self.client.connect_async("nowhere")
         self.connect()
 
@@ -417,7 +423,7 @@ def test_many_small_writes_over_tls_are_read_in_one_turn(version: MQTTProtocolVe
         scene = Scene(version)
         scene._dialled = lambda: ours  # type: ignore[method-assign]
         assert isinstance(scene.client, Client)
-        scene.client._dial = lambda: ours
+        scene.client._wishes = replace(scene.client._wishes, dial=lambda: ours)
         scene.client.reconnect()
         scene.turn()
         theirs.recv(1 << 16)
@@ -437,3 +443,93 @@ def test_many_small_writes_over_tls_are_read_in_one_turn(version: MQTTProtocolVe
         answers = b""
         while len(answers) < 49 * 4:
             answers += theirs.recv(1 << 16)
+
+
+def private_names(file: Path) -> set[str]:
+    """The private names of paho-mqtt's client in a file: attributes of any object, and methods."""
+    theirs = {name for name in {*dir(mqtt.Client), *vars(mqtt.Client(CallbackAPIVersion.VERSION2))} if name[:2] != "__"}
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    used = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    used |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    return {name for name in used & theirs if name.startswith("_")}
+
+
+def test_each_private_name_of_paho_mqtt_is_listed_and_in_one_module() -> None:
+    listed = {inside.partition("(")[0] for inside in INSIDES}
+    replaced = {"_create_socket_connection", "_handle_connack", "_loop", "_packet_queue", "_packet_write"}
+    replaced |= {"_send_puback", "_sock_close", "_sock_send"}
+    assert {name for name in vars(Client) if name in vars(mqtt.Client)} - {"__init__", "__doc__", "__module__"} == {
+        *replaced,
+        "loop_read",
+        "want_write",
+    }
+    for file in Path(fugu.mqtt.__file__ or "").parent.glob("*.py"):
+        if file.name == "client.py":
+            assert private_names(file) == listed
+            assert len(file.read_text().splitlines()) <= 300
+    plain = Path(fugu.mqtt.__file__ or "").with_name("plain.py")
+    assert private_names(plain) == set()
+
+
+@pytest.mark.parametrize("change", ["a parameter", "a name"])
+def test_a_paho_mqtt_with_other_insides_is_used_by_its_public_names(
+    monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    assert insides_fit()
+    insides_fit.cache_clear()
+    try:
+        if change == "a parameter":
+            monkeypatch.setattr(mqtt.Client, "_loop", lambda _self, _timeout, _more: None)
+        else:
+            monkeypatch.delattr(mqtt.Client, "_mid_generate")
+        assert not insides_fit()
+        with pytest.raises(LinkError, match="opens its connections by itself"):
+            Link(Broker(port=9), "test", dial=socket.socket).start()
+    finally:
+        insides_fit.cache_clear()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_answers_do_not_pile_up_where_paho_mqtt_writes_them(reads: bool) -> None:
+    refusals: list[str] = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        guarded = GuardedSocket(ours, lambda: True, MOST, True, refusals.append)
+        waiting = 0
+        for number in range(3 * MOST_UNSENT):
+            theirs.sendall(b"\xc0\0" if number % 2 else packet(0x32, published(b"t", b"", FIVE, 1)))
+            try:
+                while guarded.recv(100):
+                    pass
+            except BlockingIOError:
+                waiting += 1
+            except ConnectionError:
+                break
+            with suppress(BlockingIOError):
+                while waiting:
+                    guarded.send(b"\xd0\0" if number % 2 else b"\x40\2\0\1")
+                    waiting -= 1
+            if reads:
+                theirs.recv(1 << 16)
+        assert refusals == ([] if reads else ["the broker takes nothing, but sends"])
+        assert waiting == (0 if reads else MOST_UNSENT)
+
+
+class Stubborn(socket.socket):
+    """A connection of which nothing can be set, as one that the broker has closed already on some systems."""
+
+    def setsockopt(self, *_: object) -> None:
+        raise ValueError("not here")
+
+
+def test_a_connection_that_takes_no_options_does_not_end_the_network_thread(broker: Mosquitto) -> None:
+    def dial() -> socket.socket:
+        opened = Stubborn(socket.AF_INET, socket.SOCK_STREAM)
+        opened.connect((broker.broker.host, broker.broker.port))
+        return opened
+
+    link = Link(broker.broker, "test", subscriptions=("t",), dial=dial)
+    link.start()
+    wait_until(lambda: link.subscribed)
+    link.stop()

@@ -15,12 +15,13 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from fugu.contract.errors import Reason
+from fugu.contract.errors import Reason, UsageError
 from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from gateway import metrics
-from gateway.metrics import Listen, ListenError, Metrics, MetricsError, Reading
+from gateway.metrics import Listen, Metrics, MetricsError, Reading
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.command import runner
+from tests.support.gateway_files import gateway_file
 from tests.support.scenes import Scene, frames, write_policies
 
 HEALTH = Health(
@@ -128,20 +129,21 @@ def test_addresses(text: str, listen: Listen) -> None:
 @pytest.mark.parametrize(
     "text", ["", ":", ":9464", "host", "host:", "0", "65536", "1e3", "-1", "host:99999999999", "٣"]
 )
-def test_what_is_no_address_is_a_usage_problem(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
-    with pytest.raises(ListenError):
+def test_what_is_no_address_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    with pytest.raises(UsageError):
         Listen.parse(text)
-    words = ("--fleet", "home", "--policies", tmp_path, "--store", tmp_path / "s", "--metrics", text or " ")
-    done = runner(capsys)("gateway", "run", *words)
-    assert (done.code, done.err.count("\n")) == (2, 1)
+    file = gateway_file(tmp_path / "gateway.toml", 1, policies=".", store="s", metrics=text)
+    done = runner(capsys)("gateway", "run", file)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "gateway.toml: metrics: " in done.err
 
 
 def test_a_port_that_is_taken_ends_the_start_with_a_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     policies = write_policies(tmp_path / "policies")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        words = ("--fleet", "home", "--policies", policies, "--store", tmp_path / "s", "--broker", "127.0.0.1:1")
-        done = runner(capsys)("gateway", "run", *words, "--metrics", port)
+        file = gateway_file(tmp_path / "gateway.toml", 1, policies=policies, store="s", metrics=port)
+        done = runner(capsys)("gateway", "run", file)
     assert (done.code, done.out) == (1, "")
     assert done.err == f"fugu: metrics cannot be served at 127.0.0.1:{port}: Address already in use\n"
 

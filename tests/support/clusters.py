@@ -28,6 +28,7 @@ from gateway.service.ownership import owner
 from gateway.service.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.crowd import Crowd
+from tests.support.gateway_files import gateway_file
 from tests.support.postgres import Postgres
 from tests.support.ray_nodes import Node, Nodes
 from tests.support.release_scenes import Public, scheduled, write_config
@@ -53,9 +54,10 @@ class Fleet:
         self.folder, self.store, self.shards = folder, store, shards
         write_policies(folder / "policies", [policy(1, device=name) for name in names])
         write_config(folder, scheduled(length=_WINDOW))
-        self._command = [sys.executable, "-m", "fugu", "gateway", "cluster", "--fleet", "home", "--verbose"]
-        self._command += ["--address", nodes.address, "--shards", str(shards), "--broker", f"127.0.0.1:{broker.port}"]
-        self._command += ["--store", store.url, "--policies", "policies", "--releases", "releases.toml"]
+        files = {"store": store, "policies": "policies", "releases": "releases.toml"}
+        gateway_file(folder / "gateway.toml", broker.port, **files)
+        self._command = [sys.executable, "-m", "fugu", "gateway", "cluster", "gateway.toml", "--verbose"]
+        self._command += ["--address", nodes.address, "--shards", str(shards)]
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

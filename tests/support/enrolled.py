@@ -21,6 +21,7 @@ from fugu.contract.topics import policy_set_topic, policy_status_topic, symbols_
 from fugu.mqtt import Broker, Link
 from gateway.fleet import Document, Registry, Target
 from tests.support.brokers import wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.signing import Keys
 from tests.support.stored import stored_symbols
 
@@ -49,12 +50,14 @@ def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
 class Gateway:
     """`fugu gateway run` for a fleet with a registry."""
 
-    def __init__(self, folder: Path, port: int, *options: str) -> None:
+    def __init__(
+        self, folder: Path, broker: Broker | int, operator: dict[str, object] | None = None, **values: object
+    ) -> None:
         self.log, self.store = folder / "gateway.log", folder / "gateway.sqlite"
-        command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--store", str(self.store)]
-        command += ["--broker", f"127.0.0.1:{port}", "--registry", str(folder / "fleet.sqlite"), "--verbose"]
-        command += ["--root", str(folder / "root.envelope"), "--gateway-key", str(folder / "gateway.key")]
-        command += ["--passphrase-file", str(folder / "passphrase"), *options]
+        signed = {"registry": "fleet.sqlite", "roots": ["root.envelope"], "key": "gateway.key", "operator": operator}
+        signed["passphrase_file"] = "passphrase"
+        file = gateway_file(folder / "gateway.toml", broker, store=self.store, signed=signed, **values)
+        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

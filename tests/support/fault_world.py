@@ -23,10 +23,12 @@ from typing import Any, Self
 from fugu.contract.frames import Committed, StreamCommit, SymbolFrame
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
+from fugu.mqtt import Broker
 from gateway.fleet import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.clocks import faketime_library
 from tests.support.faulty_lines import Line, Lines, Opened
+from tests.support.gateway_files import gateway_file
 from tests.support.processes import policy
 from tests.support.release_scenes import scheduled, write_config
 from tests.support.shipped import Shipped, fugu
@@ -333,14 +335,24 @@ class World:
         releases = write_config(self.folder, *_releases(self.window_ticks), audiences=_AUDIENCES)
         (key,) = (self.folder / "keys").glob("gateway-*.key")
         credentials = self.folder / GATEWAY
-        words: list[object] = ["--fleet", "home", "--store", self.store, "--broker", f"127.0.0.1:{line.port}"]
-        words += ["--username", GATEWAY, "--password-file", credentials / "password"]
-        words += ["--ca-file", credentials / "ca.pem", "--operator-username", f"{GATEWAY}-rollout"]
-        words += ["--operator-password-file", credentials / "rollout-password", "--registry", self.registry]
-        words += ["--root", self.folder / "keys" / "root.envelope", "--gateway-key", key]
-        words += ["--passphrase-file", self.folder / "gateway-secret", "--verbose"]
-        words += ["--releases", releases, "--ledger", self.ledger]
-        command = [sys.executable, "-m", "fugu", "gateway", "run", *map(str, words)]
+        broker = Broker(
+            port=line.port,
+            username=GATEWAY,
+            password_file=str(credentials / "password"),
+            ca_file=str(credentials / "ca.pem"),
+        )
+        operator = {"username": f"{GATEWAY}-rollout", "password_file": credentials / "rollout-password"}
+        signed = {
+            "registry": self.registry,
+            "roots": [self.folder / "keys" / "root.envelope"],
+            "key": key,
+            "passphrase_file": self.folder / "gateway-secret",
+            "operator": operator,
+        }
+        file = gateway_file(
+            self.folder / "gateway.toml", broker, store=self.store, signed=signed, releases=releases, ledger=self.ledger
+        )
+        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
         self.programs[GATEWAY] = Program(command, self.folder / "gateway.log", disk.was_full)
 
     def now_tick(self) -> int:

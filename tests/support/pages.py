@@ -16,12 +16,16 @@ class Site:
 
     Args:
         certificate: its own, if it is served over TLS.
+
+    Attributes:
+        open: how the file of a gateway has it, without a login.
     """
 
     def __init__(self, port: int, certificate: Path | None = None) -> None:
         self.port = port
         self.address = f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
         self._trusted = None if certificate is None else ssl.create_default_context(cafile=str(certificate))
+        self.open = {"listen": f"127.0.0.1:{port}", "no_login": True}
 
     def ask(self, path: str, method: str = "GET", body: str = "", **headers: str) -> tuple[int, bytes]:
         """Status and body of an answer; of a stream of events the first, or two of a device."""

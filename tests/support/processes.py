@@ -23,6 +23,7 @@ from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
 from gateway.health import asked
 from tests.support.brokers import PATIENCE, wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.stored import stored_symbols
 
 THRESHOLD = 2_050_000_000
@@ -60,15 +61,15 @@ class GatewayProcess:
     """`fugu gateway run` in a process of its own.
 
     Args:
-        words: more of the command.
+        broker: or the port of one on this machine.
+        values: more keys of its file.
     """
 
-    def __init__(self, folder: Path, port: int, *words: str) -> None:
+    def __init__(self, folder: Path, broker: Broker | int, **values: object) -> None:
         self._folder = folder
         self.store = folder / "gateway.sqlite"
-        command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home"]
-        command += ["--policies", str(folder / "policies"), "--store", str(self.store)]
-        command += ["--broker", f"127.0.0.1:{port}", *words]
+        file = gateway_file(folder / "gateway.toml", broker, store=self.store, policies=folder / "policies", **values)
+        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file)]
         with (folder / "gateway.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 

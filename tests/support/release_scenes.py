@@ -19,6 +19,7 @@ from gateway.service.release_progress import StoreProgress
 from gateway.service.release_schedule import ReleaseSchedule
 from gateway.service.release_setup import open_releases
 from tests.support.brokers import Mosquitto, wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.scenes import OTHER, Scene, catalogue, policy
 
 PUBLIC = '[audiences.public]\nepsilon = 1.0\nadversary = "informed"\n'
@@ -128,9 +129,8 @@ class Public:
 
 def start_gateway(mosquitto: Mosquitto, folder: Path) -> subprocess.Popen[bytes]:
     """`fugu gateway run` with releases, in a process of its own."""
-    command = [sys.executable, "-m", "fugu", "gateway", "run", "--fleet", "home", "--verbose"]
-    command += ["--policies", str(folder / "policies"), "--store", str(folder / "s.sqlite")]
-    command += ["--releases", str(folder / "releases.toml"), "--ledger", str(folder / "l.sqlite")]
-    command += ["--broker", f"127.0.0.1:{mosquitto.port}"]
+    files = {"policies": "policies", "store": "s.sqlite", "releases": "releases.toml", "ledger": "l.sqlite"}
+    file = gateway_file(folder / "gateway.toml", mosquitto.port, **files)
+    command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose"]
     with (folder / "gateway.log").open("ab") as log:
         return subprocess.Popen(command, stdout=log, stderr=log)

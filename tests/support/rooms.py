@@ -10,7 +10,8 @@ _EDGE = {"fugu.contract", "fugu.host", "fugu.mqtt"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
-    *("gateway.audit", "gateway.cluster", "gateway.deployment", "gateway.files", "gateway.fleet", "gateway.history"),
+    *("gateway.audit", "gateway.cluster", "gateway.config", "gateway.deployment", "gateway.files", "gateway.fleet"),
+    "gateway.history",
     *("gateway.health", "gateway.location", "gateway.metrics", "gateway.page", "gateway.release", "gateway.service"),
 }
 ROOMS: dict[str, set[str]] = {
@@ -49,8 +50,12 @@ ROOMS: dict[str, set[str]] = {
     "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.release"},
     "gateway.deployment": {
         *_EDGE,
-        *("gateway.files", "gateway.findings", "gateway.health", "gateway.location", "gateway.service"),
-        "gateway.shard_accounts",
+        *("gateway.config", "gateway.files", "gateway.findings", "gateway.health", "gateway.location"),
+        *("gateway.service", "gateway.shard_accounts"),
+    },
+    "gateway.config": {
+        *_EDGE,
+        *("gateway.location", "gateway.metrics", "gateway.page", "gateway.release", "gateway.service"),
     },
     "gateway.cluster": {"fugu.contract", "fugu.host", "gateway.database", "gateway.location", "gateway.service"},
     "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.release", "gateway.service"},
@@ -78,6 +83,7 @@ FOLDERS = {
     "fugu.mqtt": "link",
     "fugu.places": "dphmm",
     "fugu.svg": "cli",
+    "gateway.config": "service",
     "gateway.database": "service",
     "gateway.deployment": "deploy",
     "gateway.describe": "service",

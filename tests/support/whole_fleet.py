@@ -61,14 +61,6 @@ def _toml(broker: Broker) -> str:
     return "".join([f"port = {broker.port}\nmax_backoff = 1\n", *fields])
 
 
-def _words(broker: Broker, prefix: str) -> list[str]:
-    """How a gateway does; the operator's connection trusts the same authority."""
-    fields = _credentials(broker)
-    if prefix != "--":
-        fields.pop("ca_file", None)
-    return [word for name, value in fields.items() for word in (prefix + name.replace("_", "-"), value)]
-
-
 class WholeFleet:
     """Runs within a context.
 
@@ -118,12 +110,17 @@ class WholeFleet:
         """Start."""
         folder = self._folder
         self.heard = Everything(self._broker)
-        words = _words(self._broker.address("gateway"), "--") + _words(
-            self._broker.address("gateway-rollout"), "--operator-"
+        operator = _credentials(self._broker.address("gateway-rollout"))
+        operator.pop("ca_file", None)  # its connection trusts the same authority
+        self.gateway = Gateway(
+            folder,
+            self._broker.address("gateway"),
+            operator,
+            releases="releases.toml",
+            on_conflict="stop",
+            home_assistant=True,
+            metrics=self.metrics,
         )
-        words += ["--releases", str(folder / "releases.toml"), "--on-conflict", "stop", "--home-assistant"]
-        words += ["--metrics", str(self.metrics)]
-        self.gateway = Gateway(folder, self._broker.port, *words)
         self.agent = AgentProcess(folder / "agent.toml", folder / "agent.log")
         return self
 

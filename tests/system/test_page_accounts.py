@@ -56,8 +56,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
     for name in ("street", "reader"):
         shipped.add("subscriber", name, *promises)
     with shipped:
-        run = ("--releases", str(releases), *words(shipped.address("gateway")))
-        gateway = GatewayProcess(tmp_path, shipped.port, *run)
+        gateway = GatewayProcess(tmp_path, shipped.address("gateway"), releases=releases)
         pages = {
             name: ServedPage(tmp_path, shipped.port, "--no-login", *words(shipped.address(name)))
             for name in ("site", "street")

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.mqtt import Broker
 from gateway.page.login import password_line
 from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.pages import Site
 from tests.support.processes import GatewayProcess, policy
 
@@ -52,8 +54,8 @@ def runs(pid: int) -> bool:
 def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "login").write_text(password_line(PASSWORD))
     site = Site(free_port())
-    words = ("--dashboard", f"127.0.0.1:{site.port}", "--dashboard-login-file", str(tmp_path / "login"))
-    gateway = GatewayProcess(tmp_path, broker.port, *words)
+    page = {"listen": f"127.0.0.1:{site.port}", "login_file": "login"}
+    gateway = GatewayProcess(tmp_path, broker.port, page=page)
     wait_until(site.answers, "the page")
     assert site.ask("/events/fleet")[0] == 401
     assert site.enter("wrong horse battery") is None
@@ -82,8 +84,7 @@ def test_it_needs_a_password_comes_back_and_ends_with_the_gateway(broker: Mosqui
 
 def test_it_ends_when_the_gateway_is_killed(broker: Mosquitto, tmp_path: Path) -> None:
     site = Site(free_port())
-    words = ("--dashboard", f"127.0.0.1:{site.port}", "--dashboard-no-login")
-    gateway = GatewayProcess(tmp_path, broker.port, *words)
+    gateway = GatewayProcess(tmp_path, broker.port, page=site.open)
     wait_until(site.answers, "the page")
     page = page_of(gateway)
     assert page is not None
@@ -96,22 +97,28 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path) ->
     (tmp_path / "login").write_text("no hash")
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        refused = {
-            (f"127.0.0.1:{port}", "--dashboard-no-login"): "Address already in use",
-            ("0.0.0.0:1", "--dashboard-no-login"): "needs a password",
-            ("0.0.0.0:1", "--dashboard-login-file", "login"): "needs a certificate",
-            ("127.0.0.1:1", "--dashboard-no-login", "--username", "gateway"): "an account of its own",
-            ("127.0.0.1:1",): "either --dashboard-login-file or --dashboard-no-login",
-            ("127.0.0.1:1", "--dashboard-no-login", "--dashboard-tls-cert", "x"): "a certificate and its key",
-            ("127.0.0.1:1", "--dashboard-no-login", "--dashboard-tls-cert", "x", "--dashboard-tls-key", "y"): "No such",
-            ("127.0.0.1:1", "--dashboard-login-file", "login"): "no hash",
-        }
+        here, site, gateway = "127.0.0.1:1", Broker(port=1), Broker(port=1, username="gateway")
+        refused: list[tuple[Broker, dict[str, object], str]] = [
+            (site, {"listen": f"127.0.0.1:{port}", "no_login": True}, "Address already in use"),
+            (site, {"listen": "0.0.0.0:1", "no_login": True}, "needs a password"),
+            (site, {"listen": "0.0.0.0:1", "login_file": "login"}, "needs a certificate"),
+            (gateway, {"listen": here, "no_login": True}, "an account of its own"),
+            (site, {"listen": here}, "either login_file or no_login"),
+            (site, {"listen": here, "no_login": True, "login_file": "login"}, "either login_file or no_login"),
+            (site, {"listen": here, "no_login": True, "tls_cert": "x"}, "a certificate and its key"),
+            (site, {"listen": here, "no_login": True, "tls_cert": "x", "tls_key": "y"}, "No such"),
+            (site, {"listen": here, "login_file": "login"}, "no hash"),
+            (site, {"listen": "nowhere:0", "login_file": "login"}, "is not host:port"),
+            (site, {"no_login": True}, "page.listen: Field required"),
+            (site, {"listen": here, "no_logn": True}, "page.no_logn: unknown key; did you mean no_login?"),
+        ]
+        for index, (broker, page, _) in enumerate(refused):
+            gateway_file(tmp_path / f"{index}.toml", broker, store="s.db", policies="policies", page=page)
         script = "import json, sys\nfrom fugu.cli.main import main\nfor words in json.loads(sys.argv[1]): main(words)"
-        run = ["gateway", "run", "--fleet", "home", "--policies", "policies", "--store", "s.db", "--dashboard"]
-        given = json.dumps([[*run, *words] for words in refused])
+        given = json.dumps([["gateway", "run", f"{index}.toml"] for index in range(len(refused))])
         done = subprocess.run([sys.executable, "-c", script, given], cwd=tmp_path, capture_output=True, text=True)
     lines = done.stderr.splitlines()
     assert len(lines) == len(refused)
-    for line, said in zip(lines, refused.values(), strict=True):
-        assert said in line
+    for line, said in zip(lines, (said for *_, said in refused), strict=True):
+        assert said in line, line
     assert not (tmp_path / "s.db").exists()

@@ -61,8 +61,7 @@ def test_beside_a_gateway_it_is_its_ledger(broker: Mosquitto, tmp_path: Path, br
         tmp_path, scheduled(states=["high"], share=0.25), scheduled("mine", "site", states=["high"], scale="20")
     )
     page = Site(free_port())
-    words = ("--releases", str(config), "--dashboard", f"127.0.0.1:{page.port}", "--dashboard-no-login")
-    gateway = GatewayProcess(tmp_path, broker.port, *words)
+    gateway = GatewayProcess(tmp_path, broker.port, releases=config, page=page.open)
     wait_until(gateway.hears, "the gateway")
     address = Broker(port=broker.port, max_backoff=1)
     agent = AgentProcess(

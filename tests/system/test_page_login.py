@@ -63,8 +63,8 @@ def test_so_it_does_beside_a_gateway(broker: Mosquitto, tmp_path: Path, login: s
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=1_000_000).to_json())
     site = Site(free_port())
-    words = ("--dashboard", f"127.0.0.1:{site.port}", "--dashboard-login-file", login)
-    gateway = GatewayProcess(tmp_path, broker.port, *words, "--dashboard-session-seconds", SECONDS)
+    page = {"listen": f"127.0.0.1:{site.port}", "login_file": login, "session_seconds": float(SECONDS)}
+    gateway = GatewayProcess(tmp_path, broker.port, page=page)
     try:
         wait_until(site.answers, "the page")
         sees_the_session_end(browser, site)

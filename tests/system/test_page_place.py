@@ -50,7 +50,7 @@ def test_where_devices_may_be(broker: Mosquitto, tmp_path: Path, browser: Browse
     page = Site(free_port())
     for name, made in walks().items():
         (tmp_path / "policies" / f"{name}.json").write_text(made.to_json())
-    gateway = GatewayProcess(tmp_path, broker.port, "--dashboard", f"127.0.0.1:{page.port}", "--dashboard-no-login")
+    gateway = GatewayProcess(tmp_path, broker.port, page=page.open)
     agents = []
     try:
         wait_until(gateway.hears, "the gateway")
@@ -111,7 +111,7 @@ def test_an_address_that_names_nothing_is_said_to(broker: Mosquitto, tmp_path: P
     (tmp_path / "policies").mkdir()
     (tmp_path / "policies" / "watch.json").write_text(policy(epoch_us=0, period_us=PERIOD_US).to_json())
     page = Site(free_port())
-    gateway = GatewayProcess(tmp_path, broker.port, "--dashboard", f"127.0.0.1:{page.port}", "--dashboard-no-login")
+    gateway = GatewayProcess(tmp_path, broker.port, page=page.open)
     try:
         wait_until(page.answers, "the page")
         for path in ("/nothing", "/device/a%20b", "/place/+", "/device/%E0%A4%A", "/device/a/b"):

@@ -23,6 +23,7 @@ from gateway.service.ownership import owner
 from gateway.service.shard_stores import shard_store, store_of
 from gateway.service.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import Public, scheduled, write_config
 from tests.support.scenes import frames, policy, write_policies
@@ -35,9 +36,9 @@ class Process:
 
     def __init__(self, folder: Path, broker: Mosquitto, server: Server, role: str, name: str = "first") -> None:
         self._log = folder / f"{role.replace('/', '-of-')}-{name}.log"
-        command = [sys.executable, "-m", "fugu", "gateway", "run", "--verbose", "--fleet", "home", "--shard", role]
-        command += ["--policies", str(folder / "policies"), "--releases", str(folder / "releases.toml")]
-        command += ["--store", server.url, "--broker", f"127.0.0.1:{broker.port}"]
+        files = {"policies": "policies", "releases": "releases.toml"}
+        file = gateway_file(folder / "gateway.toml", broker.port, store=server, **files)
+        command = [sys.executable, "-m", "fugu", "gateway", "run", str(file), "--verbose", "--shard", role]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
 

@@ -16,7 +16,7 @@ from fugu.audit.device import device_tests
 from fugu.cli.commands.arguments import positive
 from fugu.cli.commands.fleet_options import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, command_group, grouped
+from fugu.cli.commands.options import ConnectionOptions, JsonOption, command_group, grouped, store_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
     ledger_document,
@@ -31,17 +31,16 @@ from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from fugu.mqtt.listening import listen
+from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
-from gateway.audit.heard import heard_topics, read_messages
+from gateway.audit.recordings import heard_topics, read_messages
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.files import write_public
-from gateway.fleet.keystore import key_files, unlock
+from gateway.fleet.keys import key_files, unlock
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import policies_in
-from gateway.location import store_location
 from gateway.release.ledger import Ledger
 from gateway.service.release_config import load_releases
 
@@ -275,7 +274,7 @@ def ledger(
 
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as opened, working("computing everything again"):
-        doubt = ledger_problem(opened, store_location(store)) if store is not None else ""
+        doubt = ledger_problem(opened, store_of(store)) if store is not None else ""
         with opened.snapshot() as rows:
             devices = {row[1] for row in rows.accounts()}
         trusted = policies_in(_files(policies), None if root is None else read_root(root), owners(enrolment), devices)

@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped
+from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.host.checks import failed, lines
-from gateway.location import store_location
 
 __all__ = ["doctor"]
 
@@ -51,7 +50,7 @@ def _doctor(
     else:
         from gateway.deployment.doctor import Installation, examine, installed
 
-        location = None if store is None else store_location(store)
+        location = None if store is None else store_of(store)
         if gateway is not None:
             installation = installed(gateway, location)
         elif store is None and policies is None and broker is None:

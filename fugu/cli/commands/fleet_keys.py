@@ -15,8 +15,7 @@ from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.fleet_documents import RootDocument
 from gateway.fleet import roots
-from gateway.fleet.key_file import new_passphrase
-from gateway.fleet.keystore import ROLES, key_files, short
+from gateway.fleet.keys import ROLES, key_files, new_passphrase, short
 from gateway.fleet.roots import ROOT_FILE, initialise, root_in
 
 __all__ = ["app", "init"]
@@ -118,8 +117,8 @@ def rotate(
         return
     _show(root.document, keys)
     say(f"{keys[0] / roots.ROOT_FILE}: root version {root.document.version}")
-    every = " ".join(f"--root {keys[0]}/root-{n + 1}.envelope" for n in range(root.document.version))
-    say(f"Devices get it from the gateway, which needs all of them: fugu gateway run {every} ...")
+    every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+    say(f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]")
     if chosen == "policy":
         say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
 

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Annotated
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.dashboard_options import DashboardOptions
-from fugu.cli.commands.gateway_options import (
-    FleetOptions,
-    OperatorOptions,
-    ProcessOptions,
-    ServiceOptions,
-    gateway_settings,
-)
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, command_group, grouped
+from fugu.cli.commands.options import JsonOption, LogOptions, command_group, gateway_of, grouped, store_of
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import UsageError
 from fugu.contract.frames import MAX_TICK
 from gateway.location import store_location
-from gateway.release.ledger import ledger_beside
+
+if TYPE_CHECKING:
+    from gateway.page.server import PageSettings
 
 __all__ = ["app"]
 
 app = command_group("Receive what devices publish, and estimate from it.")
+ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
 
 
 @app.command("run")
 @grouped
 def run(
-    service: ServiceOptions,
-    process: ProcessOptions,
-    signed: FleetOptions,
-    operator: OperatorOptions,
-    connection: ConnectionOptions,
-    page: DashboardOptions,
+    config: ConfigArgument,
+    logs: LogOptions,
     shards: Annotated[
         int, typer.Option(metavar="N", help="So many processes here share the devices; each has a store of its own.")
     ] = 1,
@@ -46,43 +38,49 @@ def run(
     """Serve a fleet until SIGTERM or SIGINT.
 
     \b
+    The file says what is served, where it is kept, and who is told what of it; file names are relative to its folder:
+      fleet = "home"
+      store = "home.db"              # or postgresql://fugu@db.example/home?sslmode=verify-full
+      policies = "policies"
+      [broker]
+      host = "gw.example"
+      ca_file = "ca.pem"
+
+    \b
     examples:
-      fugu gateway run --fleet home --policies /etc/fugu/policies --store /var/lib/fugu/home.db
-      fugu gateway run --fleet home --policies policies --store home.db --broker gw.example:8883 --ca-file ca.pem
-      fugu gateway run --fleet home --policies policies --store home.db --releases releases.toml
-      fugu gateway run --fleet home --policies policies --store home.db --keep symbols=90d --keep windows=2d
-      fugu gateway run --fleet home --policies policies --store home.db --metrics 9464
-      fugu gateway run --fleet home --policies policies --store home.db \\
-          --dashboard 127.0.0.1:8080 --dashboard-no-login
-      fugu gateway run --fleet home --policies policies --store home.db --shards 4
-      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard 0/2
-      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home --shard fleet/2
-      fugu gateway run --fleet home --policies policies --store postgresql://fugu@db.example/home?sslmode=verify-full
-      fugu gateway run --fleet home --store home.db --registry fleet.db --root keys/root.envelope \\
-          --gateway-key keys/gateway-1a2b3c4d.key --passphrase-file passphrase --operator-username operator \\
-          --operator-password-file operator.password
+      fugu gateway run gateway.toml
+      fugu gateway run gateway.toml --verbose
+      fugu gateway run gateway.toml --shard 0/2
+      fugu gateway run gateway.toml --shard fleet/2
     """
     from gateway.service import run as serve
 
+    logs.begin()
     if shard is not None and shards != 1:
         raise UsageError("--shards are all on this machine, --shard is one of any: give one of the two")
-    settings = gateway_settings(service, process, signed, operator, connection, shards, shard)
-    ledger = None if settings.releases is None else settings.ledger or ledger_beside(settings.store)
-    with page.beside(settings.fleet, settings.broker, ledger) as shown, ExitStack() as starting:
-        if shown is not None:
-            say(f"the page: {shown.settings.address}")
+    gateway = gateway_of(config)
+    settings, page = gateway.settings(shard, shards), gateway.page_settings()
+    with _beside(page), ExitStack() as starting:
         starting.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, started=starting.close)
+
+
+def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
+    """The page, which listens already, and begins with the context."""
+    if page is None:
+        return nullcontext()
+    from gateway.page.server import PageBeside
+
+    beside = PageBeside(page)
+    say(f"the page: {beside.settings.address}")
+    return beside
 
 
 @app.command("cluster")
 @grouped
 def cluster(
-    service: ServiceOptions,
-    process: ProcessOptions,
-    signed: FleetOptions,
-    operator: OperatorOptions,
-    connection: ConnectionOptions,
+    config: ConfigArgument,
+    logs: LogOptions,
     shards: Annotated[int, typer.Option(metavar="N", min=2, help="So many processes share the devices.")],
     address: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
@@ -90,18 +88,17 @@ def cluster(
 ) -> int:
     """Serve a fleet by shards on a Ray cluster.
 
-    Until SIGTERM or SIGINT. The store is on a server, and all machines have the same files. When this process is
-    killed, the shards go on; started again, it finds them.
+    Until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all machines have the
+    same files. When this process is killed, the shards go on; started again, it finds them.
 
     \b
     examples:
-      fugu gateway cluster --fleet home --policies /etc/fugu/policies --shards 16 \\
-          --store postgresql://fugu@db.example/home?sslmode=verify-full --broker gw.example:8883 \\
-          --ca-file /etc/fugu/ca.pem --username gateway --password-file /etc/fugu/password
+      fugu gateway cluster /etc/fugu/gateway.toml --shards 16
     """
     from gateway.cluster import run_cluster
 
-    settings = gateway_settings(service, process, signed, operator, connection, shards)
+    logs.begin()
+    settings = gateway_of(config).settings(shards=shards)
     with ExitStack() as starting:
         starting.enter_context(working(f"starting {shards} shards"))
         return run_cluster(settings, address, started=starting.close)
@@ -109,7 +106,9 @@ def cluster(
 
 @app.command("status")
 def status(
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store of the gateway that runs.")],
+    store: Annotated[
+        str, typer.Option(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
+    ],
     as_json: JsonOption = False,
 ) -> int:
     """Ask the running gateway how it is.
@@ -124,7 +123,7 @@ def status(
     from fugu.cli.view.gateway import show_status
     from gateway.health import asked
 
-    found = asked(store_location(store))
+    found = asked(store_of(store))
     answer(as_json, lambda: found, lambda: show_status(found))
     return 1 if found["alarms"] else 0
 
@@ -150,7 +149,7 @@ def watch(
     from gateway.audit.model_watch import watch_store
 
     with working("testing every stream"):
-        found = watch_store(store_location(store), false_alarms)
+        found = watch_store(store_of(store), false_alarms)
     answer(as_json, lambda: [one._asdict() for one in found], lambda: show_watched(found, false_alarms))
     return 1 if any(one.alarm is not None for one in found) else 0
 
@@ -177,7 +176,7 @@ def history(
     from fugu.cli.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
 
-    for row in estimates_between(store_location(store), device, stream, first, last, lag):
+    for row in estimates_between(store_of(store), device, stream, first, last, lag):
         print(history_json(row) if as_json else history_line(row))
 
 
@@ -228,6 +227,6 @@ def forget(
     from gateway.service.forgetting import forget_device
 
     with working(f"erasing {device}"):
-        found = forget_device(store_location(store), device, None if ledger is None else store_location(ledger))
+        found = forget_device(store_of(store), device, None if ledger is None else store_location(ledger))
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fugu.cli.commands.arguments import moment
-from fugu.cli.commands.options import JsonOption, grouped
+from fugu.cli.commands.options import JsonOption, grouped, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.history import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
@@ -83,7 +83,7 @@ def _export(
       fugu export --store home.db --parquet everything
       fugu export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
     """
-    since_until, location = time.microseconds(), store_location(store)
+    since_until, location = time.microseconds(), store_of(store)
     from gateway.history.export import Span, export_history
 
     with working(f"exporting {location.name}", measured=True) as told:
@@ -113,9 +113,9 @@ def _smooth(
       fugu smooth october --stream hr --device watch -o smoothed --ray local
     """
     since_until = time.microseconds()
-    from gateway.history.smooth import Source, Span, open_tasks, smooth_history
+    from gateway.history.smoothing import Source, Span, open_tasks, smooth_history
 
-    location = store_location(source)
+    location = store_of(source)
     chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
     with open_tasks(ray) as tasks, working(f"smoothing {location.name}", measured=True) as told:
         rows = smooth_history(chosen, output, tasks=tasks, told=told)
@@ -147,7 +147,7 @@ def _learn(
     since_until = time.microseconds()
     from gateway.history.learning import Source, Span, learn_class, open_tasks
 
-    location = store_location(source)
+    location = store_of(source)
     chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)
     with open_tasks(ray) as tasks, working(f"learning from {location.name}") as told:
         model = learn_class(chosen, tasks=tasks, told=told)

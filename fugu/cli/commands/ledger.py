@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.commands.options import JsonOption, command_group, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.ledger import account_document, entry_document, show_ledger
 from fugu.cli.view.terminal import answer
@@ -30,7 +30,7 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
         return store_location(ledger)
     if store is None:
         raise CommandLineError("which ledger? say --ledger, or --store for the one beside it")
-    return ledger_beside(store_location(store))
+    return ledger_beside(store_of(store))
 
 
 @app.command("show")
@@ -86,7 +86,7 @@ def resume(
     """
     from gateway.service.release_record import resume_ledger
 
-    resumed, location = ledger_location(ledger, store), store_location(store)
+    resumed, location = ledger_location(ledger, store), store_of(store)
     for begun in resume_ledger(resumed, location, after):
         print(f"{begun.device}/{begun.stream}: releases begin with tick {begun.first}")
     print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
@@ -113,5 +113,5 @@ def progress(
     """
     from gateway.service.release_record import set_progress
 
-    before = set_progress(ledger_location(ledger, store), store_location(store), release, first)
+    before = set_progress(ledger_location(ledger, store), store_of(store), release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")

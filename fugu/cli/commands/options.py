@@ -6,16 +6,29 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from inspect import Parameter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
 from fugu.cli.commands.arguments import one_of
+from fugu.host.logs import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
     from fugu.mqtt import Broker
+    from gateway.config import GatewayConfig
+    from gateway.location import Location
 
-__all__ = ["ConnectionOptions", "JsonOption", "UnitOption", "command_group", "grouped"]
+__all__ = [
+    "ConnectionOptions",
+    "JsonOption",
+    "LogOptions",
+    "UnitOption",
+    "command_group",
+    "gateway_of",
+    "grouped",
+    "store_of",
+]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 
@@ -62,6 +75,44 @@ class ConnectionOptions:
         given = asdict(self)
         given["protocol"] = one_of(self.protocol, "protocol", _VERSIONS)
         return replace(Broker.parse(address), **given)
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What a process that stays logs."""
+
+    verbose: Annotated[bool, typer.Option("--verbose", help="Log what happens, not only what goes wrong.")] = False
+    log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text"
+
+    def begin(self) -> None:
+        """Set the log up.
+
+        Raises:
+            FuguError: there is no such format.
+        """
+        log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
+
+
+def store_of(text: str) -> Location:
+    """The store that an option names: a file, a URL, or that of a gateway.toml.
+
+    Raises:
+        FuguError: it is none of them.
+    """
+    from gateway.location import store_location
+
+    return gateway_of(Path(text)).store if text.endswith(".toml") else store_location(text)
+
+
+def gateway_of(path: Path) -> GatewayConfig:
+    """Read the file of a gateway.
+
+    Raises:
+        FuguError: it cannot be read, or a key is wrong.
+    """
+    from gateway.config import read_gateway
+
+    return read_gateway(path)
 
 
 def grouped(command: Callable[..., _Result]) -> Callable[..., _Result]:

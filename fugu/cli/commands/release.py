@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped
+from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped, store_of
 from fugu.cli.view.ledger import show_releases
 from fugu.cli.view.terminal import answer, say_waiting, working
 from gateway.location import store_location
@@ -50,7 +50,7 @@ def release(
     with working(f"making {name}"):
         frames = release_now(
             config=config,
-            store=store_location(store),
+            store=store_of(store),
             policies=policies,
             ledger=None if ledger is None else store_location(ledger),
             name=name,

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
+from fugu.host.toml_file import toml_lines
 
 __all__ = ["STOP_SECONDS", "DemoError", "await_that", "gateway", "subscriber"]
 
@@ -65,9 +66,10 @@ def _process(arguments: Sequence[str], output: Path | None, log: Path) -> Iterat
 @contextmanager
 def gateway(port: int, fleet: str, folder: Path, store: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The gateway, which finds its policies in a folder's `policies`; it has started when the context begins."""
-    arguments = ["gateway", "run", "--verbose", "--fleet", fleet, "--policies", str(folder / "policies")]
-    arguments += ["--store", str(store), "--broker", f"127.0.0.1:{port}"]
-    with _process(arguments, None, log) as process:
+    file = folder / "gateway.toml"
+    lines = toml_lines({"fleet": fleet, "store": str(store.resolve()), "policies": "policies"})
+    file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
+    with _process(["gateway", "run", "--verbose", str(file)], None, log) as process:
         await_that("the gateway has started", lambda: "has started" in log.read_text(), START_SECONDS)
         yield process
 

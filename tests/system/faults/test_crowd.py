@@ -102,17 +102,8 @@ def test_a_frame_a_second_of_many_devices_is_durable_soon_and_memory_stays_flat(
         broker.add("device", device.name)
         made = policy(epoch_us=int(begin * 1e6), period_us=PERIOD_US, device=device.name, frame_ticks=TICKS)
         (tmp_path / "policies" / f"{device.name}.json").write_text(made.to_json())
-    credentials = tmp_path / "gateway"
-    words = (
-        "--username",
-        "gateway",
-        "--password-file",
-        f"{credentials}/password",
-        "--ca-file",
-        f"{credentials}/ca.pem",
-    )
     with broker:
-        gateway = GatewayProcess(tmp_path, broker.port, *words)
+        gateway = GatewayProcess(tmp_path, broker.address("gateway"))
         wait_until(gateway.hears, "the gateway")
         memory: list[int] = []
         done = threading.Event()

@@ -54,9 +54,7 @@ class Scene:
 
     def __enter__(self) -> Scene:
         self.broker.start()
-        credentials = self.folder / "gateway"
-        words = ["--username", "gateway", "--password-file", f"{credentials}/password", "--ca-file"]
-        self.gateway = GatewayProcess(self.folder, self.broker.port, *words, f"{credentials}/ca.pem")
+        self.gateway = GatewayProcess(self.folder, self.broker.address("gateway"))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,0 +1,228 @@
+"""The file of a gateway: what `fugu gateway run` and `cluster` serve, where it is kept, and who is told what of it.
+
+File names in it are relative to its folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
+
+from fugu.contract._document import Document
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import MAX_FRAME_TICKS
+from fugu.contract.topics import NAME_PATTERN
+from fugu.host.toml_file import read_toml
+from fugu.mqtt import Broker
+from gateway.location import Location, store_location
+from gateway.metrics import Listen
+from gateway.release.ledger import ledger_beside
+from gateway.service import FleetFiles, GatewaySettings, Keep, Role
+
+if TYPE_CHECKING:
+    from gateway.page.server import PageSettings
+
+__all__ = ["GatewayConfig", "GatewayConfigError", "read_gateway"]
+
+
+class GatewayConfigError(FuguError):
+    """The file of a gateway cannot be read, or a key is wrong."""
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError("give a text")
+    return value
+
+
+def _file(value: object, info: ValidationInfo) -> Path:
+    return Path(info.context or "") / _text(value)
+
+
+def _location(value: object, info: ValidationInfo) -> Location:
+    try:
+        location = store_location(_text(value))
+    except FuguError as error:
+        raise ValueError(str(error)) from None
+    return _file(str(location), info) if isinstance(location, Path) else location
+
+
+def _listen(value: object) -> Listen:
+    try:
+        return Listen.parse(str(value))
+    except FuguError as error:
+        raise ValueError(str(error)) from None
+
+
+def _keep(value: object) -> Keep:
+    if not isinstance(value, dict):
+        raise ValueError('give a table of ages, such as symbols = "90d"')
+    try:
+        return Keep.parse(f"{kind}={age}" for kind, age in value.items())
+    except FuguError as error:
+        raise ValueError(str(error)) from None
+
+
+FileName = Annotated[Path, PlainValidator(_file)]
+StoreName = Annotated[Location, PlainValidator(_location)]
+
+
+class Account(Document):
+    """As whom to connect, where that is not the gateway's own account."""
+
+    username: str | None = None
+    password_file: FileName | None = None
+    cert_file: FileName | None = None
+    key_file: FileName | None = None
+
+    def of(self, broker: Broker) -> Broker:
+        """The same connection, by this account."""
+        files = {name: None if (file := getattr(self, name)) is None else str(file) for name in _ACCOUNT_FILES}
+        if self.username is not None:
+            broker = replace(broker, username=self.username, password_file=files["password_file"])
+        if self.cert_file is not None:
+            broker = replace(broker, cert_file=files["cert_file"], key_file=files["key_file"])
+        return broker
+
+
+_ACCOUNT_FILES = ("password_file", "cert_file", "key_file")
+
+
+class FleetConfig(Document):
+    """A fleet whose devices are sent signed policies.
+
+    Attributes:
+        registry: its devices and their documents.
+        roots: every root.envelope that there has been.
+        key: of the gateway, for tables and the time.
+        operator: as whom policies are published.
+    """
+
+    registry: FileName
+    roots: tuple[FileName, ...] = Field(min_length=1)
+    key: FileName | None = None
+    passphrase_file: FileName | None = None
+    operator: Account = Account()
+
+
+class PageConfig(Document):
+    """The live page beside the gateway.
+
+    Attributes:
+        listen: HOST:PORT.
+        login_file: the hash of the page's password, as `fugu dashboard --new-login` writes it.
+        no_login: shows it to whoever is on this machine.
+        tls_cert, tls_key: its certificate, where it is beyond loopback.
+        audience: whose part of the ledger is shown; all of it if there is none.
+        account: whose view it shows.
+    """
+
+    listen: str
+    login_file: FileName | None = None
+    no_login: bool = False
+    tls_cert: FileName | None = None
+    tls_key: FileName | None = None
+    session_seconds: float = 43_200.0
+    audience: str | None = None
+    account: Account = Account()
+
+
+class GatewayConfig(Document):
+    """Everything that a gateway is started with, but which shard it is.
+
+    Attributes:
+        store: a file, or postgresql://USER@HOST/DATABASE.
+        policies: folder of policy files; none if all policies are in a fleet's registry.
+        lag: ticks of later symbols or points that each estimate sees.
+        releases: audiences and schedules.
+        ledger: of the releases; beside the store if there is none.
+        on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
+        home_assistant: whether Home Assistant is told of devices.
+        metrics: PORT or HOST:PORT where Prometheus may ask.
+        keep: how long symbols, points and windows are kept, such as 90d or 12h.
+        signed: the fleet's registry and keys.
+    """
+
+    fleet: Annotated[str, Field(pattern=NAME_PATTERN)]
+    store: StoreName
+    policies: FileName | None = None
+    lag: int = Field(default=8, ge=0, le=MAX_FRAME_TICKS)
+    releases: FileName | None = None
+    ledger: StoreName | None = None
+    on_conflict: Literal["alarm", "stop"] = "alarm"
+    home_assistant: bool = False
+    metrics: Annotated[Listen, PlainValidator(_listen)] | None = None
+    broker: Annotated[Broker, AfterValidator(lambda broker, info: broker.beside(Path(info.context or "")))] = Broker()
+    keep: Annotated[Keep, PlainValidator(_keep)] = Keep()
+    signed: FleetConfig | None = None
+    page: PageConfig | None = None
+
+    def settings(self, shard: str | None = None, shards: int = 1) -> GatewaySettings:
+        """What the process is started with.
+
+        Args:
+            shard: `i/N` or `fleet/N`, if it is one of several.
+
+        Raises:
+            FuguError: there is no such shard, or the settings do not go together.
+        """
+        enrolled = None
+        if (signed := self.signed) is not None:
+            operator = signed.operator.of(self.broker)
+            enrolled = FleetFiles(signed.registry, signed.roots, operator, signed.key, signed.passphrase_file)
+        return GatewaySettings(
+            self.fleet,
+            self.broker,
+            self.store,
+            self.policies,
+            lag=self.lag,
+            releases=self.releases,
+            ledger=self.ledger,
+            enrolled=enrolled,
+            keep=self.keep,
+            on_conflict=self.on_conflict,
+            metrics=self.metrics,
+            home_assistant=self.home_assistant,
+            **({"shards": shards} if shard is None else Role.parse(shard)._asdict()),
+        )
+
+    def page_settings(self) -> PageSettings | None:
+        """The page beside it, if there is to be one.
+
+        Raises:
+            FuguError: it would be shown to others, or by the gateway's account.
+        """
+        if self.page is None:
+            return None
+        from gateway.page.server import PageSettings
+
+        page = self.page
+        if (page.login_file is None) != page.no_login:
+            raise GatewayConfigError("the page needs either login_file or no_login = true")
+        own = page.account.username is not None or page.account.cert_file is not None
+        if not own and (self.broker.username is not None or self.broker.cert_file is not None):
+            raise GatewayConfigError("the page needs an account of its own: username or cert_file in [page.account]")
+        where = Broker.parse(page.listen)
+        return PageSettings(
+            self.fleet,
+            page.account.of(self.broker),
+            (where.host, where.port),
+            password=page.login_file,
+            certificate=page.tls_cert,
+            key=page.tls_key,
+            session_seconds=page.session_seconds,
+            ledger=None if self.releases is None else self.ledger or ledger_beside(self.store),
+            audience=page.audience,
+        )
+
+
+def read_gateway(path: Path) -> GatewayConfig:
+    """Read the file of a gateway.
+
+    Raises:
+        GatewayConfigError: it cannot be read, or a key is wrong.
+    """
+    return read_toml(path, GatewayConfig, GatewayConfigError)

@@ -1,0 +1,33 @@
+"""The file of a gateway, `gateway.toml`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from fugu.mqtt import Broker
+from gateway.location import Server
+
+__all__ = ["gateway_file"]
+
+
+def gateway_file(path: Path, broker: Broker | int, **values: object) -> Path:
+    """Write the file of a gateway of fleet `home`.
+
+    Args:
+        broker: or the port of one on this machine.
+        values: of its keys; those that are None are left out.
+    """
+    connection = asdict(Broker(port=broker) if isinstance(broker, int) else broker)
+    values = {"fleet": "home", **values, "broker": connection}
+    path.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in values.items() if value is not None))
+    return path
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items() if one is not None) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value.url if isinstance(value, Server) else str(value) if isinstance(value, Path) else value)
