@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, get_args
 import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.errors import FrameRangeError
+from fugu.contract.errors import FrameLengthError, FrameRangeError
 from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, read_row, unpacked
 
 __all__ = [
@@ -67,7 +67,7 @@ class Envelope(Message):
     def decode(cls, payload: bytes) -> Self:
         """Parse an envelope; what is inside stays bytes. Errors as for any message."""
         if len(payload) > MAX_ENVELOPE_BYTES:
-            raise FrameRangeError(f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
+            raise FrameLengthError(f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
         return cls.read(unpacked(payload, cls.SCHEMA), "message")
 
     @property

@@ -78,7 +78,8 @@ def messages() -> dict[str, set[str]]:
 def _collect(name: str, kind: type, found: dict[str, set[str]]) -> None:
     """The fields of a message, and those of what its fields are made of."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    found[name] = {field for field in kind.__annotations__ if typing.get_origin(hints[field]) is not ClassVar}
+    own = kind.model_fields if issubclass(kind, Document) else kind.__annotations__
+    found[name] = {field for field in own if typing.get_origin(hints[field]) is not ClassVar}
     for field in found[name]:
         for part in _parts(hints[field]):
             _collect(part.__name__, part, found)
