@@ -46,7 +46,6 @@ bench:
 	.venv/bin/python benchmarks/broker.py
 	.venv/bin/python benchmarks/postgres.py
 	.venv/bin/python benchmarks/chain.py
-	.venv/bin/python benchmarks/roofline.py
 	.venv/bin/python benchmarks/privacy.py
 	.venv/bin/python benchmarks/dphmm.py
 	.venv/bin/python benchmarks/real.py

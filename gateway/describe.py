@@ -26,7 +26,7 @@ from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
 from gateway.service.policies import Catalogue
 
-__all__ = ["Described", "Describing", "InForce", "digest"]
+__all__ = ["Describing", "InForce", "digest"]
 
 _STORED = -1
 """The tick of versions that are known from the store only: older than any other."""
@@ -203,7 +203,6 @@ class Describing:
         return found
 
     def _wanted(self) -> dict[_Stream, Described]:
-        """The description of every stream with a policy in force."""
         found: dict[_Stream, Described] = {}
         for device in filterfalse(self._left, self._catalogue.names()):
             for stream in self._catalogue.streams(device):

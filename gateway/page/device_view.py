@@ -134,7 +134,7 @@ class DeviceView:
             heard: when it came, in Unix seconds.
 
         Returns:
-            What is new, as the page is told; none if the message cannot be used, or says nothing new.
+            What is new, as the page is told; `None` if the message cannot be used, or says nothing new.
         """
         if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self.left_out += 1
@@ -156,7 +156,7 @@ class DeviceView:
         self._stored.setdefault((told["stream"], kind), deque(maxlen=_MOST[kind])).append(told)
 
     def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
-        """What the ledger says now, as the page is told; none if it has been told."""
+        """What the ledger says now, as the page is told; `None` if it has been told."""
         update = {"kind": "budget", "stream": "", **found}
         if list(self._stored.get(("", "budget"), ())) == [update]:
             return None
@@ -270,7 +270,7 @@ def _place(told: DescribedVersion | None, point: Point) -> dict[str, Any]:
 
 
 def _noise_range(scale: str) -> int | None:
-    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; none if the scale is none.
+    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; `None` if the scale is none.
 
     With a = e^(-1/scale), Pr(|noise| > n) = 2 a^(n + 1) / (1 + a).
     """
@@ -291,37 +291,24 @@ def _text(time: datetime | None) -> str | None:
 
 def _description(told: Description) -> dict[str, Any]:
     symbols = 0 if told.table is None else len(told.table[0]) + 1
-    labels = [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))]
+    names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
-        "version": told.version,
-        "confirmed": told.confirmed,
+        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect")},
         "of": told.kind,
         "states": told.states[:_MOST_STATES_SHOWN],
-        "labels": labels,
-        "unit": told.unit,
-        "period_seconds": told.period_seconds,
-        "frame_ticks": told.frame_ticks,
-        "chain_class": told.chain_class,
+        "labels": [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
         "guarantee": _promise(told.guarantee),
         "windows_guarantee": told.windows_guarantee and _promise(told.windows_guarantee),
-        "point_epsilon": told.point_epsilon,
-        "protects": told.protects,
-        "does_not_protect": told.does_not_protect,
         "place": _grid(told),
         "bounds": _bounds(told),
     }
 
 
 def _grid(told: Description) -> dict[str, Any] | None:
-    grid = told.place
-    if grid is None:
+    if (grid := told.place) is None:
         return None
-    return {
-        "origin": grid.origin,
-        "step": grid.step,
-        "cells": grid.cells,
-        "labels": told.states[: len(grid.cells)],
-    }
+    fields = {"origin": grid.origin, "step": grid.step, "cells": grid.cells}
+    return {**fields, "labels": told.states[: len(grid.cells)]}
 
 
 def _promise(promise: Described) -> dict[str, Any]:

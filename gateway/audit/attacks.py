@@ -2,22 +2,28 @@
 
 Three attackers, each of whom says how much he supposes. One counts how often an event happens under two states, on a
 chain of the class that makes it worst, with draws that are simulated by the policy's own numbers, or with those that a
-device and a gateway have really made: `gateway.audit.events`. One takes draws for independent given the states:
-`gateway.audit.audiences`. One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
+device and a gateway have really made (`attacked`). One takes draws for independent given the states
+(`extended_epsilon`). One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
+
+What is counted supposes nothing of how draws depend on each other. An event is chosen on simulated trials, and counted
+on others: that the likelihood ratio of all that is heard is above a threshold, the one that promises the largest bound;
+where counts of pairs of symbols are all that is heard, or windows whose likelihood is too large, that a weighted sum of
+counts is.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv
 
-from fugu.audit.outputs import Counted, Mechanism, Simulated
-from fugu.audit.witness import told_by_tick, witness
+from fugu.audit.lower_bound import best_threshold, least_epsilon
+from fugu.audit.outputs import Counted, Heard, Mechanism, Simulated, log_likelihoods, paths, release
+from fugu.audit.witness import secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import GuaranteeError
@@ -25,13 +31,166 @@ from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience
-from gateway.audit.counts import Definition
-from gateway.audit.events import attacked, reach
-from gateway.audit.joint_streams import JointStreams, certified, mechanism_of, worst_chains
+from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
 from gateway.audit.recordings import Recorded
 from gateway.release.noise_distribution import log_chance
 
-__all__ = ["LEVEL", "Attacked", "attack_audiences"]
+__all__ = ["LEVEL", "Attacked", "attack_audiences", "attacked", "reach"]
+
+_CHOOSING = 4000
+_WORK = 40_000_000
+_LEAST_TRIALS = 500
+_MOST_PAIRS = 12
+_MOST_CELLS = 4000
+_LARGEST = 700.0
+
+Statistic = Callable[[Heard], Floats]
+"""(trials,) numbers that are larger under the one state than under the other."""
+
+
+class Event(NamedTuple):
+    """An event, counted.
+
+    Attributes:
+        least: epsilon is at least this.
+        trials: of each of the two states.
+        hits, alarms: how often the event happened under the one and under the other.
+        states: the two; `None` if nothing could be counted.
+        chain: that the paths were of.
+        ticks: that were heard.
+    """
+
+    least: float
+    trials: int
+    hits: int
+    alarms: int
+    states: tuple[int, int] | None
+    chain: MarkovChain
+    ticks: int
+
+
+class _Chosen(NamedTuple):
+    promise: float
+    threshold: float
+    statistic: Statistic
+    made: Mechanism
+    chain: MarkovChain
+    pair: tuple[int, int]
+    trials: int
+
+
+def attacked(
+    mechanisms: Callable[[int], Mechanism],
+    chains: Sequence[MarkovChain],
+    generator: np.random.Generator,
+    trials: int,
+    recorded: Recorded | None,
+    level: float,
+    pairs: Container[tuple[int, int]] | None = None,
+) -> Event:
+    """The event that promises most, counted.
+
+    Args:
+        mechanisms: what is heard, by how many ticks on each side are.
+        chains: that paths are drawn of: one that promises most is taken.
+        trials: to count it on, of each of the two states; fewer where one takes long.
+        recorded: draws that were really made; none to simulate them.
+        level: the probability that the bound is wrong.
+        pairs: of states that are told apart; `None` for all.
+    """
+    best: _Chosen | None = None
+    for chain in chains:
+        far = reach(chain, 3.0)
+        for radius in dict.fromkeys((min(far, 20), min(far, 200)) if recorded is None else (min(far, 20), 10, 2, 0)):
+            made = mechanisms(radius)
+            judged = _judged(made)
+            work = 1 if judged is None else judged.work
+            counted = min(trials, max(_LEAST_TRIALS, _WORK // work))
+            if recorded is not None:
+                counted = min(counted, recorded.trials(made, chain))
+            if not counted:
+                continue
+            for one in _candidates(made, chain, generator, counted, level, pairs):
+                if best is None or one.promise > best.promise:
+                    best = one
+    if best is None:
+        return Event(0.0, 0, 0, 0, None, chains[0], 0)
+    x, z = best.pair
+    made, counted = best.made, best.trials
+    drawn = [paths(best.chain, made, state, counted, generator) for state in (x, z)]
+    if recorded is not None:
+        counted = recorded.enough(made, *drawn)
+        recorded.rewind()
+    hits, alarms = (
+        int((best.statistic(release(made, states[:counted], recorded or Simulated(generator))) >= best.threshold).sum())
+        for states in drawn
+    )
+    least = least_epsilon(hits, counted, alarms, counted, level)
+    return Event(least, counted, hits, alarms, (x, z), best.chain, made.ticks)
+
+
+def reach(chain: MarkovChain, times: float) -> int:
+    """Ticks on each side that may tell of a tick: so many of the times in which the chain forgets."""
+    second = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
+    return max(2, math.ceil(times / max(1 - second, 1e-9)))
+
+
+def _candidates(
+    made: Mechanism,
+    chain: MarkovChain,
+    generator: np.random.Generator,
+    counted: int,
+    level: float,
+    among: Container[tuple[int, int]] | None,
+) -> Iterator[_Chosen]:
+    judged = _judged(made)
+    work = 1 if judged is None else judged.work
+    trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), max(_LEAST_TRIALS, _WORK // work))
+    every = secret_pairs(made)
+    pairs = [pair for pair in every if among is None or pair in among][:_MOST_PAIRS]
+    heard = {
+        state: release(made, paths(chain, made, state, trials, generator), Simulated(generator))
+        for state in dict.fromkeys(state for pair in pairs for state in pair)
+    }
+    logs = {} if judged is None else {state: log_likelihoods(judged, chain, own) for state, own in heard.items()}
+    for x, z in pairs:
+        if judged is not None:
+            statistic: Statistic = _ratio(judged, chain, x, z)
+            under, other = (_clipped(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
+        else:
+            statistic, used = _weighted(heard[x], heard[z])
+            under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
+        threshold, promise = best_threshold(under, other, counted, level)
+        yield _Chosen(promise, threshold, statistic, made, chain, (x, z), counted)
+
+
+def _judged(made: Mechanism) -> Mechanism | None:
+    """What the likelihood is of: all that is heard, or the symbols if counts make it too large; `None` without any."""
+    if made.telling and made.cells <= _MOST_CELLS:
+        return made
+    return made._replace(counts=()) if any(one.heard for one in made.sources) else None
+
+
+def _ratio(made: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
+    def statistic(heard: Heard) -> Floats:
+        logs = log_likelihoods(made, chain, heard)
+        return _clipped(logs[:, x] - logs[:, z])
+
+    return statistic
+
+
+def _weighted(one: Heard, other: Heard) -> tuple[Statistic, int]:
+    """The sum of counts that differs most between two states (Fisher), found on a half of the trials; and how many."""
+    half = len(one.counts) // 2
+    under, against = one.counts[:half].astype(np.float64), other.counts[:half].astype(np.float64)
+    spread = np.cov(under, rowvar=False) + np.cov(against, rowvar=False)
+    weights = np.linalg.lstsq(np.atleast_2d(spread), under.mean(axis=0) - against.mean(axis=0), rcond=None)[0]
+    return lambda heard: np.asarray(heard.counts @ weights), half
+
+
+def _clipped(logs: Floats) -> Floats:
+    return np.clip(logs, -_LARGEST, _LARGEST)
+
 
 _BISECTIONS = 60
 _DIGITS = 10**9
@@ -55,7 +214,7 @@ def extended_epsilon(
         level: the probability that it is wrong.
 
     Returns:
-        Nats; none where it is not known that the bound is reached.
+        Nats; `None` where it is not known that the bound is reached.
     """
     chains = policy.chains
     reached = isinstance(chains, BinaryChains) and chains.q[0] + chains.r[0] <= 1 and adversary != "universal"
@@ -131,7 +290,7 @@ class Attacked(NamedTuple):
         witness: epsilon is at least this if draws are as the policy states: some output is so much likelier under one
             state than under another. None of recorded draws, of which nothing is known but that they were drawn.
         extended: epsilon is at least this if draws are independent, given the states (`extended_epsilon`), at the
-            confidence of the audit; none if not known.
+            confidence of the audit; `None` if not known.
         draws: whether they are "simulated" or "recorded".
         least: epsilon is at least this, whatever the draws; 0 if nothing could be shown.
         trials: of each of the two states.
