@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import filterfalse
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe, encode_description
 from fugu.contract.errors import FuguError
@@ -24,7 +24,9 @@ from fugu.contract.frames import Status
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
-from gateway.service.policies import Catalogue
+
+if TYPE_CHECKING:
+    from gateway.service.policies import Catalogue
 
 __all__ = ["Describing", "InForce", "digest"]
 

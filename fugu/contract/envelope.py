@@ -17,6 +17,7 @@ from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binar
 
 __all__ = [
     "MAX_ENVELOPE_BYTES",
+    "MAX_ROOTS",
     "ROOTS",
     "ROOTS_SCHEMA",
     "Envelope",
@@ -32,6 +33,7 @@ Kind = Literal["root", "policy", "table", "time", "stop", "statement"]
 
 ROOTS_SCHEMA: Final = 12
 MAX_ENVELOPE_BYTES: Final = 1 << 21
+MAX_ROOTS: Final = 256
 _MOST_SIGNATURES = 16
 _DOMAIN = b"fugu-edge/2/"
 _KEY_BYTES = 32
@@ -83,7 +85,7 @@ class Envelope(Message):
 
 ROOTS = Field(
     "roots",
-    Many(Binary(1, MAX_ENVELOPE_BYTES), 1, 256, "root"),
+    Many(Binary(1, MAX_ENVELOPE_BYTES), 1, MAX_ROOTS, "root"),
     "Envelopes of kind root, each as a payload of its own, in the order of their versions.",
 )
 

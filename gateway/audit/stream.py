@@ -39,7 +39,7 @@ from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, released, windows
 from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
 

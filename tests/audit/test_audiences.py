@@ -30,8 +30,8 @@ from gateway.audit.mechanism import released, windows
 from gateway.audit.recordings import Recorded, distribution_problems, heard_topics, window_noise
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.deployment.accounts import Account, access_list
-from gateway.release.inversion import two_valued
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
+from gateway.releases.statistics import two_valued
 from tests.support.audited import planned
 from tests.support.example_frames import RELEASE_FRAME
 from tests.support.scenes import policy as scene

@@ -25,7 +25,7 @@ from gateway.audit.access import planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences, attacked
 from gateway.audit.mechanism import released, windows
 from gateway.audit.stream import attack_points
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
 from tests.support.audited import planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Envelope, Kind, encode_roots, sign
+from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, decode_roots, encode_roots, sign
 from fugu.contract.errors import (
     AddressError,
     CeilingError,
@@ -20,6 +20,8 @@ from fugu.contract.errors import (
     EnvelopeError,
     ExpiredError,
     FalseGuaranteeError,
+    FrameLengthError,
+    FrameRangeError,
     NotYetValidError,
     ReplayError,
     RoleError,
@@ -54,6 +56,38 @@ def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW
     assert (device.state, device.root) == (before, root)
     assert "\n" not in str(caught.value)
     return caught.value
+
+
+# What is no envelope at all
+
+
+def test_an_envelope_of_another_kind_than_there_is_cannot_be_made_nor_read() -> None:
+    signed = KEYS.envelope(DOCUMENT)
+    with pytest.raises(FrameRangeError, match="kind is none of"):
+        Envelope("polic", signed.payload, signed.signatures)  # type: ignore[arg-type]
+    payload = signed.encode()
+    with pytest.raises(FrameRangeError, match="kind is none of"):
+        Envelope.decode(payload.replace(b"\xa6policy", b"\xa6palicy", 1))
+
+
+def test_a_large_message_is_no_envelope_whatever_is_in_it() -> None:
+    signed = sign("policy", bytes(MAX_ENVELOPE_BYTES - 200), KEYS.policy[:1]).encode()
+    assert Envelope.decode(signed).kind == "policy"
+    padding = MAX_ENVELOPE_BYTES - len(signed)
+    whole = sign("policy", bytes(MAX_ENVELOPE_BYTES - 200 + padding), KEYS.policy[:1]).encode()
+    assert len(whole) == MAX_ENVELOPE_BYTES
+    assert Envelope.decode(whole).kind == "policy"
+    larger = sign("policy", bytes(MAX_ENVELOPE_BYTES - 199 + padding), KEYS.policy[:1]).encode()
+    with pytest.raises(FrameLengthError, match=f"an envelope of {MAX_ENVELOPE_BYTES + 1} bytes"):
+        Envelope.decode(larger)
+
+
+@pytest.mark.parametrize("roots", [0, MAX_ROOTS + 1])
+def test_no_root_or_too_many_are_no_message_of_roots(roots: int) -> None:
+    root = KEYS.root_envelope()
+    assert len(decode_roots(encode_roots([root] * MAX_ROOTS))) == MAX_ROOTS
+    with pytest.raises(FrameLengthError, match="roots has length"):
+        decode_roots(b"\x0c" + msgpack.packb([[root] * roots]))
 
 
 def refused_root(device: Trust, *envelopes: bytes) -> TrustError:

@@ -19,11 +19,11 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.mechanisms import ALONE, covers
 from fugu.contract.topics import NAME_PATTERN
 from fugu.privacy.chain_class import ChainClassError
-from gateway.release.allowance import allowance, joint_charge, joint_loss
-from gateway.release.charges import units_above
-from gateway.release.entries import SITE, Key
+from gateway.releases.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.charges import units_above
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError
+from gateway.releases.entries import SITE, Key
 from gateway.service.policies import Catalogue
-from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError
 
 __all__ = ["Bound", "Reader", "check_reader", "limited", "load_readers"]
 

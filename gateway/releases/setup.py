@@ -1,4 +1,4 @@
-"""One release by hand, outside a gateway: the same making, the same ledger, and publishing if a broker is given."""
+"""Configuration, ledger and allowances together, ready to release: in a gateway, or once by hand outside of one."""
 
 from __future__ import annotations
 
@@ -8,24 +8,110 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.release_frames import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
-from gateway.release.entries import Entry, LedgerError, State
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.database import Lease
+from gateway.location import Location
+from gateway.releases.charges import Stream
+from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.counts import Counting, StoreCounting, StoresCounting
+from gateway.releases.entries import Allowance, Entry, LedgerError, State
+from gateway.releases.jobs import Job, allowances, jobs, streams_together
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.maker import Maker, finish
+from gateway.releases.readers import check_reader, load_readers
+from gateway.releases.record import ReleaseRecord
 from gateway.service.policies import Catalogue
-from gateway.service.release_config import ReleaseConfigError
-from gateway.service.release_counts import StoresCounting
-from gateway.service.release_maker import finish
-from gateway.service.release_record import ReleaseRecord
-from gateway.service.release_setup import open_releases
 from gateway.service.shard_stores import stores
-from gateway.service.store import Location, Store
+from gateway.service.store import Store
 
-__all__ = ["release_now"]
+__all__ = ["Releases", "open_releases", "release_now"]
+
+
+class Releases(NamedTuple):
+    """Ready to release.
+
+    Attributes:
+        renewed: the allowances as the policies of this moment give them.
+        together: the streams that move together, likewise.
+    """
+
+    ledger: Ledger
+    maker: Maker
+    record: ReleaseRecord
+    jobs: list[Job]
+    renewed: Callable[[], list[Allowance]]
+    together: Callable[[], list[frozenset[Stream]]]
+    now_us: Callable[[], int]
+
+    def renew(self) -> None:
+        """Bring the ledger's accounts up to date.
+
+        Raises:
+            FuguError: something cannot be accounted for.
+            DatabaseError: the ledger cannot be used.
+        """
+        granted, together = self.renewed(), self.together()
+        self.ledger.charge_together(together, time_us=self.now_us())
+        self.ledger.set_allowances(granted, time_us=self.now_us())
+
+
+def open_releases(
+    config: Path,
+    ledger: Location,
+    store: Store,
+    catalogue: Catalogue,
+    now_us: Callable[[], int] | None = None,
+    counting: Counting | None = None,
+    lease: Lease | None = None,
+) -> Releases:
+    """Read the configuration, open the store's ledger and bring its allowances up to date.
+
+    Args:
+        config: TOML file.
+        ledger: where it is; made if it is not there, and the store has published nothing.
+        store: holds the symbols, and what is known of the ledger.
+        catalogue: all policies, retired ones too.
+        now_us: the time in microseconds of Unix time; the system's if not given.
+        counting: counts symbols; what is in the store if not given.
+        lease: of the ledger, if this process alone may have it.
+
+    Raises:
+        FuguError: one line that says what is wrong.
+    """
+    now = now_us or (lambda: time.time_ns() // 1000)
+    plan = load_releases(config)
+    wanted = jobs(plan, catalogue)
+
+    def renewed(known: Ledger | None = None) -> list[Allowance]:
+        if plan.readers is not None:
+            alone = known.alone() if known else []
+            for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
+                check_reader(reader, plan, catalogue, alone)
+        return allowances(plan, wanted, catalogue)
+
+    renewed()
+    record = ReleaseRecord(store)
+    opened = record.open(ledger, lease)
+    try:
+        opened.refuse_damage(ledger.name)
+        record.bind(opened)
+        maker = Maker(counting or StoreCounting(store, catalogue), opened, secrets.randbelow, now)
+        releases = Releases(
+            opened, maker, record, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now
+        )
+        releases.renew()
+    except BaseException:
+        opened.close()
+        raise
+    return releases
+
 
 _ANSWER_SECONDS = 20.0
 _POLL_SECONDS = 0.05

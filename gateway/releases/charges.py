@@ -1,8 +1,12 @@
-"""The ledger's money: per-tick losses as whole numbers of pico-nats, always rounded to the safe side, and by tick.
+"""Charges: per-tick losses as whole numbers of pico-nats, always rounded to the safe side, and by tick.
 
 Sums of whole numbers are exact, so ten thousand windows that each charge exactly the allowance all pass, and the one
 that overlaps another does not. Charges by tick are run-length encoded: disjoint ascending runs, none empty, none of
 charge 0, no equal neighbours.
+
+Streams that move together share their charges: given the states of a joint chain, what is told of its streams is
+independent, so that charges of a tick add up over all of them, against the allowance of the joint class. Source:
+docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations
@@ -13,19 +17,44 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
+from fugu.contract.chains import ChainClass, JointChains
+
 __all__ = [
     "PER_NAT",
     "ChargedTicks",
+    "Stream",
     "beside",
     "clipped",
     "first_peak",
+    "named_streams",
     "nats",
     "overlay",
     "peak",
     "peak_of_sum",
+    "together_name",
     "units_above",
     "units_below",
 ]
+
+Stream = tuple[str, str]
+"""A device and one of its streams."""
+
+
+def named_streams(chains: ChainClass, device: str) -> frozenset[Stream]:
+    """The streams that a class of a device's policy is of, if they are several; else none."""
+    if not isinstance(chains, JointChains) or len(chains.streams) < 2:
+        return frozenset()
+    parts = [shown.name.rpartition("/") for shown in chains.streams]
+    return frozenset((owner or device, stream) for owner, _, stream in parts)
+
+
+def together_name(members: Iterable[Stream]) -> str:
+    """What streams that move together are called: their names, with the device once if it is one."""
+    streams = sorted(members)
+    if len({device for device, _ in streams}) == 1:
+        return f"{streams[0][0]}/{'+'.join(stream for _, stream in streams)}"
+    return "+".join(f"{device}/{stream}" for device, stream in streams)
+
 
 PER_NAT = 10**12
 _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's 64-bit integers

@@ -17,7 +17,7 @@ from fugu.contract.guarantee import Adversary
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from fugu.contract.release_frames import QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
-from gateway.release.entries import SITE
+from gateway.releases.entries import SITE
 
 __all__ = ["Audience", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_releases"]
 

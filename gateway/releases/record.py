@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 from fugu.host.database import DatabaseError
 from gateway.database import is_there
-from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger
-from gateway.release.ledger_rows import KIND
+from gateway.releases.entries import KIND, LedgerError
+from gateway.releases.ledger import Ledger
 from gateway.service.store import Lease, Location, Store
 from gateway.service.store.releases import Released
 from gateway.service.store.store import KIND as STORE_KIND
 
-__all__ = ["Beginning", "ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
+__all__ = ["ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
 
 _RESUME = "put back the one that belongs to it, or begin after what was published: fugu ledger resume"
 

@@ -12,23 +12,33 @@ likelihood ratio B[x,z]/B[x',z] is above a threshold: with A = B[x](Z) > B[x'](Z
     F(c) = log( (1 - A + A e^c) / (1 - B + B e^c) ),       loss = max over pairs of states and thresholds.
 
 **Several releases over the same symbols.** They are independent given the symbols, not given the states: together they
-are one release with c1 + c2 + ..., and lose F(c1 + c2 + ...). That may be MORE than F(c1) + F(c2) + ... F' is
-h(u) = sigma(u + logit A) - sigma(u + logit B), a hump, symmetric around u1 = -(logit A + logit B) / 2, so F is convex
-up to u1 and concave only after it. Example: rho0 = .3, rho1 = .1: F(1) = .6312 and 2 F(1/2) = .6231. So a release is
-not charged F(c), but the least concave function above it:
+are one release with c1 + c2 + ..., and lose F(c1 + c2 + ...). That may be MORE than F(c1) + F(c2) + ... F' is h(u) =
+sigma(u + logit A) - sigma(u + logit B), a hump, symmetric around u1 = -(logit A + logit B) / 2, so F is convex up to u1
+and concave only after it. Example: rho0 = .3, rho1 = .1: F(1) = .6312 and 2 F(1/2) = .6231. So a release is not charged
+F(c), but the least concave function above it:
 
     charge(c) = c F(c0) / c0  for c < c0,    F(c)  for c >= c0,    c0 in [u1, 2 u1] where the chord is the tangent,
 
-and c0 = 0 if u1 <= 0. It is concave with charge(0) = 0, hence charge(c1 + c2) <= charge(c1) + charge(c2); and so is
-the maximum of such functions over pairs and thresholds subadditive: charges of any number of releases may be added.
-The two agree for symmetric randomised response; for the tables that calibration makes, the charge of a small release is
-less than 5 % above its loss.
+and c0 = 0 if u1 <= 0. It is concave with charge(0) = 0, hence charge(c1 + c2) <= charge(c1) + charge(c2); and so is the
+maximum of such functions over pairs and thresholds subadditive: charges of any number of releases may be added. The two
+agree for symmetric randomised response; for the tables that calibration makes, the charge of a small release is less
+than 5 % above its loss.
+
+**Whether noise that was drawn is of its distribution**, judged by its mean size. Discrete Laplace noise of scale s has
+the distribution Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so
+that the bound of Chernoff is the divergence of two such distributions: of N independent numbers, the mean size is m or
+further from what is expected, on the same side, with a probability of at most
+
+    e^(-N D),    D = m log(q / p) + log( (1 - q)(1 + p) / ((1 + q)(1 - p)) ),
+
+where q is the one for which the mean size is m, 2q / (1 - q^2) = m. For N times no noise at all this is exact. Source:
+Chernoff: A Measure of Asymptotic Efficiency (1952), theorem 1, for an exponential family.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -39,9 +49,58 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import OUTWARD
-from gateway.release.charges import PER_NAT, units_above
+from gateway.releases.charges import PER_NAT, units_above
 
-__all__ = ["LEAST_SCALE", "amplified_loss", "charge", "largest_spread", "scale_above", "smallest_scale"]
+__all__ = [
+    "FALSE_ALARMS",
+    "LEAST_SCALE",
+    "amplified_loss",
+    "charge",
+    "largest_spread",
+    "log_chance",
+    "noise_problems",
+    "scale_above",
+    "smallest_scale",
+]
+
+FALSE_ALARMS = 1e-9
+"""How probable it is that all noise of a ledger is right, and a problem is found with it."""
+
+
+def log_chance(scale: Fraction, numbers: int, size: int) -> float:
+    """A bound of the logarithm of the probability of so small or so large noise.
+
+    Args:
+        scale: of the noise.
+        numbers: how many were drawn, at least 1.
+        size: of all of them, without their signs, added up.
+    """
+    decay, mean = 1.0 / float(scale), size / numbers
+    log_normal = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
+    if size == 0:
+        return numbers * log_normal
+    tilted = mean / (1.0 + math.hypot(1.0, mean))
+    divergence = mean * (math.log(tilted) + decay) + math.log((1.0 - tilted) / (1.0 + tilted)) - log_normal
+    return -numbers * max(divergence, 0.0)
+
+
+def noise_problems(drawn: Mapping[Fraction, tuple[int, int]]) -> list[str]:
+    """What cannot be chance, two-sided, and with all scales together at a rate of `FALSE_ALARMS`.
+
+    Args:
+        drawn: by scale, how many numbers got noise, and the sizes of it added up.
+    """
+    limit = math.log(FALSE_ALARMS / (2.0 * max(len(drawn), 1)))
+    found = []
+    for scale, (numbers, size) in drawn.items():
+        if log_chance(scale, numbers, size) < limit:
+            p = math.exp(-1.0 / float(scale))
+            found.append(
+                f"noise of scale {scale} is {size / numbers:.6g} on average over {numbers} numbers, and should be "
+                f"{2.0 * p / (1.0 - p * p):.6g}: it was not drawn, or with another scale"
+            )
+    return found
+
 
 LEAST_SCALE = Fraction(1, 10)
 """What is released always has noise, also where the table alone is within the allowance."""
@@ -104,7 +163,7 @@ def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) 
     Args:
         tables: at least one.
         sensitivity: the most by which one symbol changes the released counts, added up.
-        budget: in units of `gateway.release.charges`, at least 1.
+        budget: in units of `gateway.releases.charges`, at least 1.
 
     Returns:
         A scale of discrete Laplace noise, rounded up to a short fraction, and at least `LEAST_SCALE`.

@@ -2,7 +2,7 @@
 
 Entries and changes of allowances are replayed in the order in which they happened, with `charges.overlay` on lists in
 memory, so that each release is held against the allowance that was in force when it was made. Allowances are computed
-again by the rule of the account's mechanism; what was published, by `gateway.release.contents`.
+again by the rule of the account's mechanism; what was published, by `gateway.releases.contents`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,21 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gateway.release.charges import ChargedTicks, beside, clipped, first_peak, nats, overlay, peak_of_sum
-from gateway.release.contents import content_problems
-from gateway.release.entries import SITE, Key, uncharged
-from gateway.release.ledger import Ledger
-from gateway.release.ledger_rows import LedgerRows
-from gateway.release.rules import allowance_problem, classes_written, streams_charged, with_classes
-from gateway.release.together import Stream, together_name
-from gateway.release.trusted_policies import TrustedPolicies
+from gateway.releases.allowance import allowance_problem, classes_written, streams_charged, with_classes
+from gateway.releases.charges import (
+    ChargedTicks,
+    Stream,
+    beside,
+    clipped,
+    first_peak,
+    nats,
+    overlay,
+    peak_of_sum,
+    together_name,
+)
+from gateway.releases.contents import TrustedPolicies, content_problems
+from gateway.releases.entries import SITE, Key, LedgerRows, uncharged
+from gateway.releases.ledger import Ledger
 
 __all__ = ["Audit", "Told", "replayed", "verify"]
 

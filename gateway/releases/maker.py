@@ -12,17 +12,15 @@ from fractions import Fraction
 
 from fugu.contract.mechanisms import ALONE
 from fugu.contract.release_frames import ReleaseFrame, release_unit
-from gateway.release.amplification import charge, float_above, smallest_scale
-from gateway.release.canonical import canonical
-from gateway.release.charges import nats, units_above, units_below
-from gateway.release.entries import SITE, Drawn, Entry, Key, LedgerError, Release
-from gateway.release.inputs import Inputs, Noisy, canonical_table
-from gateway.release.inversion import ReleaseError
-from gateway.release.ledger import Ledger
-from gateway.release.question import Question
-from gateway.release.whole_window import WholeWindow, moved_by_all
-from gateway.service.release_counts import Counting, Counts
-from gateway.service.release_jobs import Job
+from gateway.releases.allowance import WholeWindow, moved_by_all
+from gateway.releases.amplification import charge, float_above, smallest_scale
+from gateway.releases.charges import nats, units_above, units_below
+from gateway.releases.counts import Counting, Counts
+from gateway.releases.entries import SITE, Drawn, Entry, Key, LedgerError, Release, canonical
+from gateway.releases.inputs import Inputs, Noisy, Question, canonical_table
+from gateway.releases.jobs import Job
+from gateway.releases.ledger import Ledger
+from gateway.releases.statistics import ReleaseError
 
 __all__ = ["EmptyWindowError", "Maker", "finish"]
 

@@ -24,11 +24,23 @@ from fugu.contract.guarantee import Adversary
 from fugu.host.database import LEDGER
 from gateway.database import Lease, is_there, open_engine
 from gateway.location import Location, part_of
-from gateway.release.canonical import digest, inputs_digest
-from gateway.release.charges import ChargedTicks, beside, clipped, overlay, peak, peak_of_sum
-from gateway.release.entries import SITE, Account, Allowance, Drawn, Entry, Key, LedgerError, Release, State, refusal
-from gateway.release.ledger_rows import KIND, LedgerRows
-from gateway.release.together import Stream, together_name
+from gateway.releases.charges import ChargedTicks, Stream, beside, clipped, overlay, peak, peak_of_sum, together_name
+from gateway.releases.entries import (
+    KIND,
+    SITE,
+    Account,
+    Allowance,
+    Drawn,
+    Entry,
+    Key,
+    LedgerError,
+    LedgerRows,
+    Release,
+    State,
+    digest,
+    inputs_digest,
+    refusal,
+)
 
 __all__ = ["Ledger", "known_ledger", "ledger_beside"]
 

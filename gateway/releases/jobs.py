@@ -17,18 +17,44 @@ from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import release_topic
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import ChainClassError
-from gateway.release.allowance import allowance
-from gateway.release.charges import units_above
-from gateway.release.entries import SITE, Allowance, Key
-from gateway.release.inversion import ReleaseError
-from gateway.release.question import Question
-from gateway.release.statistics import Query, noise_variance
-from gateway.release.whole_window import counted_symbols
+from gateway.releases.allowance import allowance, counted_symbols
+from gateway.releases.charges import Stream, named_streams, together_name, units_above
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.entries import SITE, Allowance, Key
+from gateway.releases.inputs import Question
+from gateway.releases.statistics import Query, ReleaseError, noise_variance
 from gateway.service.policies import Catalogue
-from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.service.streams_together import streams_together, together_with
 
-__all__ = ["Job", "allowances", "answers", "jobs", "release_window"]
+__all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_together", "together_with"]
+
+
+def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
+    """The streams of each joint chain, or of several chains that share some; of policies in force and retired.
+
+    Raises:
+        ReleaseConfigError: such streams do not have one clock, so that nothing can be charged to their ticks.
+    """
+    found: list[frozenset[Stream]] = []
+    clocks: dict[Stream, set[Clock]] = {}
+    for device, stream in catalogue.symbol_streams():
+        for policy in catalogue.policies(device, stream):
+            if named := named_streams(policy.chains, device):
+                clocks.setdefault((device, stream), set()).add(policy.clock)
+                touched = [each for each in found if each & named]
+                found = [each for each in found if not each & named] + [named.union(*touched)]
+    for each in found:
+        if len(set[Clock]().union(*(clocks.get(member, set()) for member in each))) > 1:
+            raise ReleaseConfigError(
+                f"streams {together_name(each)} move together and do not have one clock: plan them with one --epoch"
+            )
+    return found
+
+
+def together_with(groups: list[frozenset[Stream]], device: str, stream: str) -> frozenset[Stream]:
+    """The streams that move with one, itself among them."""
+    own = (device, stream)
+    return next((each for each in groups if own in each), frozenset([own]))
+
 
 _NAME_LENGTH = 64
 _TIED = 1.0 + 1e-6

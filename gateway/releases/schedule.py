@@ -1,15 +1,16 @@
-"""The schedule of releases inside the worker: which window is due, its work in small pieces, and publishing.
+"""The schedule of releases: when a window is due, its work in small pieces, and publishing.
 
 A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
 its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
 behind, where that is configured. No single device decides that a window of the others is past: the gateway's clock has
 to say so, too, and just after a new connection, when what has piled up arrives in any order, it waits. Once it has
 waited for nothing, it does so for nothing that was past then, so that a device with holes delays releases only so far.
-Where a schedule goes on is
-in the ledger, in the same transaction as the release, so that each window is released at most once, whatever happens in
-between. What the ledger refuses, and windows without symbols, are counted and passed over, never tried again. What was
-reserved is published from the ledger until the broker has acknowledged it: again after a restart, with the same bytes.
-So is, at every new connection, the newest release of each topic: the broker may have lost what it retained.
+
+Where a schedule goes on is in the ledger, in the same transaction as the release, so that each window is released at
+most once, whatever happens in between. What the ledger refuses, and windows without symbols, are counted and passed
+over, never tried again. What was reserved is published from the ledger until the broker has acknowledged it: again
+after a restart, with the same bytes. So is, at every new connection, the newest release of each topic: the broker may
+have lost what it retained.
 """
 
 from __future__ import annotations
@@ -18,20 +19,135 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, cause
+from fugu.contract.window_frames import sequence_name
+from fugu.contract.windows import Window
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from gateway.release.entries import LedgerError
-from gateway.service.release_jobs import Job
-from gateway.service.release_maker import EmptyWindowError, Maker
-from gateway.service.release_progress import NotKnownError, Progress, Reached
-from gateway.service.release_record import ReleaseRecord
+from gateway.releases.entries import LedgerError
+from gateway.releases.inputs import Question
+from gateway.releases.jobs import Job
+from gateway.releases.maker import EmptyWindowError, Maker
+from gateway.releases.record import ReleaseRecord
+from gateway.service.recorder import Recorder
+from gateway.service.store import Store
 from gateway.service.tick_time import tick_at
 
-__all__ = ["ReleaseSchedule"]
+__all__ = ["NotKnownError", "Progress", "Reached", "ReleaseSchedule", "StoreProgress"]
+
+
+class NotKnownError(Exception):
+    """It is not known yet: somebody was asked, and has not answered."""
+
+
+class Reached(NamedTuple):
+    """The newest wall tick of the device that is furthest behind, and of the one that is furthest ahead."""
+
+    low: int
+    high: int
+
+
+class Progress(Protocol):
+    """Where devices are; everything may raise `NotKnownError`, and what a store raises."""
+
+    def reached(self, question: Question) -> Reached:
+        """How far the devices are."""
+
+    def complete(self, question: Question, first: int, end: int) -> bool:
+        """Whether no frame of any device is missing in the wall ticks first..end."""
+
+    def next_frame(self, question: Question, tick: int) -> int | None:
+        """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
+
+    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
+        """The last wall tick that any of these numbers stands for: tick numbers of devices, 0 where none is given."""
+
+    def done(self, question: Question) -> None:
+        """A window is dealt with."""
+
+
+class StoreProgress:
+    """Where the devices of a store are.
+
+    Args:
+        store: owned by the thread that calls.
+        recorder: of the store.
+    """
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store = store
+        self._recorder = recorder
+
+    def reached(self, question: Question) -> Reached:
+        """As in `Progress`."""
+        found = [self._reached(question, device) for device in question.devices]
+        return Reached(min(found), max(found))
+
+    def complete(self, question: Question, first: int, end: int) -> bool:
+        """As in `Progress`."""
+        return all(self._complete(question, device, first, end) for device in question.devices)
+
+    def next_frame(self, question: Question, tick: int) -> int | None:
+        """As in `Progress`."""
+        found: list[int] = []
+        for device in question.devices:
+            name, window = _sequence(question, device)
+            frames = self._store.symbols if window is None else self._store.windows
+            number, shifts = self._store.stream_id(device, name), self._recorder.shifts(device, name)
+            for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
+                first = None if number is None else frames.next_first(number, low)
+                if first is not None and first <= high:
+                    found.append(first - shift)
+        return min(found, default=None)
+
+    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
+        """As in `Progress`."""
+        return max(self._wall_tick(question, device, numbers.get(device, 0)) for device in question.devices)
+
+    def done(self, question: Question) -> None:
+        """Nothing was asked of anybody."""
+
+    def _wall_tick(self, question: Question, device: str, number: int) -> int:
+        name, window = _sequence(question, device)
+        shifts = self._recorder.shifts(device, name)
+        return number - (shifts if window is None else shifts.in_ticks(window)).at(number)
+
+    def _reached(self, question: Question, device: str) -> int:
+        """The newest wall tick of a device; of one with windows only, that after the last one that it counted."""
+        name, window = _sequence(question, device)
+        number = self._recorder.reached(device, name)
+        if window is not None and number >= 0:
+            number = window.start + number * window.stride + window.length
+        return number - self._recorder.shifts(device, name).newest
+
+    def _complete(self, question: Question, device: str, first: int, end: int) -> bool:
+        """Whether no frame of a device is missing, neither of its symbols nor of the windows that answer the query."""
+        stream, window = question.stream, question.windows.get(device)
+        if device not in question.silent:
+            shift, begun = self._recorder.shifts(device, stream).owner(first, end)
+            low, high = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
+            if not self._recorder.complete(device, stream, low, high):
+                return False
+        if window is None:
+            return True
+        name = sequence_name(stream, window.name)
+        shift, begun = self._recorder.shifts(device, name).in_ticks(window).owner(first, end)
+        first, end = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
+        low = max(0, (first - window.start) // window.stride)
+        high = (end + 1 - window.length - window.start) // window.stride
+        return self._recorder.complete(device, name, low, max(low, high))
+
+
+def _sequence(question: Question, device: str) -> tuple[str, Window | None]:
+    """The sequence that says how far a device is, and the window that its numbers are indices of, if they are."""
+    if device not in question.silent:
+        return question.stream, None
+    window = question.windows[device]
+    return sequence_name(question.stream, window.name), window
+
 
 _log = logging.getLogger(__name__)
 _SLICE_SECONDS = 0.05

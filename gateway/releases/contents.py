@@ -1,35 +1,110 @@
-"""The audit of what was published: each release is computed once more from what the ledger keeps of it.
+"""The audit of what was published: each release is computed once more from what the ledger has of it.
 
 So a release is found that is not the answer to its question, or not that of its sums and its noise; whose noise is not
 of the scale, or whose charge is not that of the noise; and noise that was not drawn. Nothing but the ledger is needed:
 the symbols may be gone. What is changed in sums, noise and digests alike, so that all of it fits, is not found.
+
+A ledger says for which classes its allowances were computed, and of which tables its sums are. A person who can write
+to it can change both so that everything still adds up. The tables of an entry say which policies made it; where several
+have one table, each of them may have, and the worst of their classes counts. The auditor's own policies say it
+independently.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FrameError, FuguError, cause
 from fugu.contract.mechanisms import ALONE
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
 from fugu.contract.release_frames import ReleaseFrame
-from gateway.release.amplification import charge, float_above
-from gateway.release.canonical import digest, inputs_digest
-from gateway.release.charges import nats, units_above
-from gateway.release.entries import SITE
-from gateway.release.inputs import Noisy, noisy_of, table_of
-from gateway.release.ledger_rows import LedgerRows
-from gateway.release.noise_distribution import noise_problems
-from gateway.release.question import Question
-from gateway.release.rules import SAME, noise_problem
-from gateway.release.trusted_policies import TrustedPolicies
-from gateway.release.whole_window import WholeWindow, counted_symbols
+from gateway.releases.allowance import SAME, WholeWindow, counted_symbols, noise_problem
+from gateway.releases.amplification import charge, float_above, noise_problems
+from gateway.releases.charges import Stream, named_streams, nats, units_above
+from gateway.releases.entries import SITE, LedgerRows, digest, inputs_digest
+from gateway.releases.inputs import Noisy, Question, canonical_table, noisy_of, table_of
 
-__all__ = ["content_problems"]
+__all__ = ["TrustedPolicies", "content_problems"]
+
+
+class TrustedPolicies:
+    """What the policies of streams say, whatever a ledger says.
+
+    Args:
+        policies: every version that was in force; measured streams have no charges and are left out.
+    """
+
+    def __init__(self, policies: Iterable[AnyPolicy] = ()) -> None:
+        self._policies: dict[Stream, list[Policy]] = defaultdict(list)
+        for policy in policies:
+            if isinstance(policy, Policy):
+                self._policies[policy.device, policy.stream].append(policy)
+
+    def __bool__(self) -> bool:
+        return bool(self._policies)
+
+    def of(self, stream: Stream) -> list[Policy]:
+        """The policies of a stream."""
+        return self._policies.get(stream, [])
+
+    def makers(self, stream: Stream, inputs: str, charge: int) -> list[Policy]:
+        """List the policies that may have made what an entry counts of a stream; empty if none can have.
+
+        Args:
+            inputs: of the entry, as the ledger has them; where they name no table (erased, or windows only) all may.
+            charge: to the stream; 0 where its own windows are counted.
+        """
+        tables = _tables_named(inputs)
+        if not charge or not tables:
+            return [policy for policy in self.of(stream) if charge or policy.windows]
+        return [
+            policy
+            for policy in self.of(stream)
+            if policy.table is not None and digest(canonical_table(policy.table)) in tables
+        ]
+
+    def has(self, stream: Stream, table: NoiseTable) -> bool:
+        """Whether a policy of a stream has a table."""
+        return any(policy.table == table for policy in self.of(stream))
+
+    def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
+        """All classes of streams, and of those that their own policies name as moving with them."""
+        todo, seen = list(streams), set[Stream]()
+        while todo:
+            if (stream := todo.pop()) not in seen:
+                seen.add(stream)
+                todo += [one for policy in self.of(stream) for one in named_streams(policy.chains, stream[0])]
+        return {policy.chains for stream in seen for policy in self.of(stream)}
+
+    def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:
+        """Why a standing charge is below that of the windows of these policies, and of streams that move with them."""
+        least = min((self._windows(stream, policy) for policy in makers), default=0)
+        if base < least:
+            return f"its devices release themselves {nats(least):.12g} of every tick, and {nats(base):.12g} is charged"
+        return ""
+
+    def _windows(self, stream: Stream, policy: Policy) -> int:
+        """The least that windows charge to every tick if this policy is in force."""
+        others = named_streams(policy.chains, stream[0]) - {stream}
+        beside = sum(min((units_above(one.window_rate) for one in self.of(other)), default=0) for other in others)
+        return units_above(policy.window_rate) + beside
+
+
+def _tables_named(inputs: str) -> set[str]:
+    """Digests of the tables that inputs name; none if they are no inputs, which the audit of contents says."""
+    try:
+        document: Mapping[str, Any] = json.loads(inputs)
+        return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return set()
+
 
 _UNREADABLE = (ArithmeticError, AssertionError, FuguError, LookupError, TypeError, ValueError)
 _OF_WIDTH = 1e-6
