@@ -20,7 +20,7 @@ from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.topics import Topic
 from fugu.contract.window_frames import WindowFrame
-from fugu.mqtt.descriptions import Descriptions
+from fugu.mqtt.decoder import Descriptions
 from gateway.page.attack_view import AttackView
 
 __all__ = ["DeviceView"]

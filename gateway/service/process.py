@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
+from fugu.host.clock import Wake
 from fugu.host.logs import LogSettings, log_to_stderr
 from fugu.host.systemd import Notifier
-from fugu.host.wake import Wake
 from fugu.places.tracking import warm as warm_points
 from gateway.location import Server
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError

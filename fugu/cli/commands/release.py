@@ -45,7 +45,7 @@ def release(
           --name active --first 3600
     """
     address = None if broker is None else connection.broker(broker)
-    from gateway.service import release_now
+    from gateway.releases.setup import release_now
 
     with working(f"making {name}"):
         frames = release_now(
