@@ -23,8 +23,7 @@ from gateway.service.ownership import Role
 from gateway.service.process import serve
 from gateway.service.service import STUCK_SECONDS, Gateway
 from gateway.service.settings import GatewaySettings
-from gateway.service.shard_channel import ShardChannelError
-from gateway.service.shard_stores import channel_of
+from gateway.service.shard_channel import ShardChannelError, channel_of
 
 __all__ = ["FLEET", "Given", "all_parts", "serve_part"]
 
