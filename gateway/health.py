@@ -25,6 +25,7 @@ from fugu.contract.topics import health_topic, parse_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
+from gateway.describe import InForce
 from gateway.findings import BY_COUNTER, BY_REASON, Alarm, Alarms
 from gateway.location import Location, part_of
 
@@ -145,6 +146,7 @@ class Monitor:
         self._wall = wall
         self.alarms = Alarms(seconds, wall)
         self._known = set(sources.known)
+        self._stored = InForce(sources.catalogue)
         self._notes: queue.SimpleQueue[Note] = queue.SimpleQueue()
         self._holding: dict[AlarmCode, tuple[str, ...]] = {}
         self._heard: dict[str, Heard] = {}
@@ -317,8 +319,8 @@ class Monitor:
         for device in [one for one in self._known if one in self._heard]:
             self._known.discard(device)
         for device in self._known:
-            policies = [self._sources.catalogue.newest(device, one) for one in self._sources.catalogue.streams(device)]
-            limits = [_SILENT_FRAMES * _frame_seconds(policy) for policy in policies if policy is not None]
+            streams = [self._stored.running(device, stream) for stream in self._sources.catalogue.streams(device)]
+            limits = [_SILENT_FRAMES * _frame_seconds(one.policy) for one in streams if one is not None]
             if limits and now - max(self._began, connected) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 
