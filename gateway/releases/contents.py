@@ -71,7 +71,7 @@ class TrustedPolicies:
         ]
 
     def has(self, stream: Stream, table: NoiseTable) -> bool:
-        """Whether a policy of a stream has a table."""
+        """Tell whether a policy of a stream has a table."""
         return any(policy.table == table for policy in self.of(stream))
 
     def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
@@ -98,7 +98,7 @@ class TrustedPolicies:
 
 
 def _tables_named(inputs: str) -> set[str]:
-    """Digests of the tables that inputs name; none if they are no inputs, which the audit of contents says."""
+    """Digests of the tables that inputs name; empty if they are no inputs, which the audit of contents says."""
     try:
         document: Mapping[str, Any] = json.loads(inputs)
         return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}

@@ -102,7 +102,7 @@ class Maker:
         )
 
     def _basis(self, job: Job, made: Counts) -> WholeWindow:
-        """What the noise of a mechanism that does not compose follows from."""
+        """The parameters of the noise of a mechanism that does not compose."""
         if job.mechanism == "wasserstein":
             return WholeWindow(symbols=tuple(made.counted.values()))
         numbers = max(part.counts.size for part in made.tally.parts)
@@ -125,7 +125,7 @@ class Maker:
         return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
 
     def _drawn(self, job: Job, release: Release, question: Question, drawn: Noisy, number: int) -> Drawn:
-        """What to publish; called once for an entry, when nothing stands against it any more."""
+        """Make the message to publish; called once for an entry, when nothing stands against it any more."""
         tables = dict.fromkeys(part.table for part in drawn.counts)
         return Drawn(
             _frame(job, release, drawn, number).encode(),
