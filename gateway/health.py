@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, Reason, cause
-from fugu.contract.health import AlarmCode, Health, encode_health
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import health_topic, parse_topic
@@ -178,7 +178,7 @@ class Monitor:
         if self._thread.is_alive():
             self._thread.join()
         if self._sources.tell is None:
-            self._link.publish(health_topic(self._fleet), encode_health(Health(online=False)), retain=True)
+            self._link.publish(health_topic(self._fleet), Health(online=False).encode(), retain=True)
         if self._answering is not None:
             self._answering.close()
 
@@ -253,7 +253,7 @@ class Monitor:
                 self._health_due = now + _BEAT_SECONDS
                 self._sources.tell(self.brief())
         elif self._link.connected and now >= self._health_due:
-            sent = self._link.publish(health_topic(self._fleet), encode_health(self.latest), retain=True)
+            sent = self._link.publish(health_topic(self._fleet), self.latest.encode(), retain=True)
             self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
 
     def _look(self) -> None:

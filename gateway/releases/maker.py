@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fugu.contract.mechanisms import ALONE
-from fugu.contract.release_frames import ReleaseFrame, encode_release
+from fugu.contract.release_frames import ReleaseFrame, release_unit
 from gateway.releases.allowance import WholeWindow, moved_by_all
 from gateway.releases.amplification import charge, float_above, smallest_scale
 from gateway.releases.charges import nats, units_above, units_below
@@ -128,7 +128,7 @@ class Maker:
         """Make the message to publish; called once for an entry, when nothing stands against it any more."""
         tables = dict.fromkeys(part.table for part in drawn.counts)
         return Drawn(
-            encode_release(_frame(job, release, drawn, number)),
+            _frame(job, release, drawn, number).encode(),
             canonical(question.document()),
             canonical(drawn.document()),
             tuple(map(canonical_table, tables)),
@@ -151,6 +151,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         standard_errors=tuple(found.standard_errors.tolist()),
         low=tuple(found.low.tolist()),
         high=tuple(found.high.tolist()),
+        unit=release_unit(job.query.kind),
         confidence=job.plan.confidence,
         epsilon=job.audience.epsilon,
         adversary=job.audience.adversary,

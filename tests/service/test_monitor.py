@@ -16,8 +16,8 @@ import pytest
 
 from fugu.cli.main import main
 from fugu.contract.errors import Reason
-from fugu.contract.frames import Status, encode_status
-from fugu.contract.health import AlarmCode, Health, decode_health
+from fugu.contract.frames import Status
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import health_topic, status_topic
 from fugu.host.asking import Answering
 from fugu.host.logs import log_to_stderr
@@ -41,7 +41,7 @@ class Connection:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         assert (topic, retain) == (health_topic("home"), True)
-        self.said.append(decode_health(payload))
+        self.said.append(Health.decode(payload))
         return 1
 
 
@@ -217,7 +217,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     words = ["gateway", "status", "--store", str(gateway.store)]
 
     def said() -> list[Health]:
-        return [decode_health(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+        return [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
 
     assert main(words) == 1
     assert "no gateway answers" in capsys.readouterr().err
@@ -229,7 +229,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     assert set(report["devices"]) == {"watch", "ring"}
     link = Link(broker.broker, client_id="stranger")
     link.start()
-    birth = encode_status(Status(True, "1", 0, (), ()))
+    birth = Status(True, "1", 0, (), ()).encode()
     wait_until(lambda: link.publish(status_topic("home", "stranger"), birth) is not None)
     wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1
