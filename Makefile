@@ -23,7 +23,7 @@ test: setup-test lint
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(FOUR) tests/chain tests/privacy/accountant/test_inner_maximum.py \
 	    --ignore tests/chain/test_kernel.py -k 'not recovers'
 
-# No broker, no other processes, nothing that takes long. With ROOM=gateway.release, of that room and those above it.
+# No broker, no other processes, nothing that takes long. With ROOM=gateway.releases, of that room and those above it.
 quick: setup-test lint
 	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long' \
 	    $(if $(ROOM),$$(.venv/bin/python -m tests.support.rooms $(ROOM)))

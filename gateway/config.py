@@ -19,8 +19,11 @@ from fugu.host.toml_file import read_toml
 from fugu.mqtt import Broker
 from gateway.location import Location, store_location
 from gateway.metrics import Listen
-from gateway.release.ledger import ledger_beside
-from gateway.service import FleetFiles, GatewaySettings, Keep, Role
+from gateway.releases.ledger import ledger_beside
+from gateway.service.enrolled import FleetFiles
+from gateway.service.ownership import Role
+from gateway.service.retention import Keep
+from gateway.service.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings

@@ -23,14 +23,12 @@ from fugu.contract.mechanisms import ALONE
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
-from gateway.release.allowance import allowance
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.charges import units_above
-from gateway.release.inversion import ReleaseError, two_valued
-from gateway.release.statistics import Query
-from gateway.release.whole_window import WholeWindow, counted_symbols, moved_by_all
-from gateway.service.release_config import ReleaseConfig, Scheduled
-from gateway.service.release_jobs import answers, release_window
+from gateway.releases.allowance import WholeWindow, allowance, counted_symbols, moved_by_all
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import units_above
+from gateway.releases.config import ReleaseConfig, Scheduled
+from gateway.releases.jobs import answers, release_window
+from gateway.releases.statistics import Query, ReleaseError, two_valued
 
 __all__ = [
     "AuditError",

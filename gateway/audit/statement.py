@@ -12,12 +12,21 @@ from typing import Any, NamedTuple, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.audit.alternatives import Bound, above, alternatives, bound
 from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from fugu.audit.exact.chains.claims import recompute
 from fugu.audit.exact.numbers import exp_up
-from fugu.audit.findings import Finding, against_owner, judged, other_certificate, slack
-from fugu.contract.envelope import encode_envelope, sign
+from fugu.audit.findings import (
+    Bound,
+    Finding,
+    above,
+    against_owner,
+    alternatives,
+    bound,
+    judged,
+    other_certificate,
+    slack,
+)
+from fugu.contract.envelope import sign
 from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.guarantee import Adversary
@@ -142,7 +151,7 @@ class Statement(NamedTuple):
 def signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
     """The statement's JSON in an envelope of the kind `statement`, with a signature."""
     payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
-    return encode_envelope(sign("statement", payload, [key]))
+    return sign("statement", payload, [key]).encode()
 
 
 def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None) -> Statement:

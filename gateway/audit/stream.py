@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.attack import CountOutputs, Outputs, SymbolOutputs
-from fugu.audit.distributions import inside_distribution
+from fugu.audit.draws import inside_distribution
 from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source
 from fugu.audit.witness import told_by_tick, witness
@@ -39,7 +39,7 @@ from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.attacks import LEVEL, Attacked, attack_audiences, attacked, reach
 from gateway.audit.mechanism import AuditError, Definition, JointStreams, released, windows
 from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
 

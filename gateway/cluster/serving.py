@@ -11,14 +11,14 @@ from contextlib import closing
 from math import ceil
 from pathlib import Path
 
+from fugu.host.clock import Wake
 from fugu.host.logs import log_settings
 from fugu.host.systemd import Notifier
-from fugu.host.wake import Wake
 from gateway.cluster.actor import State, served
 from gateway.cluster.cluster import Cluster, ClusterError
 from gateway.cluster.part import Given, all_parts
 from gateway.location import Server
-from gateway.service import GatewaySettings
+from gateway.service.settings import GatewaySettings
 
 __all__ = ["run_cluster"]
 

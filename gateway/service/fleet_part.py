@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import decode_status
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status
 from fugu.contract.health import AlarmCode
 from fugu.contract.topics import parse_topic
 from fugu.host.database import AwayError, DatabaseError, is_lost
@@ -22,14 +22,13 @@ from fugu.mqtt import Link
 from gateway.database import Lease
 from gateway.describe import Describing, InForce
 from gateway.home_assistant import HomeAssistant
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.schedule import NotKnownError, Progress, ReleaseSchedule
+from gateway.releases.setup import Releases, open_releases
 from gateway.service.enrolled import Enrolled
+from gateway.service.fleet_progress import FleetProgress
 from gateway.service.fleet_service import FleetService
 from gateway.service.policies import Catalogue
-from gateway.service.release_counts import Counting
-from gateway.service.release_progress import NotKnownError, Progress
-from gateway.service.release_schedule import ReleaseSchedule
-from gateway.service.release_setup import Releases, open_releases
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store
@@ -46,15 +45,13 @@ class OfShards(NamedTuple):
     """What releases about the devices of shards need.
 
     Attributes:
-        number: how many there are.
         channel: owned by the worker's thread.
-        counting: counts over all shards.
+        progress: of all shards.
         missing: the shards that nothing was heard of lately.
     """
 
-    number: int
     channel: ShardChannel
-    counting: Counting
+    progress: FleetProgress
     missing: Callable[[], tuple[int, ...]]
 
 
@@ -87,7 +84,7 @@ class FleetPart:
         fleet, files = settings.fleet, settings.enrolled
         self._counters = counters
         self._of_shards = of_shards
-        self._look_at = 0.0
+        self._store, self._look_at = store, 0.0
         self._gone: set[int] = set()
         self._needed: dict[tuple[str, str], int] | None = None
         self._service: FleetService | None = None
@@ -109,8 +106,7 @@ class FleetPart:
                 path = settings.ledger or ledger_beside(settings.store)
                 self._releases = made = open_releases(
                     *(settings.releases, path, store, catalogue),
-                    counting=None if of_shards is None else of_shards.counting,
-                    lease=None if isinstance(path, Path) else Lease("releases", take=settings.elsewhere),
+                    lease=None if isinstance(path, Path) else Lease("releases", take=of_shards is not None),
                 )
                 self._ledger = made.ledger
                 self._schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, link, counters)
@@ -177,9 +173,9 @@ class FleetPart:
             if parsed.fleet != self._fleet or parsed.kind not in ("status", "policy_status"):
                 return
             if parsed.kind == "status":
-                changed = self._in_force.status(parsed.device, decode_status(payload))
+                changed = self._in_force.status(parsed.device, Status.decode(payload))
             else:
-                changed = self._in_force.answered(parsed.device, decode_policy_status(payload))
+                changed = self._in_force.answered(parsed.device, PolicyStatus.decode(payload))
                 self._hold_refusals()
         except FuguError:
             return  # whoever else reads it counts it
@@ -279,13 +275,14 @@ class FleetPart:
         )
 
     def _look_at_shards(self, shards: OfShards) -> None:
-        """See what shards have answered, and tell them what releases still need."""
+        """See what shards have stored, and tell them what releases still need."""
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_SECONDS
-        shards.channel.check(shards.number)
+        self._store.check()
+        shards.channel.check()
         gone, self._gone = self._gone, set(shards.missing())
-        if self._schedule is not None:
+        if self._schedule is not None and shards.progress.look():
             if gone - self._gone:
                 self._schedule.unsettled()
             self._schedule.stored()

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from gateway.location import Location
-from gateway.release.audit import Audit
-from gateway.release.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
-from gateway.release.entries import Allowance, Drawn, LedgerError
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import Audit
+from gateway.releases.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
+from gateway.releases.entries import Allowance, Drawn, LedgerError
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, drawn, key, open_ledger, release, reserve
 
 

@@ -20,11 +20,10 @@ from fugu.privacy.eigengap import mixing, width_influences
 from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
 from fugu.privacy.quilts import influence
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
-from gateway.release.allowance import allowance
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.charges import PER_NAT, nats
-from gateway.release.statistics import Query, SymbolCounter
-from gateway.release.whole_window import CountedSymbols, WholeWindow, counted_symbols, moved_by_all
+from gateway.releases.allowance import CountedSymbols, WholeWindow, allowance, counted_symbols, moved_by_all
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import PER_NAT, nats
+from gateway.releases.statistics import Query, SymbolCounter
 from tests.support.sanitised_counts import stationary
 
 Floats = NDArray[np.float64]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.release_frames import decode_release
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger
-from gateway.service import Gateway, GatewaySettings
+from fugu.contract.release_frames import ReleaseFrame
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config
@@ -45,7 +46,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     noted: list[bool] = []
 
     def look_up(payload: bytes) -> None:
-        number = decode_release(payload).entry
+        number = ReleaseFrame.decode(payload).entry
         with sqlite3.connect(f"file:{tmp_path / 'l.sqlite'}?mode=ro", uri=True) as ledger:
             query = "SELECT payload, first, last FROM entries WHERE number=?"
             entries.append(ledger.execute(query, (number,)).fetchone())
@@ -109,7 +110,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
     gateway.send_signal(signal.SIGTERM)
     assert gateway.wait(PATIENCE) == 0
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
-    published = {decode_release(payload).entry: payload for payload in public.payloads}
+    published = {ReleaseFrame.decode(payload).entry: payload for payload in public.payloads}
     assert set(published.values()) == set(public.payloads)  # what arrived again had the same bytes
     assert len(published) == len(expected) == len(ledger.entries())
     assert verify(ledger, published).problems == ()
