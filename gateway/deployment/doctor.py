@@ -59,23 +59,20 @@ class Installation:
     shards: int = 1
 
 
-def installed(folder: Path, store: Location | None) -> Installation:
-    """What the folder of a gateway says that `fugu deploy gateway` has written.
-
-    Args:
-        store: where its store is, unless that is where its file has it.
+def installed(file: Path) -> Installation:
+    """What the file of a gateway says, in a folder that `fugu deploy gateway` has written or another one.
 
     Raises:
-        FuguError: it is no such folder; one line that says why.
+        FuguError: it cannot be read, or a key is wrong.
     """
-    config = read_gateway(folder / "gateway.toml")
+    config, folder = read_gateway(file), file.parent
     policies, unit = folder / "policies", folder / "fugu-gateway.service"
     shards = re.search(r"--shards (\d+)", read_text(unit, "the unit")) if unit.exists() else None
     there = isinstance(config.store, Server) or config.store.exists()
     return Installation(
         config.fleet,
         config.broker,
-        store or (config.store if there else None),
+        config.store if there else None,
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
         int(shards[1]) if shards else 1,

@@ -16,6 +16,7 @@ from gateway.release.ledger import Ledger
 from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
+from tests.support.gateway_files import gateway_file
 from tests.support.release_scenes import FLEET, Public, scheduled, write_config
 from tests.support.scenes import Scene, frames, write_policies
 from tests.support.signing import Keys, policy_document
@@ -35,8 +36,9 @@ def site(tmp_path: Path) -> Path:
 
 
 def words(site: Path, name: str, first: int, *more: object) -> tuple[object, ...]:
-    files = ("--config", site / "releases.toml", "--store", site / "s.sqlite", "--policies", site / "policies")
-    return ("release", *files, "--ledger", site / "l.sqlite", "--name", name, "--first", first, *more)
+    files = {"releases": "releases.toml", "store": "s.sqlite", "policies": "policies", "ledger": "l.sqlite"}
+    file = gateway_file(site / "gateway.toml", 1, **files)
+    return ("release", file, "--name", name, "--first", first, *more)
 
 
 def one_line(done: Done, text: str, code: int = 1) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from gateway.release.ledger import ledger_beside
 from gateway.service.store import Server
+from tests.support.brokers import free_port
 from tests.support.command import Fugu
+from tests.support.gateway_files import gateway_file
 from tests.support.scenes import Scene, frames
 
 SAY_THE_SAME = (
@@ -41,11 +43,12 @@ def test_what_is_told_of_a_store_on_a_server_is_what_is_told_of_a_file(
 
 
 @pytest.mark.processes
-def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: Fugu) -> None:
-    done = fugu("doctor", "--store", server.url)
+def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: Fugu, tmp_path: Path) -> None:
+    file = gateway_file(tmp_path / "gateway.toml", free_port(), store=server)
+    done = fugu("doctor", file)
     assert f"there is no store {server.name}" in done.out
     Scene(server).store.close()
-    assert f"{server.name} can be reached" in fugu("doctor", "--store", server.url).out
+    assert f"{server.name} can be reached" in fugu("doctor", file).out
     done = fugu("gateway", "status", "--store", server.url)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"fugu: no gateway answers for the store {server.name}: ")

@@ -207,7 +207,7 @@ def test_the_doctor_knows_the_accounts_of_shards(shipped: Shipped, tmp_path: Pat
         assert device.publish("fugu/2/home/sensor-0/status", retain=True) == 0
 
     def findings() -> dict[str, str]:
-        return {one.check: one.verdict for one in examine(installed(folder, None))}
+        return {one.check: one.verdict for one in examine(installed(folder / "gateway.toml"))}
 
     found = findings()
     assert [found["shard 0"], found["shard 1"], found["access list"]] == ["ok"] * 3

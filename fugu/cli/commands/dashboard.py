@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConnectionOptions, grouped
+from fugu.cli.commands.options import BrokerOption
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say
 from fugu.mqtt import Broker
@@ -24,11 +25,9 @@ dashboard = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @dashboard.command()
-@grouped
 def show(
-    connection: ConnectionOptions,
     fleet: Annotated[str | None, typer.Option(help="Name of the fleet to show.")] = None,
-    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The MQTT broker.")] = "127.0.0.1:1883",
+    broker: BrokerOption = "127.0.0.1:1883",
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where browsers find the page.")] = "127.0.0.1:8080",
     login_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The hash of the page's password, as --new-login writes it.")
@@ -58,7 +57,7 @@ def show(
       fugu dashboard --fleet home --no-login
       fugu dashboard --fleet home --no-login --ledger home-ledger.db
       fugu dashboard --new-login page.login
-      fugu dashboard --fleet home --login-file page.login --username site --password-file site.password
+      fugu dashboard --fleet home --login-file page.login --broker site/broker.toml
     """
     if new_login is not None:
         terminal = sys.stdin.isatty()
@@ -74,7 +73,7 @@ def show(
     found = Broker.parse(listen)
     settings = PageSettings(
         fleet,
-        connection.broker(broker),
+        broker_of(broker),
         (found.host, found.port),
         password=login_file,
         certificate=tls_cert,

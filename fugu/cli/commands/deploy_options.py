@@ -67,7 +67,7 @@ class AddOptions:
         new_folder(self.out)
         credentials = self.add(opened, account)
         folders.write_client(self.out, opened, credentials)
-        report(self.out, opened, credentials, f"{account.name}, role {account.role}", None)
+        report(self.out, opened, f"{account.name}, role {account.role}", None)
 
 
 def show_ends(files: list[Path]) -> None:
@@ -81,10 +81,10 @@ def show_ends(files: list[Path]) -> None:
         print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
 
 
-def report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
+def report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
     """Say what was written, how to connect with it, and that the broker must learn of it."""
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
-    words = " ".join(word for pair in folders.client_words(credentials, f"{out}/") for word in pair)
     show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
-    print(f"options of commands: --broker {broker.address} {words}")
+    (file,) = out.glob("*.toml")
+    print(f"commands connect so: --broker {file}")
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, LogOptions, command_group, gateway_of, grouped, store_of
+from fugu.cli.commands.options import (
+    ConfigArgument,
+    JsonOption,
+    LogOptions,
+    command_group,
+    gateway_of,
+    grouped,
+    store_of,
+)
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import UsageError
 from fugu.contract.frames import MAX_TICK
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = command_group("Receive what devices publish, and estimate from it.")
-ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
 
 
 @app.command("run")

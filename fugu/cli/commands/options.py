@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from fugu.cli.commands.arguments import one_of
+from fugu.cli.connection import BROKER_HELP
 from fugu.host.logs import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
-    from fugu.mqtt import Broker
     from gateway.config import GatewayConfig
     from gateway.location import Location
 
 __all__ = [
-    "ConnectionOptions",
+    "BrokerOption",
+    "ConfigArgument",
     "JsonOption",
     "LogOptions",
     "UnitOption",
@@ -32,6 +33,10 @@ __all__ = [
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 
+BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT|FILE", help=BROKER_HELP)]
+
+ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
+
 UnitOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -42,8 +47,6 @@ UnitOption = Annotated[
 ]
 
 _Result = TypeVar("_Result")
-_Version = Literal["auto", "5", "3.1.1"]
-_VERSIONS: tuple[_Version, ...] = ("auto", "5", "3.1.1")
 
 
 def command_group(about: str) -> typer.Typer:
@@ -51,30 +54,6 @@ def command_group(about: str) -> typer.Typer:
     group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
     return group
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """How to connect to the broker."""
-
-    username: Annotated[str | None, typer.Option(help="User name at the broker.")] = None
-    password_file: Annotated[str | None, typer.Option(help="Its first line is the password.")] = None
-    ca_file: Annotated[str | None, typer.Option(help="Certificate authority; switches TLS on.")] = None
-    cert_file: Annotated[str | None, typer.Option(help="Client certificate.")] = None
-    key_file: Annotated[str | None, typer.Option(help="Key of the client certificate.")] = None
-    protocol: Annotated[str, typer.Option(help="MQTT version: auto, 5 or 3.1.1.")] = "auto"
-
-    def broker(self, address: str) -> Broker:
-        """The broker at HOST:PORT.
-
-        Raises:
-            FuguError: the address or the protocol cannot be read.
-        """
-        from fugu.mqtt import Broker
-
-        given = asdict(self)
-        given["protocol"] = one_of(self.protocol, "protocol", _VERSIONS)
-        return replace(Broker.parse(address), **given)
 
 
 @dataclass(frozen=True, slots=True)
