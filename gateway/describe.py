@@ -15,9 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import filterfalse
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe, encode_description
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.frames import Status
@@ -26,17 +26,24 @@ from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
 from gateway.service.policies import Catalogue
 
-__all__ = ["Describing", "InForce", "Running", "digest"]
+__all__ = ["Described", "Describing", "InForce", "Running", "digest"]
 
 _STORED = -1
 """The tick of versions that are known from the store only: older than any other."""
 
 
 class Running(NamedTuple):
-    """A stream's policy; `confirmed` if the device has named its version."""
+    """A stream's policy.
+
+    Attributes:
+        confirmed: whether the device has named its version.
+        others: of other versions that it has named, or stored frames are of, the newest last: it may have frames of
+            them that were not sent yet.
+    """
 
     policy: AnyPolicy
     confirmed: bool
+    others: tuple[AnyPolicy, ...] = ()
 
 
 class InForce:
@@ -49,6 +56,7 @@ class InForce:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
         self._named: dict[tuple[str, str], tuple[int, int]] = {}
+        self._used: dict[tuple[str, str], set[int]] = {}
         self._documents: dict[str, int] = {}
         self.refusals: dict[str, str] = {}
 
@@ -59,10 +67,14 @@ class InForce:
         return any(changed)
 
     def named(self, device: str, stream: str, version: int, tick: int) -> bool:
-        """Take the version that a stream has at a tick; whether its newest one has changed."""
+        """Take the version that a stream has at a tick; whether its newest one has changed, or the set of all."""
         before = self._named.get((device, stream), (_STORED, 0))
         self._named[device, stream] = newest = max(before, (tick, version))
-        return newest[1] != before[1]
+        used = self._used.setdefault((device, stream), set(self._catalogue.stored_versions(device, stream)))
+        used_first = version not in used and version in self._catalogue.versions(device, stream)
+        if used_first:
+            used.add(version)
+        return newest[1] != before[1] or used_first
 
     def answered(self, device: str, answer: PolicyStatus) -> bool:
         """Take a device's answer to a document; whether its document or its refusal has changed."""
@@ -77,11 +89,14 @@ class InForce:
         """The policy of a stream; `None` if the device has refused a document and named no version."""
         versions = self._catalogue.versions(device, stream)
         document = self._documents.get(device, 0)
-        stored = self._catalogue.stored_version(device, stream)
-        version = max(self._named.get((device, stream), (_STORED, stored))[1], document)
+        used = self._used.get((device, stream)) or self._catalogue.stored_versions(device, stream)
+        version = max(self._named.get((device, stream), (_STORED, max(used, default=0)))[1], document)
         if version:
-            earlier = [one for one in versions if one <= version]
-            return Running(versions[max(earlier)], max(earlier) == version) if earlier else None
+            known = max((one for one in versions if one <= version), default=None)
+            if known is None:
+                return None
+            others = sorted(one for one in used if one in versions and one != known)[-MOST_OTHERS:]
+            return Running(versions[known], known == version, tuple(versions[one] for one in others))
         return None if device in self.refusals or not versions else Running(versions[max(versions)], False)
 
 
@@ -91,12 +106,21 @@ QUIET_SECONDS = 1.0
 _Stream = tuple[str, str]
 
 
-class _Made(NamedTuple):
+class Described(NamedTuple):
     """A policy's description, and the message that it is."""
 
     running: Running
     description: Description
     payload: bytes
+
+    @classmethod
+    def of(cls, running: Running) -> Self:
+        """Describe a policy, and as many of the other versions, the newest first, as one message has room for."""
+        for left in range(len(running.others) + 1):
+            description = describe(running.policy, confirmed=running.confirmed, others=running.others[left:])
+            if len(payload := encode_description(description)) <= MAX_DESCRIPTION_BYTES:
+                break
+        return cls(running, description, payload)
 
 
 def digest(payload: bytes) -> bytes:
@@ -126,7 +150,7 @@ class Describing:
         self._in_force = in_force
         self._counters = counters
         self._left = left
-        self._made: dict[_Stream, _Made] = {}
+        self._made: dict[_Stream, Described] = {}
         self._there: dict[_Stream, bytes] = {}
         self._quiet_at: float | None = None
         self._due = False
@@ -178,17 +202,16 @@ class Describing:
             found.setdefault(device, []).append(made.description)
         return found
 
-    def _wanted(self) -> dict[_Stream, _Made]:
+    def _wanted(self) -> dict[_Stream, Described]:
         """The description of every stream with a policy in force."""
-        found: dict[_Stream, _Made] = {}
+        found: dict[_Stream, Described] = {}
         for device in filterfalse(self._left, self._catalogue.names()):
             for stream in self._catalogue.streams(device):
                 if (running := self._in_force.running(device, stream)) is None:
                     continue
                 made = self._made.get((device, stream))
                 if made is None or made.running != running:
-                    description = describe(running.policy, confirmed=running.confirmed)
-                    made = self._made[device, stream] = _Made(running, description, encode_description(description))
+                    made = self._made[device, stream] = Described.of(running)
                 found[device, stream] = made
         return found
 

@@ -6,7 +6,7 @@ A retained JSON message for each stream. All of it is public by design: it follo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -26,8 +26,10 @@ from fugu.contract.stretches import Stretch
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",
+    "MOST_OTHERS",
     "Described",
     "DescribedStretch",
+    "DescribedVersion",
     "DescribedWindow",
     "Description",
     "PlaceGrid",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 MAX_DESCRIPTION_BYTES = 1 << 21
+MOST_OTHERS = 3
 METRES_PER_DEGREE = 111_320.0
 """Of latitude; of longitude so many times the cosine of the latitude."""
 _LARGEST_PERIOD = 86_400.0 * 366
@@ -135,11 +138,11 @@ class PlaceGrid(Document):
         return east / self.cell_size[0], self.step[0] * METRES_PER_DEGREE / self.cell_size[1]
 
 
-class Description(Document):
-    """What a stream is.
+class DescribedVersion(Document):
+    """A stream under one version of its policy.
 
     Attributes:
-        version: of the policy in force.
+        version: of the policy.
         confirmed: whether the device has named that version.
         kind: what the device sends: symbols, windows of counts, both, or points.
         states: labels, by number.
@@ -228,15 +231,39 @@ class Description(Document):
         return self.states[symbol] if symbols == len(self.states) else f"symbol {symbol}"
 
 
-def describe(policy: AnyPolicy, *, confirmed: bool = True) -> Description:
+class Description(DescribedVersion):
+    """A stream under the version of its policy that is in force.
+
+    Attributes:
+        others: versions that frames may still come under, the newest last; left out of messages if there are none.
+    """
+
+    others: Annotated[tuple[DescribedVersion, ...], Field(max_length=MOST_OTHERS)] = ()
+
+    @model_validator(mode="after")
+    def _one_stream(self) -> Self:
+        if any((one.fleet, one.device, one.stream) != (self.fleet, self.device, self.stream) for one in self.others):
+            raise ValueError("another version is of another stream")
+        if len({self.version, *(one.version for one in self.others)}) != 1 + len(self.others):
+            raise ValueError("a version is described twice")
+        return self
+
+
+def describe(policy: AnyPolicy, *, confirmed: bool = True, others: Iterable[AnyPolicy] = ()) -> Description:
     """Describe the stream of a policy.
 
     Args:
         confirmed: whether the device has named this version.
+        others: policies of versions that frames may still come under, at most `MOST_OTHERS`, the newest last.
 
     Raises:
         FrameRangeError: its times are beyond the year 9999.
     """
+    versions = tuple(DescribedVersion(**_fields(one, confirmed=True)) for one in others)
+    return Description(**_fields(policy, confirmed=confirmed), others=versions)
+
+
+def _fields(policy: AnyPolicy, *, confirmed: bool) -> dict[str, Any]:
     fields: dict[str, Any] = {
         **{name: getattr(policy, name) for name in ("fleet", "device", "stream", "version", "frame_ticks")},
         "confirmed": confirmed,
@@ -277,12 +304,12 @@ def describe(policy: AnyPolicy, *, confirmed: bool = True) -> Description:
             "point_epsilon": policy.epsilon,
         }
     rest |= {"chain_class": class_sentence(rest["chains"]), "does_not_protect": unprotected_sentence(stretches)}
-    return Description(**fields, **rest)
+    return fields | rest
 
 
 def encode_description(description: Description) -> bytes:
     """Bytes of a description."""
-    return description.model_dump_json().encode()
+    return description.model_dump_json(exclude=None if description.others else {"others"}).encode()
 
 
 def decode_description(payload: bytes) -> Description:

@@ -27,7 +27,7 @@ from fugu.mqtt.readings import (
 )
 
 if TYPE_CHECKING:
-    from fugu.contract.descriptions import Description
+    from fugu.contract.descriptions import DescribedVersion
 
 __all__ = ["Decoder"]
 
@@ -118,7 +118,7 @@ class Decoder:
         place = (frame.window, frame.first, frame.length, frame.observed)
         return [WindowReading(topic.device, topic.stream, *place, frame.counts, frame.shift, since, time, states)]
 
-    def _described(self, topic: Topic, version: int) -> Description | None:
+    def _described(self, topic: Topic, version: int) -> DescribedVersion | None:
         return self.descriptions.of(topic.device, topic.stream, version)
 
     def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
@@ -159,7 +159,7 @@ class Decoder:
 
 
 def _times(
-    known: Description | None, first: int, count: int, shift: int, every: int = 1
+    known: DescribedVersion | None, first: int, count: int, shift: int, every: int = 1
 ) -> Sequence[datetime] | Sequence[None]:
     """When so many ticks were, every so many from a first one on; None each if that is not known."""
     if known is None:
@@ -169,14 +169,14 @@ def _times(
     return [begin + number * step for number in range(count)]
 
 
-def _symbol_labels(known: Description | None) -> dict[int, str]:
+def _symbol_labels(known: DescribedVersion | None) -> dict[int, str]:
     """The names of symbols: those of the states, where there are as many."""
     if known is None or known.table is None or len(known.table[0]) + 1 != len(known.states):
         return {}
     return dict(enumerate(known.states))
 
 
-def _counted(known: Description | None, window: str, counts: int) -> tuple[str, ...] | None:
+def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[str, ...] | None:
     """The states that a window counts, if its description has as many counts as came."""
     found = next((one for one in known.windows if one.name == window), None) if known else None
     if known is None or found is None:

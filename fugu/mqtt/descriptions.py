@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from fugu.contract.descriptions import Description, decode_description
+from fugu.contract.descriptions import DescribedVersion, Description, decode_description
 from fugu.contract.errors import FrameLengthError, TopicError
 
 __all__ = ["Descriptions"]
@@ -18,7 +18,9 @@ MOST_BYTES = 1 << 24
 
 
 class _Entry(NamedTuple):
-    description: Description
+    """Of a version that came with another's message, `payload` is empty: its bytes are counted there."""
+
+    description: DescribedVersion
     payload: bytes
 
 
@@ -29,14 +31,15 @@ class Descriptions:
     """
 
     def __init__(self) -> None:
+        self._in_force: dict[tuple[str, str], Description] = {}
         self._streams: dict[tuple[str, str], dict[int, _Entry]] = {}
         self._bytes = 0
 
     def __iter__(self) -> Iterator[Description]:
         """The description in force of each stream: the one that came last, also after a rollback."""
-        return iter([[*versions.values()][-1].description for versions in self._streams.values()])
+        return iter([*self._in_force.values()])
 
-    def of(self, device: str, stream: str, version: int) -> Description | None:
+    def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
         """The description of a stream under a version of its policy, if it is known."""
         entry = self._streams.get((device, stream), {}).get(version)
         return entry.description if entry else None
@@ -55,20 +58,23 @@ class Descriptions:
         if not payload:
             self._bytes -= sum(len(entry.payload) for entry in versions.values())
             self._streams.pop((device, stream), None)
+            self._in_force.pop((device, stream), None)
             return None
         if versions and [*versions.values()][-1].payload == payload:
             return None
         described = decode_description(payload)
         if (described.fleet, described.device, described.stream) != (fleet, device, stream):
             raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
-        others = {version: entry for version, entry in versions.items() if version != described.version}
-        following = {**others, described.version: _Entry(described, payload)}
-        if len(following) > VERSIONS:
-            del following[next(iter(following))]
+        others = versions | {one.version: _Entry(one, b"") for one in described.others}
+        others.pop(described.version, None)
+        following = others | {described.version: _Entry(described, payload)}
+        for version in [*following][:-VERSIONS]:
+            del following[version]
         grown = sum(len(entry.payload) for entry in following.values())
         grown -= sum(len(entry.payload) for entry in versions.values())
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:
             raise FrameLengthError("more descriptions than are remembered")
         self._bytes += grown
         self._streams[device, stream] = following
+        self._in_force[device, stream] = described
         return described

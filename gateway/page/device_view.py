@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import Described, Description
+from fugu.contract.descriptions import Described, DescribedVersion, Description
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
@@ -191,7 +191,7 @@ def _policy_status(payload: bytes) -> dict[str, Any]:
     return {"kind": "policy", **fields, "refused": said.refused, "stale": said.stale}
 
 
-def _place(told: Description | None, point: Point) -> dict[str, Any]:
+def _place(told: DescribedVersion | None, point: Point) -> dict[str, Any]:
     """A point with the cell that it is in, and its latitude and longitude, where the stream is one of places."""
     found: dict[str, Any] = {"point": list(point)}
     if told is None or told.place is None or told.place.cell_size is None or len(point) != 2:

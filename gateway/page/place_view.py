@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fugu.contract.descriptions import METRES_PER_DEGREE, Description, PlaceGrid
+from fugu.contract.descriptions import METRES_PER_DEGREE, DescribedVersion, PlaceGrid
 from fugu.contract.ellipse import ellipse
 
 __all__ = ["placed_shares", "placed_symbols"]
@@ -15,7 +15,7 @@ _CONFIDENCE = 0.95
 _DIGITS, _METRE_DIGITS = 7, 1
 
 
-def placed_symbols(told: Description | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
+def placed_symbols(told: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
     """The middle of the cell that each symbol names, as latitude and longitude; nothing of other streams."""
     if told is None or told.place is None or told.table is None or len(told.table[0]) + 1 != len(told.states):
         return []
@@ -27,7 +27,7 @@ def placed_symbols(told: Description | None, symbols: Sequence[int]) -> list[dic
     return found
 
 
-def placed_shares(told: Description | None, shares: Mapping[str, float]) -> dict[str, Any]:
+def placed_shares(told: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
     """What shares of states say of a place: how likely each cell is, and an ellipse that holds it with 95 %.
 
     Args:

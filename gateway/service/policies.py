@@ -50,7 +50,7 @@ class Catalogue:
         self.owns = owns
         self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
         self._retired: dict[tuple[str, str, int], AnyModel] = {}
-        self._stored: dict[tuple[str, str], int] = {}
+        self._stored: dict[tuple[str, str], set[int]] = {}
         self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
         self._verified: set[object] = set()
 
@@ -117,7 +117,7 @@ class Catalogue:
             key = (policy.device, policy.stream, policy.version)
             loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
             self._refuse_other_kind(policy)
-            self._stored[key[:2]] = max(policy.version, self._stored.get(key[:2], 0))
+            self._stored.setdefault(key[:2], set()).add(policy.version)
             if loaded is None:
                 self._retired[key] = _model(policy)
             elif loaded.policy != policy:
@@ -179,9 +179,9 @@ class Catalogue:
         every = retired | self._devices.get(device, {}).get(stream, {})
         return {version: model.policy for version, model in every.items()}
 
-    def stored_version(self, device: str, stream: str) -> int:
-        """The newest version that stored frames were made under when the gateway started; 0 if there are none."""
-        return self._stored.get((device, stream), 0)
+    def stored_versions(self, device: str, stream: str) -> frozenset[int]:
+        """The versions that stored frames were made under when the gateway started."""
+        return frozenset(self._stored.get((device, stream), ()))
 
     def newest(self, device: str, stream: str) -> AnyPolicy | None:
         """The newest policy in force of a stream."""

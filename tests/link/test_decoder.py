@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fugu.contract.descriptions import Description, describe, encode_description
+from fugu.contract.descriptions import DescribedVersion, Description, describe, encode_description
 from fugu.contract.frames import MAX_TICK, SymbolFrame, encode_symbols
 from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
 from fugu.contract.release_frames import encode_release
@@ -100,6 +100,21 @@ def test_after_a_rollback_the_description_that_came_last_is_in_force() -> None:
         told(decoder, described(version))
     assert [one.version for one in decoder.descriptions] == [3]
     assert decoder.descriptions.of("watch", "hr", 1) is None
+
+
+def test_one_description_names_and_times_what_comes_under_the_other_versions_that_are_in_use() -> None:
+    earlier = {**dict(described(1)), "others": ...}
+    versions = [DescribedVersion(**{name: value for name, value in earlier.items() if value is not ...})]
+    newest = described(2, epoch="2026-03-02T00:00:00Z", states=("away", "there"), others=versions)
+    decoder = Decoder()
+    told(decoder, newest)
+    late = decoder.decode(SYMBOLS, symbols(1))[0]
+    assert isinstance(late, SymbolReading)
+    assert (late.time, late.label) == (EPOCH + 60 * SECOND, "low")
+    assert [*decoder.descriptions] == [newest]
+    for version in (6, 5, 4):
+        told(decoder, described(version))
+    assert [decoder.descriptions.of("watch", "hr", version) is not None for version in (1, 2)] == [False, True]
 
 
 def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:

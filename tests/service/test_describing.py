@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,15 @@ from fugu.contract.descriptions import decode_description, describe, encode_desc
 from fugu.contract.frames import Status, StreamStatus, encode_status, encode_symbols
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import description_topic, status_topic, symbols_topic
-from fugu.mqtt import Link
+from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
+from gateway import describe as describing
+from gateway.describe import Running
 from gateway.service import Gateway, GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Listener:
@@ -118,6 +123,43 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
         with running(broker, tmp_path) as gateway:
             wait_until(lambda: here.there.get(topic) == following[1], "the version of the stored frames")
             wait_until(lambda: gateway.counters["descriptions"] == 1, "the count")
+
+
+@pytest.mark.long
+def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_the_version_before(
+    broker: Mosquitto, tmp_path: Path
+) -> None:
+    versions = {number: policy(number) for number in (1, 2)}
+    write_policies(tmp_path / "policies", list(versions.values()))
+    topic, made = description_topic("home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
+    rollout = encode_description(describe(versions[2], others=[versions[1]]))
+    with listening(broker) as here, running(broker, tmp_path):
+        here.link.publish(symbols_topic("home", "watch", "hr"), encode_symbols(made[0]))
+        wait_until(lambda: here.there.get(topic) == encode_description(describe(versions[1])), "the first version")
+        here.link.publish(symbols_topic("home", "watch", "hr"), encode_symbols(made[2]))
+        wait_until(lambda: here.there.get(topic) == rollout, "both versions")
+        with Subscription(broker.broker, fleet="home", device="watch", descriptions=True) as late:
+            readings = iter(late)
+            assert isinstance(next(readings), DescriptionReading)
+            here.link.publish(symbols_topic("home", "watch", "hr"), encode_symbols(made[1]))
+            first = next(reading for reading in readings if not isinstance(reading, DescriptionReading))
+            assert isinstance(first, SymbolReading)
+            assert (first.tick, first.time, first.label) == (10, EPOCH + timedelta(seconds=10), f"level {first.symbol}")
+    with listening(broker) as here:
+        here.link.publish(topic, b"", retain=True)
+        with running(broker, tmp_path):
+            wait_until(lambda: here.there.get(topic) == rollout, "both, from what is stored")
+
+
+def test_other_versions_are_left_out_the_oldest_first_where_a_message_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    policies = [policy(version) for version in (1, 2, 3)]
+    fits = len(encode_description(describe(policies[2], others=policies[1:2])))
+    monkeypatch.setattr(describing, "MAX_DESCRIPTION_BYTES", fits)
+    made = describing.Described.of(Running(policies[2], True, tuple(policies[:2])))
+    assert [one.version for one in made.description.others] == [2]
+    assert len(made.payload) == fits
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")

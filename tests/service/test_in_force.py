@@ -64,13 +64,23 @@ def test_of_an_absent_device_nothing_is_confirmed_and_a_last_will_erases_nothing
 def test_a_rollback_counts_from_its_ticks_on_and_late_frames_do_not_undo_it() -> None:
     known = InForce(catalogue([V1, V2]))
     known.named("watch", "hr", 2, 99)
-    assert not known.named("watch", "hr", 1, 98)
-    assert known.running("watch", "hr") == Running(V2, True)
+    assert known.named("watch", "hr", 1, 98), "a late frame of another version"
+    assert known.running("watch", "hr") == Running(V2, True, (V1,))
+    assert not known.named("watch", "hr", 1, 97)
     assert known.status("watch", status(1, 100))
     assert not known.named("watch", "hr", 2, 99)
-    assert known.running("watch", "hr") == Running(V1, True)
+    assert known.running("watch", "hr") == Running(V1, True, (V2,))
     assert known.named("watch", "hr", 2, 100)
-    assert known.running("watch", "hr") == Running(V2, True)
+    assert known.running("watch", "hr") == Running(V2, True, (V1,))
+
+
+def test_versions_that_frames_may_still_come_under_are_the_newest_three_that_the_gateway_has() -> None:
+    policies = [policy(version) for version in range(1, 7)]
+    known = InForce(catalogue(policies))
+    for version in (1, 2, 3, 4, 5, 900):
+        known.named("watch", "hr", version, version)
+    assert known.status("watch", status(6, 1000))
+    assert known.running("watch", "hr") == Running(policies[5], True, tuple(policies[2:5]))
 
 
 def test_a_rollout_that_is_half_way_describes_each_device_by_its_own_version() -> None:
@@ -87,7 +97,7 @@ def test_a_restart_knows_versions_from_stored_frames_even_of_policies_that_are_g
     known = InForce(policies)
     assert known.running("watch", "hr") == Running(V1, True)
     known.status("watch", status(2, 10))
-    assert known.running("watch", "hr") == Running(V2, True)
+    assert known.running("watch", "hr") == Running(V2, True, (V1,))
     policies = catalogue([V1, V2])
     policies.retire([V1.to_json()])
     assert InForce(policies).running("watch", "hr") == Running(V1, True)
