@@ -113,7 +113,7 @@ class PageConfig(Document):
 
     Attributes:
         listen: HOST:PORT.
-        login_file: the hash of the page's password, as `fugu dashboard --new-login` writes it.
+        login_file: the hash of the page's password, as `fugu gateway dashboard --new-login` writes it.
         no_login: shows it to whoever is on this machine.
         tls_cert, tls_key: its certificate, where it is beyond loopback.
         audience: whose part of the ledger is shown; all of it if there is none.

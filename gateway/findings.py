@@ -46,7 +46,7 @@ _ADVICE = {
     AlarmCode.SILENT: "see whether it runs and reaches the broker: fugu-agent --doctor on the device",
     AlarmCode.RELEASE_REFUSED: "read the gateway's log: what was refused is not released later",
     AlarmCode.STORE: "look at the store's disk: devices keep their frames until it takes them",
-    AlarmCode.LEDGER: "look at the ledger's disk, and run fugu audit ledger; releases wait until then",
+    AlarmCode.LEDGER: "look at the ledger's disk, and run fugu check ledger; releases wait until then",
     AlarmCode.STUCK: "look at the disk and at the gateway's log, then restart the gateway",
     AlarmCode.BROKER: "see whether the broker runs and is reached: fugu doctor",
     AlarmCode.SHARD: "read the gateway's log: it is started again; its devices keep their frames until then",

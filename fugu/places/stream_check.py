@@ -1,4 +1,4 @@
-"""What a measured stream as a whole tells about one tick, from its policy alone; the planner and `fugu policy check`.
+"""What a measured stream as a whole tells about one tick, from its policy alone; the planner and `fugu check policy`.
 
 It counts every table that a device with this policy accepts, because whoever sends tables may choose among them.
 

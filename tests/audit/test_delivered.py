@@ -49,7 +49,7 @@ def test_what_is_delivered_and_not_listed_is_found(
         try:
             account = tmp_path / "screen"
             words = ["--broker", account / "broker.toml", "--live", 2, "--trials", 1000, "--json"]
-            done = fugu("audit", "stream", tmp_path / "policy.json", "--access", listed, *words)
+            done = fugu("check", "stream", tmp_path / "policy.json", "--access", listed, *words)
         finally:
             over.set()
             thread.join()

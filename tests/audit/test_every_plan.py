@@ -47,7 +47,7 @@ ROOMS = (None, '"stationary"', "[0.2, 0.3, 0.5]")
 
 def confirmed(fugu: Fugu, file: Path, wanted: int = 1) -> None:
     """Whether everything that a policy claims was computed again, and so much less was not found to be true."""
-    done = fugu("audit", "policy", file, "--json")
+    done = fugu("check", "statement", file, "--json")
     told = done.json()
     assert told["not_recomputed"] == [], done.out
     names = [one["name"] for one in told["findings"] if one["wrong"]]
@@ -99,7 +99,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_streams_that_move_together(fugu: Fugu, recorded: Path, tmp_path: Path) -> None:
     model = tmp_path / "room.json"
-    assert fugu("model", "fit", recorded / "room.csv", "--column", "light,motion", "-o", model).code == 0
+    assert fugu("plan", "model", recorded / "room.csv", "--column", "light,motion", "-o", model).code == 0
     kinds = [("--known", "--adversary", one) for one in ADVERSARIES] + [(), ("--window", "1h"), ("--share", "3,1")]
     kinds.append(("--known", "--window", "1h", "--symbols", ".5"))
     for number, kind in enumerate(kinds):
@@ -111,7 +111,7 @@ def test_streams_that_move_together(fugu: Fugu, recorded: Path, tmp_path: Path) 
 
 def test_streams_that_remember_two_ticks(fugu: Fugu, recorded: Path, tmp_path: Path) -> None:
     model = tmp_path / "order.json"
-    assert fugu("model", "fit", recorded / "order.csv", "--order", "2", "-o", model).code == 0
+    assert fugu("plan", "model", recorded / "order.csv", "--order", "2", "-o", model).code == 0
     for adversary in ADVERSARIES:
         words = ("stream", "--model", model, "--epsilon", "1", "--adversary", adversary, *BINARY)
         confirmed(fugu, *planned(fugu, tmp_path / adversary, *words))

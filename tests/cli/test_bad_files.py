@@ -46,9 +46,9 @@ STORES = (
     ("gateway", "forget", "watch", "--store", "{file}"),
     ("gateway", "history", "watch", "hr", "--store", "{file}"),
     ("gateway", "watch", "--store", "{file}"),
-    ("ledger", "show", "--ledger", "{file}"),
-    ("audit", "ledger", "--ledger", "{file}", "--store", "{file}"),
-    ("ledger", "progress", "--ledger", "{file}", "--store", "{file}", "--release", "active", "--first", "0"),
+    ("gateway", "ledger", "show", "--ledger", "{file}"),
+    ("check", "ledger", "--ledger", "{file}", "--store", "{file}"),
+    ("gateway", "ledger", "progress", "--ledger", "{file}", "--store", "{file}", "--release", "active", "--first", "0"),
 )
 
 
@@ -129,6 +129,7 @@ def test_a_name_that_is_none(fugu: Fugu, tmp_path: Path, name: str) -> None:
         (("gateway", "history", "watch", name, "--store", store), 1),
         (
             (
+                "gateway",
                 "ledger",
                 "progress",
                 "--ledger",
@@ -159,11 +160,11 @@ def test_a_tick_that_is_none(fugu: Fugu, tmp_path: Path, number: str) -> None:
         ("gateway", "history", "watch", "hr", "--store", store, f"--first={number}"),
         ("gateway", "history", "watch", "hr", "--store", store, f"--last={number}"),
         ("gateway", "history", "watch", "hr", "--store", store, f"--lag={number}"),
-        ("ledger", "progress", *files, "--release", "active", f"--first={number}"),
+        ("gateway", "ledger", "progress", *files, "--release", "active", f"--first={number}"),
     ):
         done = fugu(*words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1), words
-    done = fugu("ledger", "resume", *files, f"--after={number}")
+    done = fugu("gateway", "ledger", "resume", *files, f"--after={number}")
     assert (done.code, done.err.count("\n")) == ((0, 0) if number == "-1" else (2, 1))
 
 
@@ -171,7 +172,7 @@ def test_a_tick_that_is_none(fugu: Fugu, tmp_path: Path, number: str) -> None:
     "address", ["", ":", "h:", "h:0", "h:65536", "h:²", "h:" + "1" * 5000, "a..b:1", "x" * 64 + ":1", ".:1"]
 )
 def test_a_broker_that_cannot_be_looked_up(fugu: Fugu, address: str) -> None:
-    done = fugu("dashboard", "--fleet", "home", "--no-login", "--broker", address)
+    done = fugu("gateway", "dashboard", "--fleet", "home", "--no-login", "--broker", address)
     assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
     assert len(done.err) < 200
 

@@ -25,13 +25,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def room(fugu: Fugu, folder: Path) -> Path:
-    assert fugu("model", "fit", folder / "room.csv", "--column", "light,motion", "-o", folder / "room.json").code == 0
+    assert fugu("plan", "model", folder / "room.csv", "--column", "light,motion", "-o", folder / "room.json").code == 0
     return folder / "room.json"
 
 
 @pytest.fixture
 def order(fugu: Fugu, folder: Path) -> Path:
-    assert fugu("model", "fit", folder / "order.csv", "--order", "2", "-o", folder / "order.json").code == 0
+    assert fugu("plan", "model", folder / "order.csv", "--order", "2", "-o", folder / "order.json").code == 0
     return folder / "order.json"
 
 
@@ -57,9 +57,9 @@ def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_pat
     assert light.discretiser.states == ("0", "1")
     assert joint_epsilon([light, motion], None) <= 1.0
     for policy in ("room-light", "room-motion"):
-        checked = fugu("policy", "check", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")
+        checked = fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")
         assert "the guarantee holds" in checked.out
-        assert fugu("policy", "check", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
+        assert fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
 
 
 def test_streams_of_two_devices(fugu: Fugu, room: Path, tmp_path: Path) -> None:

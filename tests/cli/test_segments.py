@@ -22,7 +22,7 @@ def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
         tick += 3000
     recording, model = tmp_path / "gaps.csv", tmp_path / "chain.json"
     recording.write_text("\n".join(rows) + "\n")
-    fitted = fugu("model", "fit", recording, "--column", "value", "-o", model)
+    fitted = fugu("plan", "model", recording, "--column", "value", "-o", model)
     assert fitted.code == 0
     assert "60 segments without a gap, the longest of 80 rows" in fitted.out
     assert "A gap alone is no proof of that." in fitted.out.replace("\n", " ")

@@ -77,7 +77,7 @@ class Site:
 
 
 class ServedPage(Site):
-    """`fugu dashboard` in a process of its own.
+    """`fugu gateway dashboard` in a process of its own.
 
     Args:
         words: more of the command.
@@ -86,7 +86,17 @@ class ServedPage(Site):
 
     def __init__(self, folder: Path, port: int, *words: str, certificate: Path | None = None) -> None:
         super().__init__(free_port(), certificate)
-        command = [sys.executable, "-m", "fugu", "dashboard", "--fleet", "home", "--broker", f"127.0.0.1:{port}"]
+        command = [
+            sys.executable,
+            "-m",
+            "fugu",
+            "gateway",
+            "dashboard",
+            "--fleet",
+            "home",
+            "--broker",
+            f"127.0.0.1:{port}",
+        ]
         command += ["--listen", f"127.0.0.1:{self.port}", *words]
         with (folder / "page.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)

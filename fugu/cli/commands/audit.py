@@ -1,4 +1,4 @@
-"""`fugu audit policy`, `fugu audit device`, `fugu audit stream` and `fugu audit ledger`."""
+"""`fugu check statement`, `fugu check device`, `fugu check stream` and `fugu check ledger`."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def policy(
 
     \b
     examples:
-      fugu audit policy policy.json
-      fugu audit policy policy.json --enrolment watch/enrolment.json --broker broker --json
-      fugu audit policy policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
+      fugu check statement policy.json
+      fugu check statement policy.json --enrolment watch/enrolment.json --broker broker --json
+      fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
     """
     if (sign is None) != (output is None):
         raise CommandLineError("--sign and --output belong together")
@@ -126,8 +126,8 @@ def device(
 
     \b
     examples:
-      fugu audit device policy.json
-      fugu audit device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
+      fugu check device policy.json
+      fugu check device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
     """
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
@@ -189,10 +189,10 @@ def stream(
 
     \b
     examples:
-      fugu audit stream policy.json --releases releases.toml --access broker
-      fugu audit stream light.json --with motion.json
-      fugu audit stream policy.json night.csv --recording heard.txt
-      fugu audit stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
+      fugu check stream policy.json --releases releases.toml --access broker
+      fugu check stream light.json --with motion.json
+      fugu check stream policy.json night.csv --recording heard.txt
+      fugu check stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
     """
     if recording is not None and live is not None:
         raise CommandLineError("give either --recording or --live")
@@ -261,9 +261,9 @@ def ledger(
 
     \b
     examples:
-      fugu audit ledger --store home.db
-      fugu audit ledger --store home.db --policies policies --releases releases.toml
-      fugu audit ledger --ledger home-ledger.db --store home.db --broker broker --json
+      fugu check ledger --store home.db
+      fugu check ledger --store home.db --policies policies --releases releases.toml
+      fugu check ledger --ledger home-ledger.db --store home.db --broker broker --json
     """
     from gateway.audit.ledger import audit_ledger
     from gateway.service.release_record import ledger_problem

@@ -1,4 +1,4 @@
-"""`fugu dashboard`: the live page."""
+"""`fugu gateway dashboard`: the live page."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def show(
 
     \b
     examples:
-      fugu dashboard --fleet home --no-login
-      fugu dashboard --fleet home --no-login --ledger home-ledger.db
-      fugu dashboard --new-login page.login
-      fugu dashboard --fleet home --login-file page.login --broker site/broker.toml
+      fugu gateway dashboard --fleet home --no-login
+      fugu gateway dashboard --fleet home --no-login --ledger home-ledger.db
+      fugu gateway dashboard --new-login page.login
+      fugu gateway dashboard --fleet home --login-file page.login --broker site/broker.toml
     """
     if new_login is not None:
         terminal = sys.stdin.isatty()

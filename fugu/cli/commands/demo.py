@@ -28,11 +28,11 @@ def _demo(
     seconds: Annotated[float, typer.Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
     broker_kind: Annotated[str, typer.Option(help="auto, mosquitto or embedded.")] = "auto",
 ) -> int:
-    """Show the whole system, on recordings of sleeping hearts or a walk.
+    """Show the whole system: sleeping hearts, or a walk.
 
-    With real processes and real MQTT, on this machine. Of hearts three recordings, whose live page has the address that
-    is printed. Of a walk on a grid a private measurement, and a map: tables come from the gateway; there are restarts and
-    losses.
+    With real processes and real MQTT, on this machine. Of hearts three recordings, whose live page has the address
+    that is printed. Of a walk on a grid a private measurement, and a map: tables come from the gateway; there are
+    restarts and losses.
 
     \b
     examples:

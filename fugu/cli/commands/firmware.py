@@ -1,4 +1,4 @@
-"""`fugu firmware build` and `fugu firmware simulate`."""
+"""`fugu deploy firmware build` and `fugu deploy firmware simulate`."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def build_image(
 
     \b
     examples:
-      fugu firmware build policy.json --board esp32 --broker watch/agent.toml -o image
-      fugu firmware build policy.json --board unix --unit hr=1/10 -o image
-      fugu firmware build policy.json --board rp2040 --secret-file secret -o image
+      fugu deploy firmware build policy.json --board esp32 --broker watch/agent.toml -o image
+      fugu deploy firmware build policy.json --board unix --unit hr=1/10 -o image
+      fugu deploy firmware build policy.json --board rp2040 --secret-file secret -o image
     """
     policies = [_read(file) for file in files]
     at = broker_of(broker)
@@ -95,7 +95,7 @@ def simulate_boards(
 
     \b
     examples:
-      fugu firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
+      fugu deploy firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
     """
     policy = _read(file)
     if not isinstance(policy, Policy) or policy.table is None:

@@ -142,7 +142,7 @@ def watch(
     ] = 0.1,
     as_json: JsonOption = False,
 ) -> int:
-    """Test whether streams are still in the classes of their policies.
+    """Test whether streams are in the classes of their policies.
 
     From symbols alone. Exit code 1 if one is not.
 

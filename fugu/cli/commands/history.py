@@ -1,4 +1,4 @@
-"""`fugu export`, `fugu learn` and `fugu smooth`."""
+"""`fugu gateway export`, `fugu gateway learn` and `fugu gateway smooth`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LATEST = 2 * 86_400
 """Seconds after now: nothing that is stored is later."""
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu export wrote.")
+    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
 ]
 RayOption = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
@@ -80,8 +80,8 @@ def _export(
 
     \b
     examples:
-      fugu export --store home.db --parquet everything
-      fugu export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+      fugu gateway export --store home.db --parquet everything
+      fugu gateway export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
     """
     since_until, location = time.microseconds(), store_of(store)
     from gateway.history.export import Span, export_history
@@ -109,8 +109,8 @@ def _smooth(
 
     \b
     examples:
-      fugu smooth home.db -o smoothed
-      fugu smooth october --stream hr --device watch -o smoothed --ray local
+      fugu gateway smooth home.db -o smoothed
+      fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
     """
     since_until = time.microseconds()
     from gateway.history.smooth import Source, Span, open_tasks, smooth_history
@@ -141,8 +141,8 @@ def _learn(
 
     \b
     examples:
-      fugu learn home.db --stream hr -o class.json
-      fugu learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+      fugu gateway learn home.db --stream hr -o class.json
+      fugu gateway learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
     """
     since_until = time.microseconds()
     from gateway.history.learning import Source, Span, learn_class, open_tasks

@@ -74,7 +74,7 @@ def stream(
 
     What that costs, and what else could be done.
 
-    With --model the class of chains is the one that 'fugu model fit' found to cover every stretch of the recording; a
+    With --model the class of chains is the one that 'fugu plan model' found to cover every stretch of the recording; a
     file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
 
     \b
@@ -120,7 +120,7 @@ def window(
 @app.command("joint")
 @grouped
 def joint(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu model fit' with several streams.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu plan model' with several streams.")],
     options: JointOptions,
     header: HeaderOptions,
     output: Annotated[
@@ -162,7 +162,7 @@ def measure(
     keys of FILE (lists are by state; states are counted from 0):
       coordinates  [[x, y], ...] what is measured, 1 to 3 whole numbers; or
       grid         "10x10": cells row by row, with a random walk unless transition is given
-      transition   [[p, ...], ...], or a file of 'fugu model fit --grid' (brings coordinates and names as well)
+      transition   [[p, ...], ...], or a file of 'fugu plan model --grid' (brings coordinates and names as well)
       graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
                    {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}
       epsilon      most that a point may tell about such a pair, in nats
@@ -189,7 +189,7 @@ def network(
     epsilon: Annotated[float | None, typer.Option(metavar="E", help="Instead of the file's.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan one release over a few variables that depend on one another.
+    """Plan a release over variables that depend on one another.
 
     In any pattern: the noise of each mechanism.
 

@@ -64,7 +64,7 @@ class ChainOptions:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Instead of Q and R: a file of 'fugu model fit', which stands for the class that it found; "
+            help="Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; "
             'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, '
             "taken as they are.",
         ),

@@ -78,7 +78,7 @@ def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
         return None
     if text == "fitted":
         if options.model is None:
-            raise CommandLineError("--segments fitted: give --model, a file of 'fugu model fit'")
+            raise CommandLineError("--segments fitted: give --model, a file of 'fugu plan model'")
         return fitted_segment(options.model)
     ticks = arguments.number(text, "segments")
     if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):

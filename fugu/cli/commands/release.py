@@ -1,4 +1,4 @@
-"""`fugu release`."""
+"""`fugu gateway release`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def release(
 
     \b
     examples:
-      fugu release gateway.toml --name active --first 3600
+      fugu gateway release gateway.toml --name active --first 3600
     """
     address = None if broker is None else broker_of(broker)
     gateway = gateway_of(config)
