@@ -43,7 +43,7 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS
-from gateway.history.smooth import smooth_history
+from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder

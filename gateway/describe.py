@@ -26,7 +26,7 @@ from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
 from gateway.service.policies import Catalogue
 
-__all__ = ["Described", "Describing", "InForce", "Running", "digest"]
+__all__ = ["Described", "Describing", "InForce", "digest"]
 
 _STORED = -1
 """The tick of versions that are known from the store only: older than any other."""

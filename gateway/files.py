@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["FileError", "new_folder", "read_text", "write_public", "write_secret"]
+__all__ = ["new_folder", "read_text", "write_public", "write_secret"]
 
 
 class FileError(FuguError):

@@ -1,4 +1,7 @@
-"""Which alarms there are: decided here from what others note, without any I/O, and by clocks that are passed in.
+"""All that can be wrong with a running gateway, declared once; and which of it is so now, without any I/O.
+
+Health message, metrics, alert rules, page and doctor render what stands in `KINDS`; a test holds docs/protocol.md and
+deploy/examples/alerts.yml to it.
 
 An alarm begins with the first thing noted under its code and name. It ends when nothing has been noted for as long as
 its code holds, so that what comes and goes is one alarm. It is never ended by hand: what it is about has to end.
@@ -9,50 +12,158 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
+from fugu.contract.errors import Reason
 from fugu.contract.health import MAX_NAMES, AlarmCode, HealthAlarm
 
-__all__ = ["Alarm", "Alarms"]
+__all__ = ["BY_COUNTER", "BY_REASON", "OF_DEVICES", "Alarm", "Alarms"]
 
 _MOST_NAMES = 200
 """Names of a code that are told apart; whoever may publish can make up more. The rest share one without a name."""
 _HOUR = 3600.0
 _DAY = 24 * _HOUR
-_HOLDS = {
-    AlarmCode.CONFLICT: 7 * _DAY,
-    AlarmCode.STOPPED: 10.0,
-    AlarmCode.UNKNOWN_DEVICE: _HOUR,
-    AlarmCode.POLICY_REFUSED: 10.0,
-    AlarmCode.FUTURE: _HOUR,
-    AlarmCode.FLOOD: 600.0,
-    AlarmCode.REPEATS: 600.0,
-    AlarmCode.SILENT: 10.0,
-    AlarmCode.RELEASE_REFUSED: _DAY,
-    AlarmCode.STORE: 60.0,
-    AlarmCode.LEDGER: 60.0,
-    AlarmCode.STUCK: 10.0,
-    AlarmCode.BROKER: 10.0,
-    AlarmCode.SHARD: _HOUR,
-    AlarmCode.CERTIFICATE: 60.0,
+_GAUGE = "fugu_gateway_alarms"
+
+
+class Kind(NamedTuple):
+    """A kind of alarm.
+
+    Attributes:
+        words: what is so.
+        advice: what to do.
+        holds: seconds after which it ends if nothing more is noted.
+        about: whether its names are those of devices, or of something else.
+        counter: of the gateway; the alarm is noted whenever it grows.
+        reason: of messages of a device; the alarm is noted whenever one is refused for it.
+        metric: an expression in the metrics that says the same, for its alert rule.
+        patience: how long the alert rule waits.
+    """
+
+    severity: Literal["critical", "warning"]
+    words: str
+    advice: str
+    holds: float = 10.0
+    about: Literal["device", "other"] = "other"
+    counter: str = ""
+    reason: Reason | None = None
+    metric: str = ""
+    patience: str = ""
+
+
+KINDS = {
+    AlarmCode.CONFLICT: Kind(
+        *("critical", "a device has sent two frames that say different things of one tick"),
+        "there may be two of it: find the copy, and enrol the device anew under another name",
+        holds=7 * _DAY,
+        about="device",
+    ),
+    AlarmCode.STOPPED: Kind(
+        *("critical", "a device was told to stop, because it contradicted itself"),
+        "it draws nothing until a newer policy document for it is signed: find the copy first",
+        about="device",
+    ),
+    AlarmCode.UNKNOWN_DEVICE: Kind(
+        *("warning", "somebody publishes under a name that no policy knows"),
+        "give its policy to the gateway, or take its account from the broker",
+        holds=_HOUR,
+        about="device",
+        reason=Reason.UNKNOWN_DEVICE,
+    ),
+    AlarmCode.POLICY_REFUSED: Kind(
+        *("warning", "a device has refused the newest policy document that it was sent, and keeps the one before"),
+        "see fugu fleet status for the reason; it keeps the policy before until it is sent another",
+        about="device",
+    ),
+    AlarmCode.FUTURE: Kind(
+        *("warning", "frames are from ticks that have not come"),
+        "set the device's clock: what it sends is from ticks that have not come",
+        holds=_HOUR,
+        about="device",
+        reason=Reason.FROM_THE_FUTURE,
+    ),
+    AlarmCode.FLOOD: Kind(
+        *("warning", "more messages come under a device's name than are taken beside those of the others"),
+        "see what publishes under its name, or take its account from the broker; others go on",
+        holds=600.0,
+        about="device",
+    ),
+    AlarmCode.REPEATS: Kind(
+        *("warning", "a device sends what is stored again and again: more than 600 frames a minute"),
+        "see its log, and what else publishes under its name; it sends what is stored again and again",
+        holds=600.0,
+        about="device",
+    ),
+    AlarmCode.SILENT: Kind(
+        "warning",
+        "a device that used to send frames has sent none for ten minutes, or for three of its frames if that is longer",
+        "see whether it runs and reaches the broker: fugu-agent --doctor on the device",
+        about="device",
+        patience="5m",
+    ),
+    AlarmCode.RELEASE_REFUSED: Kind(
+        *("warning", "a window was not released: its audience has been told enough, or it cannot be computed"),
+        "read the gateway's log: what was refused is not released later",
+        holds=_DAY,
+        counter="releases_refused",
+    ),
+    AlarmCode.STORE: Kind(
+        *("critical", "the store takes nothing"),
+        "look at the store's disk: devices keep their frames until it takes them",
+        holds=60.0,
+        counter="store_errors",
+        metric="increase(fugu_gateway_frames_unstored_total[10m]) > 0",
+    ),
+    AlarmCode.LEDGER: Kind(
+        *("critical", "the ledger cannot be used"),
+        "look at the ledger's disk, and run fugu audit ledger; releases wait until then",
+        holds=60.0,
+        counter="ledger_errors",
+    ),
+    AlarmCode.STUCK: Kind(
+        *("critical", "the gateway has not finished a round of work for two minutes"),
+        "look at the disk and at the gateway's log, then restart the gateway",
+        metric="fugu_gateway_round_age_seconds > 120",
+    ),
+    AlarmCode.BROKER: Kind(
+        *("critical", "the gateway has no connection to the broker"),
+        "see whether the broker runs and is reached: fugu doctor",
+        metric="fugu_gateway_connected == 0",
+        patience="1m",
+    ),
+    AlarmCode.SHARD: Kind(
+        *("warning", "a shard of the gateway does not run, or has ended and was started again"),
+        "read the gateway's log: it is started again; its devices keep their frames until then",
+        holds=_HOUR,
+        counter="shards_restarted",
+    ),
+    AlarmCode.CERTIFICATE: Kind(
+        *("warning", "a certificate ends within 30 days"), "renew it before it ends", holds=60.0
+    ),
 }
-_ADVICE = {
-    AlarmCode.CONFLICT: "there may be two of it: find the copy, and enrol the device anew under another name",
-    AlarmCode.STOPPED: "it draws nothing until a newer policy document for it is signed: find the copy first",
-    AlarmCode.UNKNOWN_DEVICE: "give its policy to the gateway, or take its account from the broker",
-    AlarmCode.POLICY_REFUSED: "fugu fleet status says why; it keeps the policy before until it is sent another",
-    AlarmCode.FUTURE: "set the device's clock: what it sends is from ticks that have not come",
-    AlarmCode.FLOOD: "see what publishes under its name, or take its account from the broker; others go on",
-    AlarmCode.REPEATS: "see its log, and what else publishes under its name; it sends what is stored again and again",
-    AlarmCode.SILENT: "see whether it runs and reaches the broker: fugu-agent --doctor on the device",
-    AlarmCode.RELEASE_REFUSED: "read the gateway's log: what was refused is not released later",
-    AlarmCode.STORE: "look at the store's disk: devices keep their frames until it takes them",
-    AlarmCode.LEDGER: "look at the ledger's disk, and run fugu check ledger; releases wait until then",
-    AlarmCode.STUCK: "look at the disk and at the gateway's log, then restart the gateway",
-    AlarmCode.BROKER: "see whether the broker runs and is reached: fugu doctor",
-    AlarmCode.SHARD: "read the gateway's log: it is started again; its devices keep their frames until then",
-    AlarmCode.CERTIFICATE: "renew it before it ends",
-}
-_ORDER = list(AlarmCode)
+"""By code, in the order in which alarms are told."""
+OF_DEVICES = frozenset(code for code, kind in KINDS.items() if kind.about == "device")
+BY_COUNTER = {kind.counter: code for code, kind in KINDS.items() if kind.counter}
+BY_REASON = {kind.reason: code for code, kind in KINDS.items() if kind.reason is not None}
+
+
+def alert_rules() -> str:
+    """Render the rules of deploy/examples/alerts.yml that are alarms."""
+    return "\n".join(_rule(code, kind) for code, kind in KINDS.items())
+
+
+def _rule(code: AlarmCode, kind: Kind) -> str:
+    name = "".join(word.capitalize() for word in code.split("-"))
+    rule = f"""\
+      - alert: Fugu{name}
+        expr: {kind.metric}{kind.metric and " or "}{_GAUGE}{{code="{code}"}} > 0
+{f"        for: {kind.patience}" if kind.patience else ""}
+        labels: {{severity: {kind.severity}}}
+        annotations:
+          summary: "{kind.words[0].upper()}{kind.words[1:]}"
+          description: "{kind.advice[0].upper()}{kind.advice[1:]}"
+"""
+    return rule.replace("\n\n", "\n")
 
 
 @dataclass(slots=True)
@@ -77,7 +188,7 @@ class Alarm:
     @property
     def advice(self) -> str:
         """What to do, in a sentence."""
-        return _ADVICE[self.code]
+        return KINDS[self.code].advice
 
     def __str__(self) -> str:
         """In a line."""
@@ -103,7 +214,7 @@ class Alarms:
     @staticmethod
     def holds(code: AlarmCode) -> float:
         """Seconds after which an alarm ends if nothing more is noted."""
-        return _HOLDS[code]
+        return KINDS[code].holds
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
         """Something has happened, or still holds.
@@ -128,7 +239,7 @@ class Alarms:
     def step(self) -> tuple[list[Alarm], list[Alarm]]:
         """What has begun since the last step, and what ends now."""
         now = self._seconds()
-        ended = [alarm for alarm in self._alarms.values() if now - alarm.last > _HOLDS[alarm.code]]
+        ended = [alarm for alarm in self._alarms.values() if now - alarm.last > KINDS[alarm.code].holds]
         for alarm in ended:
             del self._alarms[alarm.code, alarm.name]
             self._names[alarm.code] -= 1
@@ -137,7 +248,8 @@ class Alarms:
 
     def current(self) -> list[Alarm]:
         """Those that there are, in the order of their codes, then by name."""
-        return sorted(self._alarms.values(), key=lambda alarm: (_ORDER.index(alarm.code), alarm.name))
+        order = list(KINDS)
+        return sorted(self._alarms.values(), key=lambda alarm: (order.index(alarm.code), alarm.name))
 
     def summary(self) -> tuple[HealthAlarm, ...]:
         """The same for the health message: of each code one, with its first few names."""
@@ -156,5 +268,5 @@ def _together(code: AlarmCode, alarms: Iterable[Alarm]) -> HealthAlarm:
         sum(alarm.count for alarm in every),
         names[:MAX_NAMES],
         len(every) - len(names[:MAX_NAMES]) - (not names),
-        _ADVICE[code],
+        KINDS[code].advice,
     )

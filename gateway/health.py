@@ -25,7 +25,7 @@ from fugu.contract.topics import health_topic, parse_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
-from gateway.findings import Alarm, Alarms
+from gateway.findings import BY_COUNTER, BY_REASON, Alarm, Alarms
 from gateway.location import Location, part_of
 from gateway.service.policies import Catalogue
 from gateway.service.symbols import arrivals
@@ -44,15 +44,6 @@ _MOST_ALARMS = 200
 _MOST_REPEATS, _REPEATS_SECONDS = 600, 60.0
 """Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time."""
 _CERTIFICATES_SECONDS = 3600.0
-_COUNTED = {
-    "store_errors": AlarmCode.STORE,
-    "ledger_errors": AlarmCode.LEDGER,
-    "releases_refused": AlarmCode.RELEASE_REFUSED,
-    "shards_restarted": AlarmCode.SHARD,
-}
-"""Alarms without a name, by the counter that brings them."""
-_REFUSED = {Reason.UNKNOWN_DEVICE: AlarmCode.UNKNOWN_DEVICE, Reason.FROM_THE_FUTURE: AlarmCode.FUTURE}
-"""Alarms of a device, by the reason why its message is refused."""
 
 
 class NotRunningError(FuguError):
@@ -216,7 +207,7 @@ class Monitor:
 
     def refused(self, topic: str, reason: Reason) -> None:
         """A message was refused."""
-        if (code := _REFUSED.get(reason)) is not None:
+        if (code := BY_REASON.get(reason)) is not None:
             self.note(code, parse_topic(topic).device)
 
     def received(self, heard: Iterable[arrivals.Heard]) -> None:
@@ -265,7 +256,7 @@ class Monitor:
         while not self._notes.empty():
             code, name, detail, times = self._notes.get()
             self.alarms.note(code, name, detail, times=times)
-        for counter, code in _COUNTED.items():
+        for counter, code in BY_COUNTER.items():
             count = self._sources.counters[counter]
             if more := count - self._seen.get(counter, 0):
                 self.alarms.note(code, times=more)

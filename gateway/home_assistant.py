@@ -27,7 +27,7 @@ from fugu.contract.topics import count_topic, description_topic, discovery_topic
 from fugu.mqtt import Link
 from gateway.service.store import Store
 
-__all__ = ["GATEWAY", "LIKELY", "MOST_STATES", "STATUS_TOPIC", "HomeAssistant", "device_document", "gateway_document"]
+__all__ = ["HomeAssistant"]
 
 STATUS_TOPIC = "homeassistant/status"
 """On which Home Assistant says `online` when it has started."""

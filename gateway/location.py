@@ -11,14 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from fugu.contract.errors import UsageError
 
-__all__ = ["Location", "Server", "StoreLocationError", "part_of", "store_location"]
+__all__ = ["Location", "Server", "part_of", "store_location"]
 
 _SCHEMES = ("postgresql", "postgres")
 _RUN = Path("/run/fugu-gateway")
-
-
-class StoreLocationError(UsageError):
-    """What is said of where a store is cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +64,20 @@ def store_location(text: str) -> Location:
     """Read a path, or a URL that begins with postgresql://.
 
     Raises:
-        StoreLocationError: it is a URL of something else, or holds a password.
+        UsageError: it is a URL of something else, or holds a password.
     """
     scheme, colon, _ = text.partition("://")
     if not colon:
         return Path(text)
     if scheme not in _SCHEMES:
-        raise StoreLocationError(f"a store is a file, or postgresql://USER@HOST/DATABASE, not {scheme}://")
+        raise UsageError(f"a store is a file, or postgresql://USER@HOST/DATABASE, not {scheme}://")
     try:
         parts = urlsplit(text)
         secret = parts.password is not None or {"password", "sslpassword"} & parse_qs(parts.query).keys()
     except ValueError as error:
-        raise StoreLocationError(f"the store's URL cannot be read: {error}") from None
+        raise UsageError(f"the store's URL cannot be read: {error}") from None
     if secret:
-        raise StoreLocationError(
+        raise UsageError(
             "no password in the store's URL, where everybody can read it: name a file with PGPASSFILE or ?passfile="
         )
     return Server(text)

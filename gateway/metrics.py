@@ -24,7 +24,7 @@ from fugu.contract.health import AlarmCode, Health
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["Listen", "ListenError", "Metrics", "MetricsError", "Reading"]
+__all__ = ["Listen", "Metrics", "Reading"]
 
 _log = logging.getLogger(__name__)
 _PREFIX = "fugu_gateway_"
@@ -58,10 +58,6 @@ class MetricsError(FuguError):
     """Metrics cannot be served."""
 
 
-class ListenError(MetricsError, UsageError):
-    """A text is no address to listen on."""
-
-
 class Listen(NamedTuple):
     """Where to listen."""
 
@@ -73,11 +69,11 @@ class Listen(NamedTuple):
         """Read `port`, which is one of the loopback interface, `host:port` or `[ipv6]:port`.
 
         Raises:
-            ListenError: it is none of them.
+            UsageError: it is none of them.
         """
         host, colon, port = text.rpartition(":")
         if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535) or (colon and not host):
-            raise ListenError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
+            raise UsageError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
         return cls(host.strip("[]") or "127.0.0.1", int(port))
 
 

@@ -25,38 +25,23 @@ MAX_ADVICE = 300
 
 
 class AlarmCode(StrEnum):
-    """What an operator has to look at."""
+    """What an operator has to look at; docs/protocol.md says what each code means."""
 
     CONFLICT = "conflict"
-    """A device has sent two frames that say different things of one tick: there may be two of it."""
     STOPPED = "stopped"
-    """A device was told to stop, because it contradicted itself."""
     UNKNOWN_DEVICE = "unknown-device"
-    """Somebody publishes under a name that no policy knows."""
     POLICY_REFUSED = "policy-refused"
-    """A device has refused the newest policy document that it was sent, and keeps the one before."""
     FUTURE = "future"
-    """Frames are from ticks that have not come: a clock is wrong."""
     FLOOD = "flood"
-    """More messages come under a device's name than are taken beside those of the others."""
     REPEATS = "repeats"
-    """A device sends what is stored again and again."""
     SILENT = "silent"
-    """A device that used to send frames sends none."""
     RELEASE_REFUSED = "release-refused"
-    """A window was not released: its audience has been told enough, or it cannot be computed."""
     STORE = "store"
-    """The store takes nothing; devices keep their frames."""
     LEDGER = "ledger"
-    """The ledger cannot be used; releases wait."""
     STUCK = "stuck"
-    """The gateway has not finished a round of work for long."""
     BROKER = "broker"
-    """There is no connection to the broker."""
     SHARD = "shard"
-    """A shard of the gateway does not run, or does not say how it is; its devices keep their frames."""
     CERTIFICATE = "certificate"
-    """A certificate ends soon, or has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from fugu.mqtt.client import Client, insides_fit
 from fugu.mqtt.guard import MOST_AROUND, Message, Wishes
 from fugu.mqtt.plain import PlainClient
 
-__all__ = ["Link", "Will"]
+__all__ = ["Link", "Will", "is_filter"]
 
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"
@@ -405,7 +405,7 @@ class Link:
 
 
 def _check_filters(topics: Iterable[str]) -> None:
-    if (wrong := next((topic for topic in topics if not _is_filter(topic)), None)) is not None:
+    if (wrong := next((topic for topic in topics if not is_filter(topic)), None)) is not None:
         raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
 
 
@@ -416,7 +416,7 @@ def _end_thread(client: Client | PlainClient) -> None:
     client.close()
 
 
-def _is_filter(topic: str) -> bool:
+def is_filter(topic: str) -> bool:
     """Whether a broker may be asked for it: wildcards stand alone between slashes, `#` at the end."""
     levels = topic.split("/")
     alone = all(len(level) == 1 or not {"+", "#"} & set(level) for level in levels)

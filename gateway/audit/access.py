@@ -16,17 +16,7 @@ from gateway.deployment.broker_files import open_broker
 from gateway.files import read_text
 from gateway.service.release_config import ReleaseConfig
 
-__all__ = [
-    "Audience",
-    "Listed",
-    "Rule",
-    "audiences",
-    "listed",
-    "matches",
-    "may_read",
-    "planned_audiences",
-    "read_access",
-]
+__all__ = ["Audience", "Listed", "audiences", "listed", "may_read", "planned_audiences"]
 
 _ANONYMOUS = ""
 _SITE = ("gateway", "shard", "site", "home-assistant")

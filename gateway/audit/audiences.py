@@ -3,29 +3,113 @@
 Three attackers, each of whom says how much he supposes. One counts how often an event happens under two states, on a
 chain of the class that makes it worst, with draws that are simulated by the policy's own numbers, or with those that a
 device and a gateway have really made: `gateway.audit.events`. One takes draws for independent given the states:
-`gateway.audit.extended`. One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
+`gateway.audit.audiences`. One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import betaincinv
 
 from fugu.audit.outputs import Counted, Mechanism, Simulated
 from fugu.audit.witness import told_by_tick, witness
-from fugu.contract.guarantee import Adversary
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience
+from gateway.audit.counts import Definition
 from gateway.audit.events import attacked, reach
-from gateway.audit.extended import extended_epsilon
-from gateway.audit.recorded import Recorded
-from gateway.audit.scene import Scene, certified, mechanism_of, worst_chains
-from gateway.audit.told import Definition
+from gateway.audit.joint_streams import JointStreams, certified, mechanism_of, worst_chains
+from gateway.audit.recordings import Recorded
+from gateway.release.noise_distribution import log_chance
 
-__all__ = ["LEVEL", "Attacked", "attack_audiences", "simulated"]
+__all__ = ["LEVEL", "Attacked", "attack_audiences"]
+
+_BISECTIONS = 60
+_DIGITS = 10**9
+
+
+def extended_epsilon(
+    policy: Policy,
+    heard: bool,
+    counted: Sequence[tuple[Definition, Ints]],
+    symbols: Sequence[Ints],
+    adversary: Adversary,
+    level: float,
+) -> float | None:
+    """The epsilon that all outputs together have at least.
+
+    Args:
+        heard: whether symbols are.
+        counted: counts that it hears, each with (n,) noises that were drawn.
+        symbols: for each state those that were drawn in it.
+        adversary: that the bound is for; it is reached for the ignorant and the informed.
+        level: the probability that it is wrong.
+
+    Returns:
+        Nats; none where it is not known that the bound is reached.
+    """
+    chains = policy.chains
+    reached = isinstance(chains, BinaryChains) and chains.q[0] + chains.r[0] <= 1 and adversary != "universal"
+    if not reached or any((len(one.groups) > 1 or one.terms > 1) and not (heard and one.symbols) for one, _ in counted):
+        return None
+    share = level / (1 + len(counted))
+    logs, spread = np.zeros(2), 0.0
+    for one, noise in counted:
+        if one.symbols and heard:
+            continue
+        scale = largest_scale(noise, share)
+        if one.symbols:
+            spread += one.overlap / scale
+        else:
+            logs += one.overlap / scale
+    if heard:
+        low, high = symbol_bounds(symbols, share)
+        logs += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
+    elif spread:
+        low, high = symbol_bounds(symbols, share)
+        gain = math.expm1(min(spread, 200.0))
+        told = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
+        logs += np.maximum(told.max(axis=1), 0.0)
+    ratios = [Fraction(math.floor(math.exp(one) * _DIGITS), _DIGITS) for one in logs]
+    try:
+        return ratio_loss(chains, ratios[0], ratios[1], adversary).epsilon
+    except GuaranteeError:
+        return None
+
+
+def symbol_bounds(drawn: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
+    """Bounds (k, m), low and high, that all probabilities of symbols are within (Clopper and Pearson)."""
+    symbols = max(int(own.max(initial=0)) for own in drawn) + 1
+    each = level / (2 * len(drawn) * symbols)
+    low, high = np.zeros((len(drawn), symbols)), np.ones((len(drawn), symbols))
+    for x, own in enumerate(drawn):
+        for z, hits in enumerate(np.bincount(own, minlength=symbols)):
+            low[x, z] = betaincinv(hits, own.size - hits + 1, each) if hits else 0.0
+            high[x, z] = betaincinv(hits + 1, own.size - hits, 1 - each) if hits < own.size else 1.0
+    return low, high
+
+
+def largest_scale(noise: Ints, level: float) -> float:
+    """The largest scale of discrete Laplace noise that (n,) noises are not too small for (Chernoff)."""
+    size, limit = int(np.abs(noise).sum()), math.log(level)
+    mean = max(size, 1) / max(noise.size, 1)
+    low = high = 1 / math.log((1 + math.hypot(1.0, mean)) / mean)  # the likeliest
+    while log_chance(Fraction(high), noise.size, size) >= limit and high < 1e9:
+        high *= 2
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if log_chance(Fraction(middle), noise.size, size) >= limit else (low, middle)
+    return high
+
 
 LEVEL = 0.05
 """How probable it is that any of the bounds of one audit is above the true epsilon."""
@@ -46,7 +130,7 @@ class Attacked(NamedTuple):
         adversary: of the promise.
         witness: epsilon is at least this if draws are as the policy states: some output is so much likelier under one
             state than under another. None of recorded draws, of which nothing is known but that they were drawn.
-        extended: epsilon is at least this if draws are independent, given the states (`gateway.audit.extended`), at the
+        extended: epsilon is at least this if draws are independent, given the states (`extended_epsilon`), at the
             confidence of the audit; none if not known.
         draws: whether they are "simulated" or "recorded".
         least: epsilon is at least this, whatever the draws; 0 if nothing could be shown.
@@ -109,22 +193,22 @@ def attack_audiences(
         level: shared out among the rows: the probability that any bound is wrong.
 
     Raises:
-        SceneError: the policies are several, and not of one class of chains.
+        AuditError: the policies are several, and not of one class of chains.
     """
-    scene = Scene.of(policies)
-    every = [one for audience in audiences for one in _told(scene, audience, definitions, recorded)]
+    joint = JointStreams.of(policies)
+    every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
     for number, one in enumerate(every):
         generator = np.random.default_rng([seed, number])
-        yield _attack(scene, one, generator, trials, recorded, level / len(every) / 2)
+        yield _attack(joint, one, generator, trials, recorded, level / len(every) / 2)
 
 
 def _told(
-    scene: Scene, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
+    joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
 ) -> Iterator[_Told]:
     """What an audience hears together; and alone, if it is of a mechanism that does not compose."""
-    mine = tuple(one for one in definitions if _hears(scene, audience, one))
+    mine = tuple(one for one in definitions if _hears(joint, audience, one))
     heard = [
-        f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in scene.policies
+        f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
     ]
     if recorded is not None:
         mine = tuple(one for one in mine if all(name in recorded.noises for name in one.names))
@@ -137,54 +221,54 @@ def _told(
             yield _Told(audience, tuple(False for _ in heard), (one,))
 
 
-def _hears(scene: Scene, audience: Audience, definition: Definition) -> bool:
-    policy = scene.policies[definition.source]
+def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
+    policy = joint.policies[definition.source]
     if definition.release:
         return definition.name in audience.releases
     return f"{policy.device}/{policy.stream}" in audience.windows
 
 
-def _promise(scene: Scene, told: _Told) -> tuple[float, Adversary]:
+def _promise(joint: JointStreams, told: _Told) -> tuple[float, Adversary]:
     if not told.audience.site:
         return told.audience.epsilon, told.audience.adversary
-    found = [one.guarantee for one in scene.policies]
+    found = [one.guarantee for one in joint.policies]
     if not told.audience.symbols and not told.audience.releases:
-        found = [one.windows_alone for one in scene.policies if one.windows_alone is not None] or found
+        found = [one.windows_alone for one in joint.policies if one.windows_alone is not None] or found
     most = max(found, key=lambda one: one.epsilon)
     return most.epsilon, most.adversary
 
 
 def _attack(
-    scene: Scene,
+    joint: JointStreams,
     told: _Told,
     generator: np.random.Generator,
     trials: int,
     recorded: Recorded | None,
     level: float,
 ) -> Attacked:
-    promised, adversary = _promise(scene, told)
+    promised, adversary = _promise(joint, told)
 
     def mechanism(radius: int) -> Mechanism:
-        return mechanism_of(scene, told.heard, told.counts, radius)
+        return mechanism_of(joint, told.heard, told.counts, radius)
 
-    chains = worst_chains(scene, adversary, told_by_tick(mechanism(0)))
+    chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
     event = attacked(mechanism, chains, generator, trials, recorded, level)
     shown = None
     if recorded is None:
-        far = _FAR[scene.states > 2]
+        far = _FAR[joint.states > 2]
         shown = max(
             witness(mechanism(min(far, reach(one, 12.0))), one, knows=adversary != "ignorant").epsilon for one in chains
         )
     extended = None
-    if len(scene.policies) == 1 and not any(one.alone for one in told.counts):
-        drawn = recorded or simulated(scene.policies[0], told.counts, generator, _DRAWS * trials)
+    if len(joint.policies) == 1 and not any(one.alone for one in told.counts):
+        drawn = recorded or simulated(joint.policies[0], told.counts, generator, _DRAWS * trials)
         noises = [(one, drawn.noises[one.names[0]]) for one in told.counts]
-        extended = extended_epsilon(scene.policies[0], told.heard[0], noises, drawn.drawn, adversary, level)
-    bound = certified(scene, told.heard, told.counts, adversary, told.audience.epsilon)
+        extended = extended_epsilon(joint.policies[0], told.heard[0], noises, drawn.drawn, adversary, level)
+    bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon)
     draws = "simulated" if recorded is None else "recorded"
     about = "too few draws were recorded"
     if event.states is not None:
-        names = " rather than ".join(map(scene.named, event.states))
+        names = " rather than ".join(map(joint.named, event.states))
         about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
     counted = (event.least, event.trials, event.hits, event.alarms, about)
     return Attacked(told.audience.name, told.words, promised, bound, adversary, shown, extended, draws, *counted)
@@ -197,7 +281,7 @@ def simulated(
     source, states = Simulated(generator), len(policy.discretiser.states)
     drawn = [np.full(draws, x, dtype=np.int64) for x in range(states)]
     if policy.table is not None:
-        made = Scene((policy,), (tuple(range(states)),)).source(0, heard=True)
+        made = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
         drawn = [source.symbols(own, made) for own in drawn]
     noises = {
         name: source.noise(Counted(name, 0, one.length, (), None, one.scale, one.terms), draws)

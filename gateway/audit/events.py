@@ -18,9 +18,9 @@ from fugu.audit.outputs import Heard, Mechanism, Simulated, log_likelihoods, pat
 from fugu.audit.witness import secret_pairs
 from fugu.chains.arrays import Floats
 from fugu.privacy.chain_class import MarkovChain
-from gateway.audit.recorded import Recorded
+from gateway.audit.recordings import Recorded
 
-__all__ = ["Event", "attacked", "reach"]
+__all__ = ["attacked", "reach"]
 
 _CHOOSING = 4000
 _WORK = 40_000_000

@@ -39,7 +39,7 @@ from gateway.release.rules import classes_of, streams_charged
 from gateway.release.together import Stream, together_name
 from gateway.release.trusted_policies import TrustedPolicies
 
-__all__ = ["LedgerAudit", "ReaderLoss", "StreamLoss", "audit_ledger"]
+__all__ = ["LedgerAudit", "audit_ledger"]
 
 _LONGEST = 4096
 """Ticks that are followed one by one."""

@@ -35,7 +35,7 @@ from fugu.contract.topics import (
 )
 from gateway.audit.access import Listed, listed
 
-__all__ = ["ASSUMPTIONS", "Finding", "Output", "Stated", "Statement", "policy_statement", "signed_statement"]
+__all__ = ["Statement", "policy_statement", "signed_statement"]
 
 ASSUMPTIONS = (
     "the sequence of states, after the discretiser, is a chain of the class",

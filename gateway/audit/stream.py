@@ -6,31 +6,139 @@ kinds together; and its draws, put on the paths of the chain that makes the clas
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
+from fugu.attack import CountOutputs, Outputs, SymbolOutputs
 from fugu.audit.findings import Finding
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, FiniteChains
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.planning.attacked import Trial
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
+from fugu.planning.attacked import Trial, tried
 from fugu.planning.readings import Readings
+from fugu.planning.recording import states_of
 from fugu.privacy.class_watch import Bets, why_off
 from gateway.audit.access import Audience, Listed, may_read
 from gateway.audit.audiences import Attacked, attack_audiences
-from gateway.audit.heard import Message, draws_of
+from gateway.audit.counts import AuditError, Definition, released, windows
+from gateway.audit.joint_streams import JointStreams
 from gateway.audit.points import attack_points
-from gateway.audit.recorded import distribution_problems
-from gateway.audit.scene import Scene, SceneError
-from gateway.audit.told import Definition, released, windows
-from gateway.audit.trials import attack_stream, refuted
+from gateway.audit.recordings import Message, distribution_problems, draws_of, frames_of, placed
 from gateway.service.release_config import ReleaseConfig
 
 __all__ = ["StreamAudit", "audit_stream", "not_listed"]
+
+
+def attack_stream(
+    policy: Policy, messages: Iterable[Message], readings: Readings, *, loop: bool, known: int | None = None
+) -> list[Trial]:
+    """Attack what was published of a stream under a policy.
+
+    Args:
+        messages: topics and payloads; those of other streams and of other versions of the policy are left out.
+        readings: the truth: the row of a tick's number, without the clock's shift, is its reading.
+        loop: whether the rows begin anew after the last.
+        known: attackers are given the true state of every so many ticks; none: no state.
+
+    Returns:
+        A trial for symbols, for each window whose counts do not overlap, and for each of these beside the symbols.
+
+    Raises:
+        AuditError: a payload is no frame, or nothing can be attacked.
+    """
+    frames, counted = frames_of(policy, messages)
+    rows = states_of(policy.discretiser, readings.values, readings.segments)
+    every: list[SymbolFrame | WindowFrame] = [*frames, *counted]
+    ends = [(frame.first - frame.shift, frame.last - frame.shift + 1) for frame in every]
+    if not ends:
+        raise AuditError("nothing in the recording is of the policy's stream and version")
+    begin = min(low for low, _ in ends)
+    end = max(high for _, high in ends)
+    if not loop:
+        end = min(end, rows.size)
+    if end <= begin:
+        raise AuditError(f"the ticks from {begin} on have no row in {readings.source}: does it --loop?")
+    places = np.arange(begin, end) % rows.size
+    states, segments = rows[places], readings.segments[places] + np.arange(begin, end) // rows.size * rows.size
+    if not (states >= 0).any():
+        raise AuditError(f"{readings.source}: no reading has a state under this policy")
+    seen = _symbols(policy, frames, states, begin) if frames else None
+    trials = []
+    for what, noise, epsilon, outputs in _outputs(policy, seen, counted, states, begin):
+        found = tried(states, segments, outputs, epsilon, known)
+        named = f"{len(policy.discretiser.states)} states of the policy"
+        trials.append(Trial(readings.source, named, "what was published", what, noise, epsilon, found))
+    if not trials:
+        raise AuditError("the recording has no symbols, and no whole windows that do not overlap")
+    return trials
+
+
+def refuted(trials: Iterable[Trial]) -> list[Trial]:
+    """Those that no epsilon as small as the promised one explains, at the confidence of the attacks."""
+    return [trial for trial in trials if max(one.epsilon_low for one in trial.attacks) > trial.epsilon]
+
+
+def _symbols(policy: Policy, frames: Sequence[SymbolFrame], states: Ints, begin: int) -> SymbolOutputs:
+    """The symbols of all ticks that have a state."""
+    symbols = placed(policy, frames, states.size, begin)
+    assert policy.table is not None
+    weights = np.array(policy.table.weights(), dtype=np.float64)
+    return SymbolOutputs(np.where(states >= 0, symbols, -1), weights / weights.sum(axis=1, keepdims=True))
+
+
+def _outputs(
+    policy: Policy, seen: SymbolOutputs | None, counted: Sequence[WindowFrame], states: Ints, begin: int
+) -> list[tuple[str, float, float, Outputs]]:
+    """What is attacked: its name, its noise, its epsilon, and the outputs."""
+    found: list[tuple[str, float, float, Outputs]] = []
+    if seen is not None:
+        square = seen.emission.shape[0] == seen.emission.shape[1]
+        noise = float(1 - seen.emission.diagonal().min()) if square else math.nan
+        found.append(("symbols", noise, policy.guarantee.epsilon, seen))
+    for window in policy.windows:
+        mine = {frame.index: frame for frame in counted if frame.window == window.name}
+        alone = _counts(policy, window, [mine[index] for index in sorted(mine)], states, begin)
+        if alone is None or policy.windows_alone is None:
+            continue
+        scale = float(Fraction(window.scale))
+        found.append((f"window {window.name}", scale, policy.windows_alone.epsilon, alone))
+        if seen is not None:
+            both = CountOutputs(**{**vars(alone), "beside": seen})
+            found.append((f"symbols, {window.name}", scale, policy.guarantee.epsilon, both))
+    return found
+
+
+def _counts(
+    policy: Policy, window: Window, frames: Sequence[WindowFrame], states: Ints, begin: int
+) -> CountOutputs | None:
+    """The counts of the whole windows of a definition, if these do not overlap."""
+    names = policy.discretiser.states
+    groups = tuple((x,) for x in range(len(names))) if window.states == "histogram" else (window.counted(names),)
+    whole = [
+        frame for frame in frames if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
+    ]
+    if window.stride < window.length or not whole:
+        return None
+    return CountOutputs(
+        np.array([frame.counts for frame in whole], dtype=np.int64),
+        np.array([frame.first - frame.shift - begin for frame in whole], dtype=np.int64),
+        window.length,
+        Fraction(window.scale),
+        groups,
+        int(states.size),
+        len(names),
+        (states >= 0).astype(np.int64),
+    )
+
 
 _FALSE_ALARMS = 1e-3
 """How probable it is that symbols of the class are said to be of none."""
@@ -89,7 +197,7 @@ def audit_stream(
         points = tuple(attack_points(given[0], audiences, seed=seed, trials=trials))
         return StreamAudit(points, (), tuple(_refutation(one) for one in points if one.refuted), ())
     if len(policies) < len(given):
-        raise SceneError("measured points are attacked as their policy has them: alone, and not as they are heard")
+        raise AuditError("measured points are attacked as their policy has them: alone, and not as they are heard")
     policy = policies[0]
     definitions, left = _definitions(policies, config)
     found: list[Attacked] = []
@@ -114,7 +222,9 @@ def _definitions(
 ) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
     """All counts of some streams, and, in words, what is left out."""
     found: list[Definition] = []
-    left = [f"stream {name} moves together with these: give its policy, too" for name in Scene.of(policies).absent]
+    left = [
+        f"stream {name} moves together with these: give its policy, too" for name in JointStreams.of(policies).absent
+    ]
     for number, policy in enumerate(policies):
         made, more = released(policy, config)
         left += more

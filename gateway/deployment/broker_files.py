@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from fugu.contract.errors import UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
 from gateway.deployment.accounts import Account, Role, access_list, new_password, password_line
-from gateway.deployment.settings import AUTHORITY_DAYS, Settings, public_files
-from gateway.deployment.units import DeploymentError, InvalidNameError
+from gateway.deployment.mosquitto import AUTHORITY_DAYS, Settings, public_files
+from gateway.deployment.units import DeploymentError
 from gateway.files import new_folder, read_text, write_public, write_secret
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class BrokerFolder:
             What there is under its name, if anything.
 
         Raises:
-            InvalidNameError: it cannot have this name.
+            UsageError: it cannot have this name.
             DeploymentError: the name is taken.
         """
         check_name(name, "account")
@@ -239,14 +240,14 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
 
     Raises:
         DeploymentError: the folder is not empty, or cannot be written.
-        InvalidNameError: a name or an address cannot be used.
+        UsageError: a name or an address cannot be used.
     """
     check_name(settings.fleet, "fleet")
     for host in settings.hosts:
         if not (_is_address(host) or _is_host(host)):
-            raise InvalidNameError(f"{host[:80]!r} is neither a host name nor an address")
+            raise UsageError(f"{host[:80]!r} is neither a host name nor an address")
     if settings.bind is not None and not _is_address(settings.bind):
-        raise InvalidNameError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
+        raise UsageError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
     folder = BrokerFolder(new_folder(path), settings)
     new_folder(folder.authority_key.parent).chmod(0o700)
     from gateway.deployment.certificates import Authority
@@ -278,12 +279,12 @@ def check_name(name: str, what: str) -> None:
     """Refuse what cannot be a name in a topic.
 
     Raises:
-        InvalidNameError: it cannot.
+        UsageError: it cannot.
     """
     if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and what != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"
-        raise InvalidNameError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
+        raise UsageError(f"the name of the {what} must be {allowed}, got {name[:80]!r}")
 
 
 def _is_host(text: str) -> bool:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fugu.contract.errors import PolicyError
+from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.host.toml_file import toml_lines
 from gateway.deployment.broker_files import BrokerFolder, Credentials
-from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, InvalidNameError, unit
+from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, unit
 from gateway.files import write_public
 from gateway.shard_accounts import numbered
 
@@ -81,10 +81,10 @@ def checked_program(text: str) -> str:
     """An absolute path that can stand in a unit.
 
     Raises:
-        InvalidNameError: it is none.
+        UsageError: it is none.
     """
     if not _SAFE_PATH.fullmatch(text):
-        raise InvalidNameError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
+        raise UsageError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text
 
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from fugu.contract.errors import FuguError, UsageError
+from fugu.contract.errors import FuguError
 
-__all__ = ["AGENT", "BROKER", "GATEWAY", "DeploymentError", "InvalidNameError", "Place", "unit"]
+__all__ = ["AGENT", "BROKER", "GATEWAY", "DeploymentError", "unit"]
 
 _TEMPLATES = Path(__file__).parent / "systemd"
 _FIELD = re.compile(r"@([A-Z_]+)@")
@@ -20,10 +20,6 @@ _FIELD = re.compile(r"@([A-Z_]+)@")
 
 class DeploymentError(FuguError):
     """There is no such account, it may not be what was asked for, or files of a deployment are missing or wrong."""
-
-
-class InvalidNameError(DeploymentError, UsageError):
-    """A text cannot be the name, the address or the path that it is given as."""
 
 
 class Place(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from gateway.fleet.entries import (
     Device,
     Document,
-    DocumentError,
+    FleetError,
     KeyStoreError,
     PolicyReport,
     RegistryError,
@@ -23,7 +23,7 @@ from gateway.fleet.rollouts import Rollout, Rollouts
 __all__ = [
     "Device",
     "Document",
-    "DocumentError",
+    "FleetError",
     "KeyStoreError",
     "PolicyReport",
     "Registry",

@@ -11,7 +11,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from gateway.fleet import Device, Document, DocumentError, Registry, Rollouts, Target, UnknownNameError
+from gateway.fleet import Device, Document, FleetError, Registry, Rollouts, Target, UnknownNameError
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
 
@@ -24,7 +24,6 @@ __all__ = [
     "reached",
     "read_checked",
     "refuse_other_ticks",
-    "restored_by",
     "rollouts_at",
     "target_of",
 ]
@@ -129,7 +128,7 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
     """Refuse a document that devices which it is for would refuse, because ticks of a stream mean other moments in it.
 
     Raises:
-        DocumentError: names a version that devices have now, and the streams.
+        FleetError: names a version that devices have now, and the streams.
     """
     for version in sorted({former_version(device) or 0 for device in _meant(registry, document.to)}):
         found: dict[str, str] = {}
@@ -137,7 +136,7 @@ def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
             found = other_ticks(document_in(registry, version), document)
         if found:
             streams = "; ".join(f"{stream} has {what}" for stream, what in sorted(found.items()))
-            raise DocumentError(
+            raise FleetError(
                 f"devices of version {version} would refuse version {document.version}: {streams}. Plan with the same "
                 "ticks, or give the stream or the window a new name"
             )
@@ -157,20 +156,20 @@ def check_new(registry: Registry, signed: Signed) -> None:
     """Refuse what `enter` would refuse, without entering it.
 
     Raises:
-        DocumentError: it is another fleet's, or its version is not higher than all others.
+        FleetError: it is another fleet's, or its version is not higher than all others.
     """
     document, newest = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
-        raise DocumentError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
+        raise FleetError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
     if document.version <= newest and not _has(registry, signed):
-        raise DocumentError(f"version {document.version} is not newer than {newest}, which the registry has")
+        raise FleetError(f"version {document.version} is not newer than {newest}, which the registry has")
 
 
 def enter(registry: Registry, signed: Signed, note: str, *, who: str, time_us: int) -> Document:
     """Enter a document that was checked; the same again is a no-op.
 
     Raises:
-        DocumentError: it is another fleet's, or its version is not higher than all others.
+        FleetError: it is another fleet's, or its version is not higher than all others.
     """
     check_new(registry, signed)
     document = signed.document

@@ -27,7 +27,7 @@ from gateway.fleet import Registry
 from gateway.fleet.documents import document_in, former_version, other_ticks, reached
 from gateway.fleet.signing import policies_of
 
-__all__ = ["Change", "StreamChange", "Worth", "changes", "worth"]
+__all__ = ["Change", "StreamChange", "Worth", "changes"]
 
 _TICKS = 50_000
 _STEPS = 1 << 14

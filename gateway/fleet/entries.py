@@ -13,19 +13,15 @@ __all__ = [
     "Desired",
     "Device",
     "Document",
-    "DocumentError",
     "Due",
     "Event",
     "FleetError",
     "KeyStoreError",
     "Outcome",
-    "PlanError",
     "PolicyReport",
     "Refusal",
     "RegistryError",
     "Reported",
-    "RolloutError",
-    "RootError",
     "Sighting",
     "Target",
     "UnknownNameError",
@@ -39,35 +35,19 @@ _MAX_VERSION = 2**32 - 1
 
 
 class FleetError(FuguError):
-    """Base of everything that can go wrong with a fleet's registry and its rollouts."""
+    """A document, a root, a plan or a step of a rollout is refused; nothing has happened."""
 
 
-class RegistryError(FleetError):
+class RegistryError(FuguError):
     """The registry's file cannot be used; nothing of what was asked for has happened."""
 
 
-class UnknownNameError(FleetError):
+class UnknownNameError(FuguError):
     """There is no such device, document or rollout, or a name is none, or is taken."""
 
 
-class DocumentError(FleetError):
-    """A document is none of this fleet, its version is not newer, or it is not for this device."""
-
-
-class KeyStoreError(FleetError):
+class KeyStoreError(FuguError):
     """Files of private keys or passphrases cannot be used, or the keys that are needed are not among them."""
-
-
-class RootError(FleetError):
-    """A root is none, or not signed by enough of its keys, or a new one cannot be made."""
-
-
-class PlanError(FleetError):
-    """A rollout's plan contradicts itself, or reaches no device."""
-
-
-class RolloutError(FleetError):
-    """What was asked of a rollout is not possible as it stands."""
 
 
 class Target(NamedTuple):
@@ -108,11 +88,11 @@ class Document:
     def __post_init__(self) -> None:
         """Refuse what no registry can hold."""
         if not 1 <= self.version <= _MAX_VERSION:
-            raise DocumentError(f"version {self.version} is not in 1..{_MAX_VERSION}")
+            raise FleetError(f"version {self.version} is not in 1..{_MAX_VERSION}")
         if not self.payload or not re.fullmatch("[0-9a-f]{8,128}", self.digest):
-            raise DocumentError(f"document {self.version} needs its bytes and their digest in hexadecimal")
+            raise FleetError(f"document {self.version} needs its bytes and their digest in hexadecimal")
         if self.restores is not None and self.restores >= self.version:
-            raise DocumentError(f"document {self.version} cannot restore version {self.restores}: it is not older")
+            raise FleetError(f"document {self.version} cannot restore version {self.restores}: it is not older")
 
 
 class Desired(NamedTuple):

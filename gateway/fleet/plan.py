@@ -15,9 +15,9 @@ from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 
-from gateway.fleet.entries import PlanError, Target, checked_name
+from gateway.fleet.entries import FleetError, Target, checked_name
 
-__all__ = ["WHOLE_FLEET", "RolloutPlan", "Stage", "first_share", "share", "stages_of"]
+__all__ = ["RolloutPlan", "Stage", "share", "stages_of"]
 
 WHOLE_FLEET = Target("fleet")
 _MAX_STAGES = 100
@@ -29,7 +29,7 @@ def share(text: str) -> Fraction:
     """Read `3%`, `0.03` or `3/100`, exactly.
 
     Raises:
-        PlanError: it is none of these.
+        FleetError: it is none of these.
     """
     number = text.strip()
     try:
@@ -37,7 +37,7 @@ def share(text: str) -> Fraction:
             return Fraction(number[:-1].strip()) / 100
         return Fraction(number)
     except (ValueError, ZeroDivisionError):
-        raise PlanError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100") from None
+        raise FleetError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class Stage:
     def __post_init__(self) -> None:
         """Refuse a stage that means nothing."""
         if (self.share is None) == (not self.group):
-            raise PlanError("a stage is either a share or a group")
+            raise FleetError("a stage is either a share or a group")
         if self.group:
             checked_name(self.group, "group")
         if self.share is not None and not 0 < self.share <= 1:
-            raise PlanError(f"a stage's share of {self.share} is not above 0 and at most 1")
+            raise FleetError(f"a stage's share of {self.share} is not above 0 and at most 1")
         if not 0 < self.success <= 1:
-            raise PlanError(f"a success threshold of {self.success} is not above 0 and at most 1")
+            raise FleetError(f"a success threshold of {self.success} is not above 0 and at most 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +95,22 @@ class RolloutPlan:
     def __post_init__(self) -> None:
         """Refuse a plan that cannot be carried out."""
         if not 1 <= len(self.stages) <= _MAX_STAGES:
-            raise PlanError(f"a plan has 1 to {_MAX_STAGES} stages, not {len(self.stages)}")
+            raise FleetError(f"a plan has 1 to {_MAX_STAGES} stages, not {len(self.stages)}")
         if self.stages[-1].share != 1:
-            raise PlanError("the last stage must reach 100 % of the rollout's devices")
+            raise FleetError("the last stage must reach 100 % of the rollout's devices")
         shares = [stage.share for stage in self.stages if stage.share is not None]
         if any(later <= earlier for earlier, later in pairwise(shares)):
-            raise PlanError("every stage's share must be larger than the one before")
+            raise FleetError("every stage's share must be larger than the one before")
         if self.stages[0].gate:
-            raise PlanError("the first stage begins with the start: it has no gate")
+            raise FleetError("the first stage begins with the start: it has no gate")
         if not 0 < self.error <= 1:
-            raise PlanError(f"an error threshold of {self.error} is not above 0 and at most 1")
+            raise FleetError(f"an error threshold of {self.error} is not above 0 and at most 1")
         if not 0 < self.share <= 1:
-            raise PlanError(f"a rollout to a share of {self.share} is not above 0 and at most 1")
+            raise FleetError(f"a rollout to a share of {self.share} is not above 0 and at most 1")
         if not 1 <= self.pace <= _MAX_PACE:
-            raise PlanError(f"a pace of {self.pace} devices per minute is not in 1..{_MAX_PACE}")
+            raise FleetError(f"a pace of {self.pace} devices per minute is not in 1..{_MAX_PACE}")
         if not 1 <= self.patience_seconds <= _MAX_PATIENCE_SECONDS:
-            raise PlanError(f"a patience of {self.patience_seconds} s is not in 1..{_MAX_PATIENCE_SECONDS}")
+            raise FleetError(f"a patience of {self.patience_seconds} s is not in 1..{_MAX_PATIENCE_SECONDS}")
         for group in self.groups:
             checked_name(group, "group")
 
@@ -144,7 +144,7 @@ def stages_of(
         target: whom the document is addressed to; nobody else gets it.
 
     Raises:
-        PlanError: the rollout, its first stage, or a stage that is a group has no device.
+        FleetError: the rollout, its first stage, or a stage that is a group has no device.
     """
     chosen = [
         name
@@ -154,7 +154,7 @@ def stages_of(
     chosen.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
     ranked = first_share(tuple(chosen), plan.share)
     if not ranked:
-        raise PlanError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
+        raise FleetError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
     stages: list[tuple[str, ...]] = []
     taken: set[str] = set()
     for i, stage in enumerate(plan.stages):
@@ -164,7 +164,7 @@ def stages_of(
             else first_share(ranked, stage.share)
         )
         if not reached:
-            raise PlanError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
+            raise FleetError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
         stages.append(tuple(name for name in reached if name not in taken))
         taken.update(reached)
     return tuple(stages)

@@ -22,9 +22,9 @@ from fugu.contract.watermark import KEY_BYTES
 from gateway.fleet.entries import (
     Device,
     Document,
-    DocumentError,
     Due,
     Event,
+    FleetError,
     PolicyReport,
     Refusal,
     Sighting,
@@ -35,6 +35,7 @@ from gateway.fleet.registry_file import (
     BUSY_SECONDS,
     DEVICES,
     DOCUMENT,
+    RolloutRows,
     device_of,
     document_of,
     open_registry,
@@ -42,7 +43,6 @@ from gateway.fleet.registry_file import (
     reading,
     writing,
 )
-from gateway.fleet.rollout_rows import RolloutRows
 
 __all__ = ["Registry"]
 
@@ -213,7 +213,7 @@ class Registry:
             document: with `added_by` and `added_us` of no meaning.
 
         Raises:
-            DocumentError: its version is not higher than all others, or what it restores is not there.
+            FleetError: its version is not higher than all others, or what it restores is not there.
         """
         with self.transaction():
             known = self._db.execute(
@@ -223,7 +223,7 @@ class Registry:
                 return
             if known or document.version < (newest := self.newest_version()):
                 why = "it is taken by another document" if known else f"version {newest} is there already"
-                raise DocumentError(f"version {document.version} is refused: {why}")
+                raise FleetError(f"version {document.version} is refused: {why}")
             if document.restores is not None:
                 self.document(document.restores)
             place = (document.version, *document.target, document.digest, document.payload, document.description)
@@ -265,16 +265,16 @@ class Registry:
 
         Raises:
             UnknownNameError: there is no such document, or a device is not enrolled.
-            DocumentError: it is not addressed to one of them, or one should have a newer version already.
+            FleetError: it is not addressed to one of them, or one should have a newer version already.
         """
         with self.transaction():
             document, chosen = self.document(version), sorted(set(devices))
             for name in chosen:
                 device = self.device(name)
                 if not document.target.covers(name, device.groups):
-                    raise DocumentError(f"document {version} is for {document.target}, not for device {name}")
+                    raise FleetError(f"document {version} is for {document.target}, not for device {name}")
                 if device.desired is not None and device.desired.version > version:
-                    raise DocumentError(
+                    raise FleetError(
                         f"device {name} should have version {device.desired.version} already: the way back to "
                         f"the content of {version} is a new version"
                     )

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gateway.fleet import rollout as rules
-from gateway.fleet.entries import Due, PlanError, RolloutError, UnknownNameError
+from gateway.fleet.entries import Due, FleetError, UnknownNameError
 from gateway.fleet.plan import RolloutPlan, stages_of
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout_rows import Stored
-from gateway.fleet.rollout_state import ACTIVE, Action, OfferWayBack, SetDesired, StageCounts, State, tally, way_back
+from gateway.fleet.registry_file import Stored
+from gateway.fleet.rollout import ACTIVE, Action, OfferWayBack, SetDesired, StageCounts, State, tally, way_back
 
 __all__ = ["Rollout", "Rollouts"]
 
@@ -51,7 +51,7 @@ class Rollouts:
         """The devices that each stage of a plan would add, if it started now.
 
         Raises:
-            PlanError: the rollout or a stage has no device, or all have a newer version already.
+            FleetError: the rollout or a stage has no device, or all have a newer version already.
             UnknownNameError: there is no such document.
         """
         with self._registry.snapshot():
@@ -60,7 +60,7 @@ class Rollouts:
             stages = stages_of(plan, {name: one.groups for name, one in devices.items()}, document.target)
             desired = [devices[name].desired for stage in stages for name in stage]
             if all(one is not None and one.version > plan.version for one in desired):
-                raise PlanError(f"every device of the plan should have a newer version than {plan.version} already")
+                raise FleetError(f"every device of the plan should have a newer version than {plan.version} already")
             return stages
 
     def draft(self, plan: RolloutPlan, *, who: str, time_us: int) -> int:
@@ -70,7 +70,7 @@ class Rollouts:
             The rollout's number.
 
         Raises:
-            PlanError, UnknownNameError: as `preview` says.
+            FleetError, UnknownNameError: as `preview` says.
         """
         with self._registry.transaction():
             self.preview(plan)
@@ -82,8 +82,8 @@ class Rollouts:
         """Choose the devices, and begin with the first stage.
 
         Raises:
-            RolloutError: it was started before, or another one is under way at one of its devices.
-            PlanError, UnknownNameError: as `preview` says.
+            FleetError: it was started before, or another one is under way at one of its devices.
+            FleetError, UnknownNameError: as `preview` says.
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
@@ -91,26 +91,26 @@ class Rollouts:
             self._rows.choose(number, began.stages)
             count = sum(map(len, began.stages))
             if other := self._rows.in_the_way(number):
-                raise RolloutError(
+                raise FleetError(
                     f"rollout {other[0]} is under way at {other[1]} of the {count} devices: let it end, or abort it"
                 )
             self._save(number, state, began)
             self._record(number, who, "start", f"version {plan.version} for {count} devices", time_us)
 
     def pause(self, number: int, *, who: str, time_us: int) -> None:
-        """Let nothing happen until `resume`; a `RolloutError` if it is not under way."""
+        """Let nothing happen until `resume`; a `FleetError` if it is not under way."""
         self._operate(number, "pause", rules.pause, who, time_us)
 
     def resume(self, number: int, *, who: str, time_us: int) -> None:
-        """Go on; a `RolloutError` if it is not paused."""
+        """Go on; a `FleetError` if it is not paused."""
         self._operate(number, "resume", lambda state: rules.resume(state, time_us), who, time_us)
 
     def approve(self, number: int, *, who: str, time_us: int) -> None:
-        """Open the gate that it waits at; a `RolloutError` if it does not wait."""
+        """Open the gate that it waits at; a `FleetError` if it does not wait."""
         self._operate(number, "approve", rules.approve, who, time_us)
 
     def abort(self, number: int, *, who: str, time_us: int) -> None:
-        """End it; what was not sent yet is not sent. A `RolloutError` if it has ended already."""
+        """End it; what was not sent yet is not sent. A `FleetError` if it has ended already."""
         self._operate(number, "abort", rules.abort, who, time_us)
 
     def step(self, number: int, time_us: int) -> tuple[Action, ...]:

@@ -13,11 +13,11 @@ from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from fugu.contract.trust import Trust
 from gateway.files import write_public
-from gateway.fleet.entries import RootError
-from gateway.fleet.key_file import Passphrases
-from gateway.fleet.keystore import (
+from gateway.fleet.entries import FleetError
+from gateway.fleet.keys import (
     ROLES,
     KeyFile,
+    Passphrases,
     RoleName,
     key_files,
     name_of,
@@ -45,20 +45,20 @@ def read_root(path: Path) -> Root:
     """Read a root, and check that its own keys have signed it.
 
     Raises:
-        RootError: it is none, or not signed by enough of its keys.
+        FleetError: it is none, or not signed by enough of its keys.
     """
     try:
         payload = path.read_bytes()
     except OSError as error:
-        raise RootError(f"cannot read the root {path}: {error.strerror}") from None
+        raise FleetError(f"cannot read the root {path}: {error.strerror}") from None
     try:
         envelope = decode_envelope(payload)
         if envelope.kind != "root":
-            raise RootError(f"a {envelope.kind} document, not a root")
+            raise FleetError(f"a {envelope.kind} document, not a root")
         root = Root(read_document(RootDocument, envelope.payload), payload)
         device_trust(root)
     except FuguError as error:
-        raise RootError(f"{path}: {error}") from None
+        raise FleetError(f"{path}: {error}") from None
     return root
 
 
@@ -66,11 +66,11 @@ def root_in(folders: Sequence[Path]) -> Root:
     """The newest root of some folders.
 
     Raises:
-        RootError: none has one, or one is no good.
+        FleetError: none has one, or one is no good.
     """
     found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
     if not found:
-        raise RootError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
+        raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
     return max(found, key=lambda root: root.document.version)
 
 
@@ -98,7 +98,7 @@ def initialise(
     """Make a fleet's keys and its first root.
 
     Raises:
-        RootError: the folder is not empty, or cannot be written.
+        FleetError: the folder is not empty, or cannot be written.
         pydantic.ValidationError: a threshold can never be met, or the name is none.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
@@ -134,11 +134,11 @@ def rotate(
         The new root, and the files of the new keys.
 
     Raises:
-        RootError: there is no such key, or too few root keys are at hand.
+        FleetError: there is no such key, or too few root keys are at hand.
     """
     files, old = key_files(folders), root_in(folders[:1])
     if (newest := root_in(folders).document.version) != old.document.version:
-        raise RootError(
+        raise FleetError(
             f"{folders[0]} has root version {old.document.version}, another folder has {newest}: name that one first, "
             "because devices refuse a second root of a version"
         )
@@ -165,7 +165,7 @@ def _replaced(document: RootDocument, role: RoleName, key: str | None) -> set[st
     found = {name for name in names if len(key) >= 4 and name.startswith(key)}
     if len(found) != 1:
         known = ", ".join(sorted(map(short, names)))
-        raise RootError(f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known}")
+        raise FleetError(f"{key[:40]!r} names no {role} key of root version {document.version}; there are {known}")
     return found
 
 
@@ -177,14 +177,14 @@ def _signing(
     goes = [name for name in old.root.keys if name not in new.root.keys]
     found = unlock_some(files, stays + goes, max(old.root.threshold, new.root.threshold - len(fresh)), secrets)
     if len(found) < old.root.threshold:
-        raise RootError(
+        raise FleetError(
             f"a new root takes {old.root.threshold} of the old root keys, {len(found)} are at hand: "
             "name further folders with --keys"
         )
     counting = sum(name_of(key) in new.root.keys for key in found)
     found += fresh[: max(0, new.root.threshold - counting)]
     if (counting := sum(name_of(key) in new.root.keys for key in found)) < new.root.threshold:
-        raise RootError(f"the new root takes {new.root.threshold} of its own keys, {counting} are at hand")
+        raise FleetError(f"the new root takes {new.root.threshold} of its own keys, {counting} are at hand")
     return found
 
 

@@ -21,12 +21,11 @@ from fugu.contract.pins import MeasuredPins, SymbolPins, pins_of
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust
-from gateway.fleet.entries import DocumentError
+from gateway.fleet.entries import FleetError
 from gateway.fleet.roots import Root, device_trust
 
 __all__ = [
     "Signed",
-    "StreamPromise",
     "add_signatures",
     "check",
     "content_of",
@@ -85,7 +84,7 @@ def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str
     """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
 
     Raises:
-        DocumentError: a file cannot be read, or is for another fleet or device.
+        FleetError: a file cannot be read, or is for another fleet or device.
         PolicyError: it is no policy; names the file.
     """
     found = []
@@ -93,7 +92,7 @@ def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str
         try:
             text = file.read_bytes()
         except OSError as error:
-            raise DocumentError(f"cannot read the policy {file}: {error.strerror}") from None
+            raise FleetError(f"cannot read the policy {file}: {error.strerror}") from None
         try:
             found.append(_body(text, fleet, to))
         except FuguError as error:
@@ -109,9 +108,9 @@ def _body(text: bytes, fleet: str, to: Address) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise PolicyError(f"no JSON object of at most {_MAX_FILE} bytes")
     if given.get("fleet", fleet) != fleet:
-        raise DocumentError(f"a policy of fleet {str(given['fleet'])[:80]}; the keys are those of fleet {fleet}")
+        raise FleetError(f"a policy of fleet {str(given['fleet'])[:80]}; the keys are those of fleet {fleet}")
     if to.device is not None and given.get("device", to.device) != to.device:
-        raise DocumentError(f"a policy of device {str(given['device'])[:80]}; the document is for device {to.device}")
+        raise FleetError(f"a policy of device {str(given['device'])[:80]}; the document is for device {to.device}")
     given = {"fleet": fleet, "device": to.device or _SOMEBODY, "version": _table_version(given), **given}
     body: dict[str, Any] = json.loads(read_policy(json.dumps(given)).to_json())
     return {name: value for name, value in body.items() if name not in _INSERTED}
@@ -200,24 +199,24 @@ def read_signed(content: bytes, root: Root) -> Signed:
     """Read a document that policy keys have signed, perhaps not yet enough of them.
 
     Raises:
-        DocumentError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
+        FleetError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
     """
     try:
         envelope = decode_envelope(content)
     except FrameError as error:
-        raise DocumentError(f"no envelope: {error}") from None
+        raise FleetError(f"no envelope: {error}") from None
     if envelope.kind != "policy":
-        raise DocumentError(f"a {envelope.kind} document where a policy document was expected")
+        raise FleetError(f"a {envelope.kind} document where a policy document was expected")
     role = root.document.policy
     valid = signers(envelope, role, root.document.public_keys)
     if not valid or {one.key for one in envelope.signatures} != valid:
-        raise DocumentError(
+        raise FleetError(
             f"{len(valid)} of its {len(envelope.signatures)} signatures are valid and of policy keys of root version "
             f"{root.document.version}; it takes {role.threshold}, and no others"
         )
     document = read_document(PolicyDocument, envelope.payload)
     if document.fleet != root.document.fleet:
-        raise DocumentError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
+        raise FleetError(f"a document of fleet {document.fleet}; the root is that of fleet {root.document.fleet}")
     return Signed(document, envelope, len(valid), role.threshold)
 
 
@@ -232,7 +231,7 @@ def policies_in(
         devices: whom a document for everyone is for.
 
     Raises:
-        DocumentError: a file cannot be read, or is a document that is not signed as the root says, or reaches nobody.
+        FleetError: a file cannot be read, or is a document that is not signed as the root says, or reaches nobody.
         PolicyError: it is no policy; names the file.
     """
     found: list[AnyPolicy] = []
@@ -240,21 +239,21 @@ def policies_in(
         try:
             content = file.read_bytes()
         except OSError as error:
-            raise DocumentError(f"cannot read the policy {file}: {error.strerror}") from None
+            raise FleetError(f"cannot read the policy {file}: {error.strerror}") from None
         try:
             if content.lstrip()[:1] == b"{":
                 found.append(read_policy(content))
                 continue
             if root is None:
-                raise DocumentError("a signed document needs the fleet's root: give --root")
+                raise FleetError("a signed document needs the fleet's root: give --root")
             signed = read_signed(content, root)
             if not signed.complete:
-                raise DocumentError(f"it has {signed.signatures} of {signed.needed} signatures")
+                raise FleetError(f"it has {signed.signatures} of {signed.needed} signatures")
             to = signed.document.to
             reached = [one.device for one in enrolments if to.reaches(one.device, one.groups)]
             names = {to.device} if to.device else set(devices) if to.everyone else set(reached)
             if not names:
-                raise DocumentError(f"it is for {to}: give --enrolment of the devices in it")
+                raise FleetError(f"it is for {to}: give --enrolment of the devices in it")
             found += [policy for name in sorted(names) for policy in signed.document.for_device(name)]
         except FuguError as error:
             raise type(error)(f"{file}: {error}") from None
@@ -289,15 +288,13 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
 
     Raises:
         TrustError: a device never accepts it.
-        DocumentError: an enrolment is for a device that the document is not for.
+        FleetError: an enrolment is for a device that the document is not for.
     """
     document = signed.document
     judges = [device_trust(root, document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
     for enrolment in enrolments:
         if enrolment.fleet != document.fleet or not document.to.reaches(enrolment.device, enrolment.groups):
-            raise DocumentError(
-                f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled"
-            )
+            raise FleetError(f"the document is for {document.to}, not for device {enrolment.device} as it is enrolled")
         judges.append(Trust(enrolment.model_copy(update={"root": root.payload.hex()})))
     ripe = True
     for judge in judges:

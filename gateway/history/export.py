@@ -8,9 +8,10 @@ from pathlib import Path
 
 from fugu.contract.instants import instant, unix_us
 from fugu.contract.release_frames import decode_release
-from gateway.history.folder import ParquetFolder, parquet_folder
+from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
-from gateway.history.rows import (
+from gateway.history.stored import MeasuredStream, StoredHistory, stored_history
+from gateway.history.tables import (
     marginal_rows,
     measurement_rows,
     point_rows,
@@ -19,7 +20,6 @@ from gateway.history.rows import (
     symbol_rows,
     window_rows,
 )
-from gateway.history.stored import MeasuredStream, StoredHistory, stored_history
 from gateway.location import Location
 from gateway.release.ledger import Ledger, known_ledger
 

@@ -15,7 +15,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.policy_header import Clock
 from gateway.service.kinds.symbol_model import Model, model_of
 
-__all__ = ["ALWAYS", "DAY_US", "Bytes", "History", "HistoryError", "Piece", "Span", "SymbolStream", "tick_times"]
+__all__ = ["ALWAYS", "DAY_US", "History", "HistoryError", "Piece", "Span", "SymbolStream", "tick_times"]
 
 Bytes = NDArray[np.uint8]
 

@@ -1,8 +1,8 @@
-"""The tables of a folder of Parquet files: their columns, and how they are made of arrays."""
+"""The tables of a folder of Parquet files: their columns, and their rows, made of what a store and a ledger hold."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,31 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
+from fugu.contract.descriptions import place_grid
+from fugu.contract.instants import unix_us
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.release_frames import ReleaseFrame, release_unit
+from fugu.contract.window_frames import WindowFrame
+from gateway.history.pieces import Piece, SymbolStream, tick_times
+from gateway.history.stored import WindowSequence
+from gateway.service.kinds.point_model import PointEstimates
+from gateway.service.kinds.reporting import window_count
+from gateway.service.symbols.past import TickProbabilities
 
-__all__ = ["TABLES", "UNDATED", "batch", "constant", "lists", "marginals", "rows"]
+__all__ = [
+    "TABLES",
+    "UNDATED",
+    "marginal_rows",
+    "measurement_rows",
+    "point_rows",
+    "policy_rows",
+    "release_rows",
+    "symbol_rows",
+    "window_rows",
+]
 
 _TIME = pa.timestamp("us", tz="UTC")
 _NAME = pa.dictionary(pa.int32(), pa.string())
@@ -114,3 +137,124 @@ def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
 def rows(table: str, some: Sequence[dict[str, Any]]) -> Any:
     """Rows of a table from one mapping each; times in microseconds of Unix time."""
     return pa.RecordBatch.from_pylist(list(some), schema=TABLES[table])
+
+
+def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
+    """What the states of streams are called, and what is promised of them."""
+    return rows("policies", [_policy_row(policy) for policy in policies])
+
+
+def marginal_rows(table: str, stream: SymbolStream, some: TickProbabilities) -> Any:
+    """What is known of the states of some ticks of a stream."""
+    policy = stream.policy(some.version)
+    ticks = np.arange(some.first, some.first + len(some.probabilities), dtype=np.int64)
+    times = tick_times(policy.clock, some.first, some.shift, len(ticks))
+    place = {"device": stream.device, "stream": stream.stream, "tick": ticks, "policy_version": some.version}
+    return batch(table, times, place | marginals(some.probabilities, policy.discretiser.states))
+
+
+def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
+    """The symbols of a stream, one a row."""
+    lengths = [len(piece.symbols) for piece in pieces]
+    first = np.array([piece.first for piece in pieces])
+    inside = np.arange(sum(lengths)) - np.repeat(np.cumsum([0, *lengths[:-1]]), lengths)
+    clocks = [stream.policy(piece.version).clock for piece in pieces]
+    begins = [clock.epoch_us + (p.first - p.shift) * clock.period_us for clock, p in zip(clocks, pieces, strict=True)]
+    times = np.repeat(begins, lengths) + inside * np.repeat([clock.period_us for clock in clocks], lengths)
+    columns = {
+        "device": stream.device,
+        "stream": stream.stream,
+        "tick": np.repeat(first, lengths) + inside,
+        "policy_version": np.repeat([piece.version for piece in pieces], lengths).astype(np.uint32),
+        "symbol": np.concatenate([piece.symbols for piece in pieces]),
+    }
+    return batch("symbols", times, columns)
+
+
+def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
+    """The points of a frame, one a row."""
+    points = np.array([one.point for one in frame.released], dtype=np.float64)
+    columns = {
+        "device": policy.device,
+        "stream": policy.stream,
+        "tick": np.arange(frame.first, frame.last + 1, dtype=np.int64),
+        "policy_version": policy.version,
+        "table": np.array([one.table for one in frame.released], dtype=np.uint32),
+        "values": lists(points * np.array(policy.resolution)),
+        "unit": policy.unit or None,
+    }
+    return batch("points", tick_times(policy.clock, frame.first, frame.shift, len(points)), columns)
+
+
+def measurement_rows(policy: MeasurePolicy, some: PointEstimates) -> Any:
+    """Estimates of a measurement, one a row; of places in degrees, too."""
+    means, grid = np.array(some.means), place_grid(policy)
+    places = np.full((2, len(means)), np.nan)
+    if grid is not None:
+        places = np.array([grid.located(float(x), float(y)) for x, y in some.means]).reshape(-1, 2).T
+    columns = {
+        "device": policy.device,
+        "stream": policy.stream,
+        "tick": np.arange(some.first, some.first + len(means), dtype=np.int64),
+        "policy_version": policy.version,
+        "lag": some.lag,
+        "means": lists(means.reshape(len(means), -1)),
+        "covariance": lists(np.array(some.covariances).reshape(len(means), -1)),
+        "unit": policy.unit or None,
+        "latitude": pa.array(places[0], from_pandas=True),
+        "longitude": pa.array(places[1], from_pandas=True),
+        "protection": np.array(some.protection, dtype=np.int32),
+    }
+    return batch("measurements", tick_times(policy.clock, some.first, some.shift, len(means)), columns)
+
+
+def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:
+    """The counts of windows, one a row; a histogram has one for each state."""
+    return rows("windows", [row for frame in frames for row in _counts(sequence, frame)])
+
+
+def _counts(sequence: WindowSequence, frame: WindowFrame) -> list[dict[str, Any]]:
+    policy = sequence.policies[frame.policy_version]
+    told = window_count(policy, frame)
+    states = [[state] for state in told.states] if len(frame.counts) == len(told.states) else [list(told.states)]
+    promise = policy.windows_alone or policy.guarantee
+    whole = {
+        **{"time": unix_us(told.time), "since": unix_us(told.since), "device": sequence.device},
+        **{"stream": sequence.stream, "window": frame.window, "index": frame.index},
+        **{"policy_version": frame.policy_version, "first": frame.first, "length": frame.length},
+        **{"observed": frame.observed, "confidence": told.confidence},
+        **{"epsilon": promise.epsilon, "adversary": promise.adversary},
+    }
+    columns = zip(states, frame.counts, told.low, told.high, strict=True)
+    return [whole | {"states": one, "count": count, "low": low, "high": high} for one, count, low, high in columns]
+
+
+def _policy_row(policy: AnyPolicy) -> dict[str, Any]:
+    promise = policy.guarantee if isinstance(policy, Policy) else policy.stream_loss
+    return {
+        **{"device": policy.device, "stream": policy.stream, "policy_version": policy.version, "kind": policy.kind},
+        **{"states": list(policy.discretiser.states), "epoch": policy.clock.epoch_us},
+        **{"period_us": policy.clock.period_us, "epsilon": promise.epsilon, "adversary": promise.adversary},
+        "document": policy.to_json(),
+    }
+
+
+def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
+    """The values of releases, one a row; a histogram has one for each state."""
+    return rows("releases", [row for frame in frames for row in _values(frame)])
+
+
+def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
+    states = [[state] for state in frame.states] if frame.query == "histogram" else [list(frame.states)]
+    names = (
+        *("name", "stream", "audience", "query", "devices", "first", "length", "observed", "confidence", "epsilon"),
+        *("adversary", "mechanism", "noise", "scale", "charge", "entry", "useful"),
+    )
+    whole = {name: getattr(frame, name) for name in names} | {
+        "time": unix_us(frame.time),
+        "since": unix_us(frame.since),
+        "unit": release_unit(frame.query),
+    }
+    numbers = zip(states, frame.values, frame.low, frame.high, frame.standard_errors, strict=True)
+    for one, value, low, high, error in numbers:
+        yield whole | {"states": one, "value": value, "low": low, "high": high, "standard_error": error}

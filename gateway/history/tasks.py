@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from gateway.history.exported import ExportedHistory
+from gateway.history.parquet import ExportedHistory
 from gateway.history.pieces import History, HistoryError, Span, SymbolStream
 from gateway.history.stored import stored_history
 from gateway.location import Location

@@ -10,8 +10,17 @@ from fugu.contract.descriptions import Description
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.window_frames import WindowFrame
-from gateway.page.attacker import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of, moved
-from gateway.page.count_attacker import ONE_WINDOW, CountAttack
+from gateway.page.attackers import (
+    EVERYTHING,
+    MOST_TICKS,
+    ONE_SYMBOL,
+    ONE_WINDOW,
+    AttackerError,
+    CountAttack,
+    attacked,
+    chains_of,
+    moved,
+)
 
 __all__ = ["AttackView"]
 

@@ -1,16 +1,17 @@
-"""What one device has published, and what the gateway has made of it: what the page of a device shows."""
+"""The page of a device: what it has published, and what the gateway has made of it."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.descriptions import Described, DescribedVersion, Description
+from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
+from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
@@ -29,10 +30,86 @@ from fugu.contract.topics import Topic
 from fugu.contract.window_frames import decode_window
 from fugu.mqtt.descriptions import Descriptions
 from gateway.page.attack_view import AttackView
-from gateway.page.bounds import posterior_bounds
-from gateway.page.place_view import placed_shares, placed_symbols
 
 __all__ = ["DeviceView"]
+
+
+def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
+    """Between what the probability of state 1 at a tick stays, whatever a stream says of it.
+
+    A chain of the class is in state 1 with probability q / (q + r) before anything is heard; what is released changes
+    these odds by a factor of at most e^epsilon, for whoever knows the chain and nothing else of the readings.
+
+    Args:
+        epsilon: of a tick, in nats.
+
+    Returns:
+        The least and the greatest posterior probability over the chains of the class.
+    """
+    low = math.log(chains.q[0] / chains.r[1]) - epsilon
+    high = math.log(chains.q[1] / chains.r[0]) + epsilon
+    return _probability(low), _probability(high)
+
+
+def _probability(log_odds: float) -> float:
+    """Of log odds, without overflow."""
+    if log_odds < 0.0:
+        return math.exp(log_odds) / (1.0 + math.exp(log_odds))
+    return 1.0 / (1.0 + math.exp(-log_odds))
+
+
+_CONFIDENCE = 0.95
+_DIGITS, _METRE_DIGITS = 7, 1
+
+
+def placed_symbols(told: DescribedVersion | None, symbols: Sequence[int]) -> list[dict[str, Any]]:
+    """The middle of the cell that each symbol names, as latitude and longitude; nothing of other streams."""
+    if told is None or told.place is None or told.table is None or len(told.table[0]) + 1 != len(told.states):
+        return []
+    found = []
+    for symbol in symbols:
+        if symbol < len(told.place.cells):
+            latitude, longitude = told.place.position(*told.place.cells[symbol])
+            found.append({"latitude": latitude, "longitude": longitude, "state": told.states[symbol]})
+    return found
+
+
+def placed_shares(told: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
+    """What shares of states say of a place: how likely each cell is, and an ellipse that holds it with 95 %.
+
+    Args:
+        shares: by label, of all states; those that have no cell, such as `missing`, are left out of the ellipse.
+
+    Returns:
+        `cells`, in the order of the description's, and latitude, longitude, half-axes in metres and orientation of the
+        ellipse, with the probability that there is a place at all; nothing of other streams.
+    """
+    if told is None or told.place is None or set(shares) != set(told.states):
+        return {}
+    grid = told.place
+    weights = [shares[label] for label in told.states[: len(grid.cells)]]
+    if not sum(weights) > 0.0 or len(weights) != len(grid.cells):
+        return {}
+    return {"cells": weights, "placed": sum(weights), **_outline(grid, weights)}
+
+
+def _outline(grid: PlaceGrid, weights: Sequence[float]) -> dict[str, float]:
+    rows = [row for _, row in grid.cells]
+    middle = grid.origin[0] + (min(rows) + max(rows) + 1) / 2.0 * grid.step[0]
+    width = grid.step[1] * METRES_PER_DEGREE * math.cos(math.radians(middle))
+    height = grid.step[0] * METRES_PER_DEGREE
+    places = [(column * width, row * height) for column, row in grid.cells]
+    found = ellipse(places, weights, (width, height), _CONFIDENCE)
+    latitude, longitude = grid.position(found.east / width, found.north / height)
+    scale = 10.0**_METRE_DIGITS
+    return {
+        "latitude": round(latitude, _DIGITS),
+        "longitude": round(longitude, _DIGITS),
+        "semi_major": math.ceil(found.semi_major * scale) / scale,
+        "semi_minor": math.ceil(found.semi_minor * scale) / scale,
+        "orientation": found.orientation,
+    }
+
 
 _MOST_STREAMS = 64
 _MOST = {
@@ -41,7 +118,6 @@ _MOST = {
 }
 _MOST_STATES_SHOWN = 64
 _POINTS_PLACED = 3
-_CONFIDENCE = 0.95
 
 
 class DeviceView:

@@ -33,7 +33,7 @@ from gateway.page.device_view import DeviceView
 from gateway.page.fleet_view import FleetQuery, FleetView
 from gateway.page.ledger_view import LedgerView
 
-__all__ = ["Feed", "Watcher", "device_topics"]
+__all__ = ["Feed", "Watcher"]
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2

@@ -13,25 +13,16 @@ from fugu.contract.envelope import decode_envelope
 from fugu.contract.errors import FuguError, StatusCode
 from fugu.contract.fleet_frames import decode_policy_status
 from fugu.contract.frames import decode_status
-from fugu.contract.health import AlarmCode, Health, decode_health
+from fugu.contract.health import Health, decode_health
 from fugu.contract.topics import Kind, Topic
+from gateway.findings import OF_DEVICES
 
-__all__ = ["PAGE_ROWS", "Condition", "FleetQuery", "FleetView"]
+__all__ = ["FleetQuery", "FleetView"]
 
 Condition = Literal["sick", "away", "well"]
 CONDITIONS = get_args(Condition)
 PAGE_ROWS = 50
 MOST_DEVICES = 50_000
-_OF_A_DEVICE = {
-    AlarmCode.CONFLICT,
-    AlarmCode.STOPPED,
-    AlarmCode.POLICY_REFUSED,
-    AlarmCode.UNKNOWN_DEVICE,
-    AlarmCode.FUTURE,
-    AlarmCode.FLOOD,
-    AlarmCode.REPEATS,
-    AlarmCode.SILENT,
-}
 _MOST_WAVES = 5
 _MOST_VERSION = 2**32 - 1
 _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
@@ -209,12 +200,12 @@ class FleetView:
 
     def _alarmed(self) -> set[str]:
         alarms = self.health.alarms if self.health is not None else ()
-        return {name for alarm in alarms if alarm.code in _OF_A_DEVICE for name in alarm.names}
+        return {name for alarm in alarms if alarm.code in OF_DEVICES for name in alarm.names}
 
     def _unnamed(self) -> int:
         """Devices that have an alarm of the gateway, and are not named in it: a report names the first few only."""
         alarms = self.health.alarms if self.health is not None else ()
-        return max((alarm.others for alarm in alarms if alarm.code in _OF_A_DEVICE), default=0)
+        return max((alarm.others for alarm in alarms if alarm.code in OF_DEVICES), default=0)
 
     def _waves(self) -> list[dict[str, Any]]:
         """How far each version has come that devices were sent, the newest first."""

@@ -16,7 +16,7 @@ from gateway.release.charges import nats
 from gateway.release.entries import SITE, Account
 from gateway.release.ledger import Ledger
 
-__all__ = ["PAGE_ENTRIES", "LedgerView"]
+__all__ = ["LedgerView"]
 
 PAGE_ENTRIES = 50
 _FRESH_SECONDS = 1.0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["Login", "PasswordError", "network_of", "password_line"]
+__all__ = ["Login", "PageError", "password_line"]
 
 SESSION_SECONDS = 12 * 3600.0
 _N, _R, _P = 2**14, 8, 1
@@ -24,18 +24,18 @@ _MOST_NETWORKS = 4096
 _LEAST_CHARACTERS, _MOST_CHARACTERS = 10, 1024
 
 
-class PasswordError(FuguError):
-    """A password, or a file with its hash, cannot be used."""
+class PageError(FuguError):
+    """The page cannot be served as it is meant to be; one line that says why."""
 
 
 def password_line(password: str) -> str:
     """The hash of a password, as a line of a file: scrypt, salted.
 
     Raises:
-        PasswordError: it is shorter than 10 characters, or longer than 1024.
+        PageError: it is shorter than 10 characters, or longer than 1024.
     """
     if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
-        raise PasswordError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
+        raise PageError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
     salt = secrets.token_bytes(16)
     return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(_hash(password, salt)).decode()}"
 
@@ -67,7 +67,7 @@ class Login:
         clock: of seconds that pass.
 
     Raises:
-        PasswordError: the file cannot be used.
+        PageError: the file cannot be used.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class Login:
             kind, salt, digest = file.read_text().splitlines()[0].split("$")
             self._salt, self._digest = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
         except OSError as error:
-            raise PasswordError(f"cannot read the file of the password: {error.strerror}") from None
+            raise PageError(f"cannot read the file of the password: {error.strerror}") from None
         except (ValueError, IndexError):
-            raise PasswordError("the file of the password has no hash of one") from None
+            raise PageError("the file of the password has no hash of one") from None
         if kind != "scrypt" or len(self._digest) != 64:
-            raise PasswordError("the file of the password has no hash of one")
+            raise PageError("the file of the password has no hash of one")
         self.session_seconds = session_seconds
         self._clock = clock
         self._sessions: dict[bytes, float] = {}

@@ -27,7 +27,7 @@ from fugu.contract.fleet_documents import (
 from fugu.contract.measure_table import TimedTable, encode_table, encoded_table
 from fugu.mqtt import Broker
 from gateway.fleet import Document, KeyStoreError, Registry, RegistryError
-from gateway.fleet.key_file import decrypted, read_passphrase, read_private
+from gateway.fleet.keys import decrypted, read_passphrase, read_private
 from gateway.service.contradictions import Stopping
 from gateway.service.policies import Catalogue
 

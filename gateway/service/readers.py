@@ -25,7 +25,7 @@ from gateway.release.entries import SITE, Key
 from gateway.service.policies import Catalogue
 from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError
 
-__all__ = ["Bound", "Reader", "Readers", "check_reader", "limited", "load_readers"]
+__all__ = ["Bound", "Reader", "check_reader", "limited", "load_readers"]
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
 

@@ -23,9 +23,9 @@ from fugu.places.stream_check import measured_loss
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
 from gateway.audit.audiences import Attacked, attack_audiences
+from gateway.audit.counts import released, windows
 from gateway.audit.events import attacked
 from gateway.audit.points import attack_points
-from gateway.audit.told import released, windows
 from gateway.service.release_config import ReleaseConfig
 from tests.support.audited import planned
 from tests.support.command import Fugu

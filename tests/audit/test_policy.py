@@ -20,7 +20,7 @@ from gateway.audit import policy_statement
 from gateway.audit.access import may_read, read_access
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.fleet.keystore import new_key_folder, write_key
+from gateway.fleet.keys import new_key_folder, write_key
 from tests.support.audited import CHAINS, WINDOWS, planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy

@@ -38,7 +38,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
 from gateway.fleet import Document, Registry, Target
-from gateway.fleet.key_file import decrypted, encrypted
+from gateway.fleet.keys import decrypted, encrypted
 from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
@@ -57,7 +57,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     secret(folder / "secret", PASSPHRASE)
     words = ("fleet", "init", "--fleet", "home", "--keys", folder / "keys", "--policy-keys", 2, "--policy-threshold", 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gateway.fleet.key_file._PARALLEL", 1)  # a fifth of the time that a guess takes
+        patch.setattr("gateway.fleet.keys._PARALLEL", 1)  # a fifth of the time that a guess takes
         assert main([str(word) for word in (*words, "--passphrase-file", folder / "secret")]) == 0
     return folder / "keys"
 

@@ -13,9 +13,9 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, Finite
 from fugu.contract.descriptions import Described, Description, describe
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
-from gateway.page import attacker
+from gateway.page import attackers
 from gateway.page.attack_view import AttackView
-from gateway.page.attacker import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of
+from gateway.page.attackers import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of
 from tests.support.processes import policy
 
 TERNARY = NoiseTable(((2_000_000_000, 3_000_000_000), (900_000_000, 3_300_000_000), (1_100_000_000, 2_100_000_000)))
@@ -101,7 +101,7 @@ def test_no_other_chain_of_the_class_is_far_outside_the_band(
     """Inside the class something may be a little beyond what 16 of its chains reach: less than a point in a hundred."""
     given, symbols = told(BinaryChains(q=ends[0], r=ends[1])), some(2, 5, 60)
     found = attacked(given, chains_of(given), symbols)
-    monkeypatch.setattr(attacker, "_EACH_WAY", 13)
+    monkeypatch.setattr(attackers, "_EACH_WAY", 13)
     dense = attacked(given, chains_of(given), symbols)
     assert (found.chains, dense.chains) == (16, 169)
     assert (np.array(found.low) - np.array(dense.low)).max() < 0.01

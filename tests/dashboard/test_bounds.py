@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from gateway.page.bounds import posterior_bounds
+from gateway.page.device_view import posterior_bounds
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])

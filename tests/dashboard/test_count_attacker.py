@@ -13,8 +13,7 @@ from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
 from fugu.contract.window_frames import WindowFrame
 from gateway.page.attack_view import AttackView
-from gateway.page.attacker import EVERYTHING, AttackerError, chains_of
-from gateway.page.count_attacker import ONE_WINDOW, CountAttack
+from gateway.page.attackers import EVERYTHING, ONE_WINDOW, AttackerError, CountAttack, chains_of
 from tests.support.processes import policy
 
 LENGTH, SCALE = 40, "7/2"

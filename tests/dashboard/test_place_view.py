@@ -13,8 +13,7 @@ from fugu.contract.frames import SymbolFrame, encode_symbols
 from fugu.contract.instants import instant
 from fugu.contract.reports import StateEstimate, encode_report
 from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
-from gateway.page.device_view import DeviceView
-from gateway.page.place_view import placed_shares, placed_symbols
+from gateway.page.device_view import DeviceView, placed_shares, placed_symbols
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 

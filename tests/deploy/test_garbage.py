@@ -21,7 +21,7 @@ from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Releas
 from fugu.contract.window_frames import MAX_COUNTS, WindowFrame, encode_window
 from gateway.deployment.accounts import Account, access_list, password_line
 from gateway.deployment.broker_files import open_broker
-from gateway.deployment.settings import LARGEST, MIN_LARGEST
+from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.deployment.accounts import Account, Role
-from gateway.deployment.limits import firewall, limits
+from gateway.deployment.mosquitto import firewall, limits
 from tests.support.command import Fugu
 
 

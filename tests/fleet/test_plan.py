@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fleet.entries import PlanError, Target
+from gateway.fleet.entries import FleetError, Target
 from gateway.fleet.plan import RolloutPlan, Stage, share, stages_of
 from tests.support.simulated_fleets import PERCENT, names, plan
 
@@ -61,9 +61,9 @@ def test_groups_canaries_and_targets() -> None:
     (yard,) = stages_of(plan(), HALL, Target("group", "yard"))
     assert set(yard) == {"d010", "d011"}
     assert stages_of(plan(), HALL, Target("device", "d030")) == (("d030",),)
-    with pytest.raises(PlanError, match="none of the devices"):
+    with pytest.raises(FleetError, match="none of the devices"):
         stages_of(plan(groups=("hall",)), HALL, Target("group", "yard"))
-    with pytest.raises(PlanError, match="stage 1 has no device"):
+    with pytest.raises(FleetError, match="stage 1 has no device"):
         stages_of(plan(canary, 100, groups=("hall",)), HALL)
 
 
@@ -77,7 +77,7 @@ def test_shares_are_exact(text: str, value: Fraction) -> None:
 
 @pytest.mark.parametrize("text", ["", "%", "three", "1/0", "nan", "inf"])
 def test_what_is_no_share_is_refused(text: str) -> None:
-    with pytest.raises(PlanError, match="is no share"):
+    with pytest.raises(FleetError, match="is no share"):
         share(text)
 
 
@@ -100,7 +100,7 @@ def test_what_is_no_share_is_refused(text: str) -> None:
     ],
 )
 def test_plans_that_contradict_themselves_are_refused(make: object, text: str) -> None:
-    with pytest.raises(PlanError, match=text):
+    with pytest.raises(FleetError, match=text):
         make()  # type: ignore[operator]
 
 

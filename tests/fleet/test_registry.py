@@ -13,8 +13,8 @@ import pytest
 from fugu.host import database
 from gateway.fleet.entries import (
     Desired,
-    DocumentError,
     Due,
+    FleetError,
     PolicyReport,
     RegistryError,
     Reported,
@@ -81,10 +81,10 @@ def test_versions_of_documents_only_go_up(registry: Registry) -> None:
         registry.add_document(wrong, who="ann", time_us=START + SECOND)  # the same bytes again
     assert [one.added_us for one in registry.documents()] == [START] * 3
     for changed in (document(3, payload=b"other"), document(3, digest="ffffffff")):
-        with pytest.raises(DocumentError, match="taken by another document"):
+        with pytest.raises(FleetError, match="taken by another document"):
             registry.add_document(changed, who="ann", time_us=START)
     registry.add_document(document(7), who="ann", time_us=START)
-    with pytest.raises(DocumentError, match="version 7 is there already"):
+    with pytest.raises(FleetError, match="version 7 is there already"):
         registry.add_document(document(6), who="ann", time_us=START)
     assert registry.newest_version() == 7
 
@@ -93,7 +93,7 @@ def test_a_way_back_is_a_new_version_that_names_the_old_one(registry: Registry) 
     registry.add_document(document(4, restores=2), who="ann", time_us=START)
     assert registry.document(4).restores == 2
     assert registry.history()[-1].detail.endswith("restores 2")
-    with pytest.raises(DocumentError, match="not older"):
+    with pytest.raises(FleetError, match="not older"):
         document(5, restores=5)
     registry.add_document(document(9), who="ann", time_us=START)
     with pytest.raises(UnknownNameError, match="no document of version 6"):
@@ -103,7 +103,7 @@ def test_a_way_back_is_a_new_version_that_names_the_old_one(registry: Registry) 
 
 @pytest.mark.parametrize("fields", [{"version": 0}, {"version": 2**32}, {"digest": "xyz"}, {"payload": b""}])
 def test_documents_that_cannot_be_are_refused(fields: dict[str, object]) -> None:
-    with pytest.raises(DocumentError):
+    with pytest.raises(FleetError):
         document(**fields)  # type: ignore[arg-type]
 
 
@@ -112,7 +112,7 @@ def test_what_a_device_should_have_never_goes_down(registry: Registry) -> None:
     registry.published([("d000", 2)])
     registry.desire(["d000"], 2, who="ann", time_us=START + SECOND)
     assert registry.device("d000").desired == Desired(2, START, True)
-    with pytest.raises(DocumentError, match="should have version 2 already"):
+    with pytest.raises(FleetError, match="should have version 2 already"):
         registry.desire(["d002", "d000"], 1, who="ann", time_us=START)
     assert registry.device("d002").desired is None
     registry.desire(["d000"], 3, who="ann", time_us=START)
@@ -124,7 +124,7 @@ def test_documents_go_only_where_they_are_addressed(registry: Registry) -> None:
     registry.add_document(document(4, Target("device", "d001")), who="ann", time_us=START)
     registry.add_document(document(5, Target("group", "canary")), who="ann", time_us=START)
     for version, wrong in ((4, "d000"), (5, "d001")):
-        with pytest.raises(DocumentError, match=f"not for device {wrong}"):
+        with pytest.raises(FleetError, match=f"not for device {wrong}"):
             registry.desire([wrong], version, who="ann", time_us=START)
     registry.desire(["d001"], 4, who="ann", time_us=START)
     registry.desire(["d000"], 5, who="ann", time_us=START)

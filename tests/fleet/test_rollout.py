@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.fleet.entries import Outcome, RolloutError
+from gateway.fleet.entries import FleetError, Outcome
 from gateway.fleet.plan import RolloutPlan, Stage
-from gateway.fleet.rollout import abort, advance, approve, begin, pause, resume
-from gateway.fleet.rollout_state import OfferWayBack, State, tally, way_back
+from gateway.fleet.rollout import OfferWayBack, State, abort, advance, approve, begin, pause, resume, tally, way_back
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 
 HUNDRED = names(100)
@@ -298,7 +297,7 @@ def test_what_cannot_be_done_is_refused() -> None:
         *(lambda: resume(running, START), lambda: approve(running), lambda: approve(paused)),
         *(lambda: abort(ended), lambda: resume(ended, START), lambda: begin(ended, (("a",),), START)),
     ):
-        with pytest.raises(RolloutError, match=r"cannot \w+ a rollout that is \w+"):
+        with pytest.raises(FleetError, match=r"cannot \w+ a rollout that is \w+"):
             make()
     assert abort(draft).phase == "aborted"
     assert advance(plan(), draft, {}, START) == ((), draft)

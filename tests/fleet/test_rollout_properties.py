@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.fleet.entries import Outcome
 from gateway.fleet.plan import RolloutPlan, Stage
-from gateway.fleet.rollout import advance, approve, pause, resume
-from gateway.fleet.rollout_state import OfferWayBack, Report, State, tally
+from gateway.fleet.rollout import OfferWayBack, Report, State, advance, approve, pause, resume, tally
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 
 

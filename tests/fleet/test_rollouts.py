@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fleet.entries import PlanError, PolicyReport, RegistryError, RolloutError, Target, UnknownNameError
+from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, Target, UnknownNameError
 from gateway.fleet.plan import RolloutPlan, Stage
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout_state import OfferWayBack
+from gateway.fleet.rollout import OfferWayBack
 from gateway.fleet.rollouts import Rollout, Rollouts
 from tests.support.brokers import wait_until
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, document, names, new_registry, plan
@@ -90,7 +90,7 @@ def test_operators_from_another_process_take_effect_at_the_next_step(registry: R
     assert len(rollouts.show(number).state.offers) == 3
     assert [one.what for one in other.history()][-4:] == ["pause", "resume", "abort", "push"]
     for call in (operator.pause, operator.resume, operator.abort, operator.approve, operator.start):
-        with pytest.raises(RolloutError):
+        with pytest.raises(FleetError):
             call(number, **WHO)
     with pytest.raises(UnknownNameError):
         operator.show(99)
@@ -182,12 +182,12 @@ def test_two_rollouts_never_meet_at_a_device(registry: Registry) -> None:
     rollouts = Rollouts(registry)
     number = started(rollouts, plan(groups=("canary",)))
     second = rollouts.draft(plan(version=2), **WHO)
-    with pytest.raises(RolloutError, match=f"rollout {number} is under way at 2 of the 20 devices"):
+    with pytest.raises(FleetError, match=f"rollout {number} is under way at 2 of the 20 devices"):
         rollouts.start(second, **WHO)
     assert rollouts.show(second).state.phase == "draft"
     rollouts.abort(number, **WHO)
     rollouts.start(second, **WHO)
-    with pytest.raises(RolloutError, match="cannot start"):
+    with pytest.raises(FleetError, match="cannot start"):
         rollouts.start(second, **WHO)
 
 
@@ -196,8 +196,8 @@ def test_plans_that_reach_nobody_are_refused_before_anything_is_written(registry
     registry.add_document(document(4, Target("group", "nobody")), **WHO)
     registry.desire(names(20), 3, **WHO)
     for some, error, text in (
-        (plan(version=4), PlanError, "none of the devices"),
-        (plan(version=2), PlanError, "newer version than 2 already"),
+        (plan(version=4), FleetError, "none of the devices"),
+        (plan(version=2), FleetError, "newer version than 2 already"),
         (plan(version=9), UnknownNameError, "no document of version 9"),
     ):
         with pytest.raises(error, match=text):

@@ -24,23 +24,23 @@ from tests.support.fault_schedule import KINDS
 EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples"
 METRIC = re.compile(r"\bfugu_gateway_[a-z_]+")
 FAULTS = {
-    "agent killed": "FuguDeviceSilent",
-    "agent stopped": "FuguDeviceSilent",
-    "agent suspended": "FuguDeviceSilent",
+    "agent killed": "FuguSilent",
+    "agent stopped": "FuguSilent",
+    "agent suspended": "FuguSilent",
     "gateway killed": "FuguGatewayRestarts",
     "gateway stopped": "FuguGatewayDown",
     "gateway suspended": "FuguGatewayDown",
-    "broker killed": "FuguBrokerLost",
-    "broker killed, its database lost": "FuguBrokerLost",
-    "broker suspended": "FuguBrokerLost",
-    "line cut": "FuguDeviceSilent",
-    "line slow": "FuguDeviceSilent",
+    "broker killed": "FuguBroker",
+    "broker killed, its database lost": "FuguBroker",
+    "broker suspended": "FuguBroker",
+    "line cut": "FuguSilent",
+    "line slow": "FuguSilent",
     "line silent": "FuguNothingArrives",
     "line dead": "FuguNothingArrives",
     "said again": None,
-    "clock ahead": "FuguClockAhead",
-    "clock behind": "FuguDeviceSilent",
-    "disk full": "FuguStoreFails",
+    "clock ahead": "FuguFuture",
+    "clock behind": "FuguSilent",
+    "disk full": "FuguStore",
 }
 """Which alert tells of a fault that lasts; what is said again is stored already, and no fault to anybody."""
 

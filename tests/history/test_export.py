@@ -18,7 +18,7 @@ from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.history.export import export_history
 from gateway.history.pieces import ALWAYS, HistoryError, Span
-from gateway.history.smooth import smooth_history
+from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
 from gateway.service.history import StateRow, ValueRow, estimates_between
 from gateway.service.ingest import Received
@@ -64,7 +64,7 @@ def test_every_symbol_and_every_estimate_is_there_once(
 ) -> None:
     monkeypatch.setattr("gateway.history.stored._PAGE", page)
     monkeypatch.setattr("gateway.history.export._PAGE", page)
-    monkeypatch.setattr("gateway.history.folder._GROUP_ROWS", page)
+    monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", page)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     made = frames([5, 1, 9, 2] * 8, gaps=[0, 0, 2, 0, 40, 0, 9_000], versions=[1, 1, 1, 2, 2])
     for i, frame in enumerate(made):
@@ -312,8 +312,8 @@ def test_a_folder_that_holds_something_is_refused_and_left_alone(tmp_path: Path)
 
 
 def test_a_part_and_a_group_of_rows_have_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.history.folder._GROUP_ROWS", 100)
-    monkeypatch.setattr("gateway.history.folder._PART_ROWS", 250)
+    monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", 100)
+    monkeypatch.setattr("gateway.history.parquet._PART_ROWS", 250)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     for i, device in enumerate(["watch", "ring"]):
         scene.record(*frames([50] * 10, seed=i), device=device)

@@ -17,9 +17,8 @@ from fugu.privacy.chain_model import ModelError
 from fugu.privacy.learned_class import log_ratios, transition_of
 from fugu.privacy.learned_model import LearnedModel
 from gateway.history.export import export_history
-from gateway.history.learning import Source, learn_class
+from gateway.history.learning import Source, expected, joined, learn_class, read_sequences
 from gateway.history.pieces import ALWAYS, HistoryError
-from gateway.history.sequences import expected, joined, read_sequences
 from gateway.history.tasks import Group
 from tests.support.command import Fugu, runner
 from tests.support.histories import CHAIN, fill_store, symbols_of
@@ -171,7 +170,7 @@ def test_streams_that_do_not_agree_are_refused(tmp_path: Path) -> None:
 
 
 def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.history.sequences.SEQUENCE_TICKS", 16)
+    monkeypatch.setattr("gateway.history.learning.SEQUENCE_TICKS", 16)
     monkeypatch.setattr("gateway.history.tasks._MOST_STREAMS", 1)
     scene = Scene(tmp_path / "s.sqlite")
     scene.record(*frames([20, 30, 7] * 4, gaps=[0, 3, 90], versions=[1, 2]))
@@ -181,7 +180,7 @@ def test_sequences_have_their_tables_whatever_is_taken_of_them(tmp_path: Path, m
     assert whole.ticks == sum(part.ticks for part in parts) == 20 * 4 + 30 * 4 + 7 * 4 + 100
     chain, distribution = np.array([[0.9, 0.1], [0.3, 0.7]]), np.array([0.5, 0.5])
     at_once = expected(whole, chain, distribution)
-    monkeypatch.setattr("gateway.history.sequences._CHUNK", 40)
+    monkeypatch.setattr("gateway.history.learning._CHUNK", 40)
     for some in (parts, [whole.take([i]) for i in range(len(whole.tables))], [whole]):
         found = [expected(one, chain, distribution) for one in some]
         assert sum(one.log_likelihood for one in found) == pytest.approx(at_once.log_likelihood, rel=1e-12)

@@ -14,7 +14,7 @@ from gateway.audit.model_watch import watch_store
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.pieces import ALWAYS
-from gateway.history.smooth import smooth_history
+from gateway.history.smoothing import smooth_history
 from gateway.history.tasks import Source
 from gateway.location import Location, Server, part_of
 from gateway.service.ownership import owner

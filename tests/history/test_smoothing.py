@@ -14,10 +14,9 @@ from fugu.contract.chains import FiniteChains
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
 from gateway.history.export import export_history
-from gateway.history.exported import ExportedHistory
+from gateway.history.parquet import ExportedHistory
 from gateway.history.pieces import ALWAYS, HistoryError, Span
-from gateway.history.smooth import smooth_history
-from gateway.history.smoothing import SmoothedStream
+from gateway.history.smoothing import SmoothedStream, smooth_history
 from gateway.history.stored import stored_history
 from gateway.history.tasks import Source
 from gateway.service.kinds.symbol_model import Model, model_of
@@ -128,8 +127,8 @@ def history_of(scene: Scene) -> Path:
 def test_an_exported_folder_is_smoothed_as_its_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
-    monkeypatch.setattr("gateway.history.exported._ROWS", rows)
-    monkeypatch.setattr("gateway.history.folder._GROUP_ROWS", rows)
+    monkeypatch.setattr("gateway.history.parquet._ROWS", rows)
+    monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", rows)
     monkeypatch.setattr("gateway.history.export._PAGE", rows)
     monkeypatch.setattr("gateway.history.tasks._MOST_STREAMS", 1)
     scene = Scene(tmp_path / "s.sqlite", policies=FLEET)

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from fugu.mqtt import Link, LinkError
-from fugu.mqtt.requests import is_filter
+from fugu.mqtt.link import is_filter
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import MaliciousBroker, Victim
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from fugu.contract.health import MAX_NAMES, AlarmCode
-from gateway.findings import Alarms
+from gateway.findings import KINDS, Alarms, alert_rules
+
+ROOT = Path(__file__).parents[2]
 
 
 @dataclass
@@ -32,6 +35,13 @@ def test_every_code_has_an_end_and_says_what_to_do() -> None:
     time.now += 8 * 86_400
     assert len(alarms.step()[1]) == len(AlarmCode)
     assert alarms.current() == []
+
+
+def test_documents_and_alert_rules_say_what_is_declared() -> None:
+    assert list(KINDS) == list(AlarmCode)
+    rows = "\n".join(f"| `{code}` | {kind.words} |" for code, kind in KINDS.items())
+    assert f"| code | |\n| --- | --- |\n{rows}\n\n" in (ROOT / "docs" / "protocol.md").read_text()
+    assert (ROOT / "deploy" / "examples" / "alerts.yml").read_text().endswith(f"part.\n{alert_rules()}")
 
 
 @pytest.mark.parametrize("code", AlarmCode)

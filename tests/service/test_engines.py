@@ -11,12 +11,13 @@ import numpy as np
 import psycopg
 import pytest
 
+from fugu.contract.errors import UsageError
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.window_frames import WindowFrame
 from fugu.host.database import DatabaseError
-from gateway.location import StoreLocationError, store_location
+from gateway.location import store_location
 from gateway.service.coverage import Coverage
 from gateway.service.shifts import Span
 from gateway.service.store import (
@@ -269,7 +270,7 @@ def test_a_schema_with_anything_else_is_refused_and_left_alone(server: Server, s
     ],
 )
 def test_a_location_that_cannot_be_used_is_refused_without_saying_a_secret(text: str, says: str) -> None:
-    with pytest.raises(StoreLocationError, match=says) as error:
+    with pytest.raises(UsageError, match=says) as error:
         store_location(text)
     assert "secret" not in str(error.value)
 

@@ -15,10 +15,10 @@ import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from fugu.contract.errors import Reason
+from fugu.contract.errors import Reason, UsageError
 from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from gateway import metrics
-from gateway.metrics import Listen, ListenError, Metrics, MetricsError, Reading
+from gateway.metrics import Listen, Metrics, MetricsError, Reading
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.command import runner
 from tests.support.gateway_files import gateway_file
@@ -130,7 +130,7 @@ def test_addresses(text: str, listen: Listen) -> None:
     "text", ["", ":", ":9464", "host", "host:", "0", "65536", "1e3", "-1", "host:99999999999", "٣"]
 )
 def test_what_is_no_address_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
-    with pytest.raises(ListenError):
+    with pytest.raises(UsageError):
         Listen.parse(text)
     file = gateway_file(tmp_path / "gateway.toml", 1, policies=".", store="s", metrics=text)
     done = runner(capsys)("gateway", "run", file)

@@ -14,8 +14,7 @@ from typing import Any
 from gateway.fleet.entries import Document, Outcome, PolicyReport, Sighting, Target
 from gateway.fleet.plan import WHOLE_FLEET, RolloutPlan, Stage, stages_of
 from gateway.fleet.registry import Registry
-from gateway.fleet.rollout import begin
-from gateway.fleet.rollout_state import Report, SetDesired, State
+from gateway.fleet.rollout import Report, SetDesired, State, begin
 from gateway.fleet.rollouts import Rollouts
 
 SECOND = 1_000_000

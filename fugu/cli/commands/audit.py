@@ -36,10 +36,10 @@ from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
-from gateway.audit.heard import heard_topics, read_messages
+from gateway.audit.recordings import heard_topics, read_messages
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.files import write_public
-from gateway.fleet.keystore import key_files, unlock
+from gateway.fleet.keys import key_files, unlock
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import policies_in
 from gateway.release.ledger import Ledger

@@ -15,8 +15,7 @@ from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.fleet_documents import RootDocument
 from gateway.fleet import roots
-from gateway.fleet.key_file import new_passphrase
-from gateway.fleet.keystore import ROLES, key_files, short
+from gateway.fleet.keys import ROLES, key_files, new_passphrase, short
 from gateway.fleet.roots import ROOT_FILE, initialise, root_in
 
 __all__ = ["app", "init"]

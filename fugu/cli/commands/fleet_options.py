@@ -19,7 +19,7 @@ from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_enrolment
 from gateway.fleet import KeyStoreError, Registry
-from gateway.fleet.key_file import Passphrases, read_passphrase
+from gateway.fleet.keys import Passphrases, read_passphrase
 
 __all__ = [
     "AsOption",

@@ -21,9 +21,9 @@ from fugu.cli.view.terminal import say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from gateway.files import write_public
-from gateway.fleet import DocumentError, Registry
+from gateway.fleet import FleetError, Registry
 from gateway.fleet.documents import document_in, refuse_other_ticks
-from gateway.fleet.keystore import key_files, unlock_some
+from gateway.fleet.keys import key_files, unlock_some
 from gateway.fleet.roots import Root, root_in
 from gateway.fleet.signing import (
     Signed,
@@ -161,7 +161,7 @@ def _version(given: DocumentOptions) -> tuple[int, PolicyDocument | None]:
         newest = opened.newest_version()
         number = newest + 1 if text == "next" else int(text[:20])
         if number <= newest:
-            raise DocumentError(f"version {number} is not newer than {newest}, which the registry has")
+            raise FleetError(f"version {number} is not newer than {newest}, which the registry has")
         return number, None if given.restores is None else document_in(opened, given.restores)
 
 

@@ -75,7 +75,7 @@ def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
     """The page, which listens already, and begins with the context."""
     if page is None:
         return nullcontext()
-    from gateway.page.beside import PageBeside
+    from gateway.page.server import PageBeside
 
     beside = PageBeside(page)
     say(f"the page: {beside.settings.address}")

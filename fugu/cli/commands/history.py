@@ -113,7 +113,7 @@ def _smooth(
       fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
     """
     since_until = time.microseconds()
-    from gateway.history.smooth import Source, Span, open_tasks, smooth_history
+    from gateway.history.smoothing import Source, Span, open_tasks, smooth_history
 
     location = store_of(source)
     chosen = Source(location, Span(*since_until), tuple(streams.device or ()), streams.stream)

@@ -21,9 +21,9 @@ from fugu.cli.demo.people import BEATS, FLEET, Person
 from fugu.cli.demo.pictures import private_picture, useful_picture
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
-from gateway.page.beside import PageBeside, PageSettings
 from gateway.page.feed import Feed, Watcher
-from gateway.page.server import PageError
+from gateway.page.login import PageError
+from gateway.page.server import PageBeside, PageSettings
 
 __all__ = ["demo_page"]
 

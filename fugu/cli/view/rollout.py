@@ -14,7 +14,7 @@ from rich.text import Text
 from fugu.cli.view.fleet import counted, moment_text
 from fugu.cli.view.terminal import console, table
 from gateway.fleet import Registry, Rollout, RolloutPlan, Rollouts, Stage
-from gateway.fleet.rollout_state import ACTIVE, StageCounts
+from gateway.fleet.rollout import ACTIVE, StageCounts
 
 __all__ = ["rollout_document", "show_plan", "show_rollout", "watch"]
 

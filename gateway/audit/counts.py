@@ -1,4 +1,4 @@
-"""What is counted of a stream: by its device, and by the gateway for its audiences, as both are configured."""
+"""Counts of a stream: by its device, and by the gateway for its audiences, as both are configured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from gateway.release.whole_window import WholeWindow, counted_symbols, moved_by_
 from gateway.service.release_config import ReleaseConfig, Scheduled
 from gateway.service.release_jobs import answers, release_window
 
-__all__ = ["Definition", "released", "windows"]
+__all__ = ["AuditError", "Definition", "released", "windows"]
+
+
+class AuditError(FuguError):
+    """A stream, or a recording of one, cannot be attacked; one line that says why."""
 
 
 class Definition(NamedTuple):

@@ -1,4 +1,4 @@
-"""What is attacked: streams with a chain in common, the worst members of its class, and what is heard of a tick.
+"""Streams with a chain in common, the worst members of its class, and what is heard of a tick.
 
 Audiences are promised an epsilon for a whole class of chains, so that an attack on any one member refutes it.
 """
@@ -16,27 +16,23 @@ import numpy as np
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
-from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.exponential import exp_up, log_up
 from fugu.contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
-from gateway.audit.told import Definition
+from gateway.audit.counts import AuditError, Definition
 from gateway.release.amplification import charge
 
-__all__ = ["Scene", "SceneError", "certified", "mechanism_of", "worst_chains"]
+__all__ = ["JointStreams", "certified", "mechanism_of", "worst_chains"]
 
 _STEPS = 10_000
 _RARE = 1e-6
 """Probability of states beside two, in a chain of bounded odds ratio that has them as rarely as one likes."""
 
 
-class SceneError(FuguError):
-    """Streams that are no mechanism of one class of chains."""
-
-
-class Scene(NamedTuple):
+class JointStreams(NamedTuple):
     """Streams whose states one chain shows.
 
     Attributes:
@@ -48,11 +44,11 @@ class Scene(NamedTuple):
     shows: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, policies: Sequence[Policy]) -> Scene:
-        """The scene of some policies.
+    def of(cls, policies: Sequence[Policy]) -> JointStreams:
+        """The streams of some policies.
 
         Raises:
-            SceneError: they are several and not of one class of joint chains.
+            AuditError: they are several and not of one class of joint chains.
         """
         chains = policies[0].chains
         if isinstance(chains, JointChains) and all(one.chains == chains for one in policies):
@@ -60,7 +56,7 @@ class Scene(NamedTuple):
             if len(set(columns)) == len(columns):
                 return cls(tuple(policies), tuple(tuple(row[n] for row in chains.shows) for n in columns))
         if len(policies) > 1:
-            raise SceneError("several policies are attacked together if they name one another in one class of chains")
+            raise AuditError("several policies are attacked together if they name one another in one class of chains")
         return cls(tuple(policies), (tuple(range(chains.states)),))
 
     @property
@@ -104,7 +100,7 @@ class Scene(NamedTuple):
         return Source(weights[list(shows)], shows, heard)
 
 
-def worst_chains(scene: Scene, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
+def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
     """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
 
     Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
@@ -114,7 +110,7 @@ def worst_chains(scene: Scene, adversary: Adversary, told: Floats) -> tuple[Mark
     Args:
         told: (k, k) how much a tick tells of each state rather than each other.
     """
-    known = scene.chains
+    known = joint.chains
     if isinstance(known, BinaryChains):
         pairs = dict.fromkeys((q, r) for q in known.q for r in known.r)
         if known.q[0] + known.r[0] <= 1:
@@ -163,7 +159,9 @@ def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
     return MarkovChain.stationary(matrix / matrix.sum(axis=1, keepdims=True))
 
 
-def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Definition], radius: int) -> Mechanism:
+def mechanism_of(
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int
+) -> Mechanism:
     """What is heard around a tick that as many windows as possible have in their midst.
 
     Args:
@@ -186,7 +184,7 @@ def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Defi
     high = max([secret + radius, *(last for _, last in covering)])
     counts = [
         Counted(
-            *(name, first - low, one.length, _members(scene, one, group), one.source if one.symbols else None),
+            *(name, first - low, one.length, _members(joint, one, group), one.source if one.symbols else None),
             *(one.scale, one.terms, one.consecutive),
         )
         for one in definitions
@@ -194,18 +192,18 @@ def mechanism_of(scene: Scene, heard: Sequence[bool], definitions: Sequence[Defi
         if low <= first and last <= high
         for name, group in zip(one.names, one.groups, strict=True)
     ]
-    sources = tuple(scene.source(n, heard=own) for n, own in enumerate(heard))
-    return Mechanism(high - low + 1, secret - low, scene.states, sources, tuple(counts), scene.secrets)
+    sources = tuple(joint.source(n, heard=own) for n, own in enumerate(heard))
+    return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets)
 
 
-def _members(scene: Scene, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
+def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
     if definition.symbols:
         return group
-    return tuple(x for x, shown in enumerate(scene.shows[definition.source]) if shown in group)
+    return tuple(x for x, shown in enumerate(joint.shows[definition.source]) if shown in group)
 
 
 def certified(
-    scene: Scene, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
 ) -> float:
     """The bound of the accountant for the symbols that are heard, and counts; infinite if there is none.
 
@@ -214,14 +212,14 @@ def certified(
     """
     if any(one.alone for one in definitions):
         return alone if len(definitions) == 1 and not any(heard) else math.inf
-    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(scene.policies)]
+    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
-        if not isinstance(scene.chains, JointChains):
-            return ratio_loss(scene.chains, *told[0], adversary).epsilon
-        rates = [0.0] * len(scene.chains.streams)
-        for policy, ratios in zip(scene.policies, told, strict=True):
-            rates[scene.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
-        return shown_loss(scene.chains, adversary, rates).epsilon
+        if not isinstance(joint.chains, JointChains):
+            return ratio_loss(joint.chains, *told[0], adversary).epsilon
+        rates = [0.0] * len(joint.chains.streams)
+        for policy, ratios in zip(joint.policies, told, strict=True):
+            rates[joint.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
+        return shown_loss(joint.chains, adversary, rates).epsilon
     except GuaranteeError:
         return math.inf
 
