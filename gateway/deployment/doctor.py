@@ -68,11 +68,10 @@ def installed(file: Path) -> Installation:
     config, folder = read_gateway(file), file.parent
     policies, unit = folder / "policies", folder / "fugu-gateway.service"
     shards = re.search(r"--shards (\d+)", read_text(unit, "the unit")) if unit.exists() else None
-    there = isinstance(config.store, Server) or config.store.exists()
     return Installation(
         config.fleet,
         config.broker,
-        config.store if there else None,
+        config.store,
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
         int(shards[1]) if shards else 1,
