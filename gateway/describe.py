@@ -203,7 +203,6 @@ class Describing:
         return found
 
     def _wanted(self) -> dict[_Stream, Described]:
-        """The description of every stream with a policy in force."""
         found: dict[_Stream, Described] = {}
         for device in filterfalse(self._left, self._catalogue.names()):
             for stream in self._catalogue.streams(device):

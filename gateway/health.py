@@ -419,7 +419,6 @@ def asked(store: Location) -> dict[str, Any]:
 
 
 def _said(path: Path, store: Location) -> dict[str, Any] | None:
-    """What the process says that answers at a socket, if one does."""
     if not (answer := ask(path)):
         return None
     try:
@@ -430,7 +429,6 @@ def _said(path: Path, store: Location) -> dict[str, Any] | None:
 
 
 def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What shards say, as one report."""
     found = dict(shards[0])
     for one in shards[1:]:
         found["connected"] = found["connected"] and one["connected"]
@@ -446,7 +444,6 @@ def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _of_shards(store: Location) -> list[Path]:
-    """The sockets of shards that are, or were, on this machine."""
     pattern = _socket(part_of(store, "shard-*"))
     before, _, after = pattern.name.rpartition("*")
     return (

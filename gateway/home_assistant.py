@@ -104,7 +104,6 @@ def _document(fleet: str, device: str, name: str, components: Mapping[str, Compo
 
 
 def _components(one: Description) -> dict[str, Component]:
-    """The entities of a stream, by names of their own."""
     found = {"epsilon": _epsilon(one)}
     if one.kind == "points":
         return found | _points(one)
@@ -197,7 +196,6 @@ def _estimated(one: Description) -> dict[str, Component]:
 
 
 def _state(one: Description) -> Component:
-    """The state now, where it is likely."""
     label = one.states[_on(one.states)]
     state: Component = {
         "platform": "binary_sensor",
@@ -264,7 +262,6 @@ def _expires(seconds: float) -> int:
 
 
 def _member(key: str) -> str:
-    """A field of the message, in a template."""
     return f"value_json[{_literal(key)}]"
 
 

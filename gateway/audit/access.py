@@ -12,8 +12,8 @@ from typing import NamedTuple
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policy_header import PolicyHeader
 from fugu.contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
+from fugu.host.files import read_text
 from gateway.deployment.broker_files import open_broker
-from gateway.files import read_text
 from gateway.service.release_config import ReleaseConfig
 
 __all__ = ["Audience", "Listed", "audiences", "listed", "may_read", "planned_audiences"]
@@ -120,7 +120,6 @@ def audiences(
 
 
 def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -> dict[str, str]:
-    """The names under which releases are published, with their audiences."""
     found: dict[str, str] = {}
     for one in config.releases if config is not None else ():
         names = [f"{one.name}-{policy.device}" for policy in policies] if one.per_device else [one.name]

@@ -55,7 +55,7 @@ def extended_epsilon(
         level: the probability that it is wrong.
 
     Returns:
-        Nats; none where it is not known that the bound is reached.
+        Nats; `None` where it is not known that the bound is reached.
     """
     chains = policy.chains
     reached = isinstance(chains, BinaryChains) and chains.q[0] + chains.r[0] <= 1 and adversary != "universal"
@@ -131,7 +131,7 @@ class Attacked(NamedTuple):
         witness: epsilon is at least this if draws are as the policy states: some output is so much likelier under one
             state than under another. None of recorded draws, of which nothing is known but that they were drawn.
         extended: epsilon is at least this if draws are independent, given the states (`extended_epsilon`), at the
-            confidence of the audit; none if not known.
+            confidence of the audit; `None` if not known.
         draws: whether they are "simulated" or "recorded".
         least: epsilon is at least this, whatever the draws; 0 if nothing could be shown.
         trials: of each of the two states.

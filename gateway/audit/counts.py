@@ -146,7 +146,6 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
 
 
 def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
-    """The counts of symbols that a release is made of."""
     assert policy.table is not None
     symbols = policy.table.symbols
     consecutive = plan.query == "dwell"
@@ -171,7 +170,6 @@ def _called(policy: Policy, plan: Scheduled) -> str:
 
 
 def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
-    """The scale of a release that does not compose."""
     assert policy.table is not None
     if plan.mechanism == "wasserstein":
         distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)

@@ -40,7 +40,7 @@ class Event(NamedTuple):
         least: epsilon is at least this.
         trials: of each of the two states.
         hits, alarms: how often the event happened under the one and under the other.
-        states: the two; none if nothing could be counted.
+        states: the two; `None` if nothing could be counted.
         chain: that the paths were of.
         ticks: that were heard.
     """
@@ -81,7 +81,7 @@ def attacked(
         trials: to count it on, of each of the two states; fewer where one takes long.
         recorded: draws that were really made; none to simulate them.
         level: the probability that the bound is wrong.
-        pairs: of states that are told apart; none for all.
+        pairs: of states that are told apart; `None` for all.
     """
     best: _Chosen | None = None
     for chain in chains:
@@ -128,7 +128,6 @@ def _candidates(
     level: float,
     among: Container[tuple[int, int]] | None,
 ) -> Iterator[_Chosen]:
-    """For pairs of states, the event that promises most."""
     judged = _judged(made)
     work = 1 if judged is None else judged.work
     trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), max(_LEAST_TRIALS, _WORK // work))
@@ -151,7 +150,7 @@ def _candidates(
 
 
 def _judged(made: Mechanism) -> Mechanism | None:
-    """What the likelihood is of: all that is heard, or the symbols if counts make it too large; none without any."""
+    """What the likelihood is of: all that is heard, or the symbols if counts make it too large; `None` without any."""
     if made.telling and made.cells <= _MOST_CELLS:
         return made
     return made._replace(counts=()) if any(one.heard for one in made.sources) else None

@@ -50,7 +50,7 @@ class StreamLoss(NamedTuple):
 
     Attributes:
         promised: to the audience, in nats.
-        epsilon: an upper bound on what was told, in nats; none if there is none.
+        epsilon: an upper bound on what was told, in nats; `None` if there is none.
         charge: of the tick that was charged most, in units of `gateway.release.charges`.
         tick: the worst, as the device numbers it.
         by: how the bound was found: "every tick", "constant charge" or "one release".
@@ -77,7 +77,7 @@ class ReaderLoss(NamedTuple):
     Attributes:
         device, stream: which; of streams that move together all of them, as `gateway.release.together` calls them.
         limit: of the account, in nats.
-        epsilon: an upper bound on what it was told, in nats; none if there is none.
+        epsilon: an upper bound on what it was told, in nats; `None` if there is none.
     """
 
     reader: str
@@ -101,7 +101,7 @@ class LedgerAudit(NamedTuple):
         entries, accounts: how much was looked at.
         streams: the worst tick of every stream that an audience was told about.
         readers: what accounts were told, if the broker is known.
-        problems: in words, one line each, none if all is well.
+        problems: in words, one line each; empty if all is well.
         believed: what was taken from whom, one line each.
     """
 
@@ -123,7 +123,7 @@ def audit_ledger(
 
     Args:
         ledger: an open ledger.
-        broker: folder of the broker, which says who reads which audiences; none if that is not to be looked at.
+        broker: folder of the broker, which says who reads which audiences; `None` if that is not to be looked at.
         policies: every version that was in force, from a source that is no part of the ledger; if there are none,
             classes of chains, noise tables and windows are the ledger's own.
         promises: epsilon and adversary of each audience; None for those that the ledger says.
@@ -194,7 +194,6 @@ def _amount(epsilon: float | None) -> str:
 
 
 def _stream_loss(told: Told) -> StreamLoss:
-    """The bound for what was told under one allowance."""
     loss = StreamLoss(*told[:2], told.adversary, told.epsilon, None, told.charge, told.tick, "constant charge")
     try:
         if told.mechanism in ALONE:

@@ -40,7 +40,7 @@ class WatchedStream(NamedTuple):
         evidence: the capital of the newest year, at its largest.
         threshold: from which there is an alarm.
         alarm: the tick of the first alarm, or none; exact to a frame.
-        since: the first tick that was looked at, none if there was none.
+        since: the first tick that was looked at, `None` if there was none.
     """
 
     device: str

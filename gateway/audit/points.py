@@ -90,7 +90,6 @@ def _possible(policy: MeasurePolicy) -> tuple[int, int]:
 
 
 def _joined(policy: MeasurePolicy, possible: int) -> set[tuple[int, int]]:
-    """States that the policy graph joins."""
     near = policy.measurement.neighbours
     return {(x, z) for x in members(possible) for z in members(near[x] & possible) if x != z}
 

@@ -189,7 +189,6 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
 
 
 def _beyond_site(policy: AnyPolicy, known: Listed) -> list[Finding]:
-    """Accounts that are not of the site and read what only the site may."""
     name = (policy.fleet, policy.device, policy.stream)
     secret = [make(*name) for make in (symbols_topic, window_topic, estimate_topic, count_topic)]
     return [

@@ -88,7 +88,6 @@ def refuted(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _symbols(policy: Policy, frames: Sequence[SymbolFrame], states: Ints, begin: int) -> SymbolOutputs:
-    """The symbols of all ticks that have a state."""
     symbols = placed(policy, frames, states.size, begin)
     assert policy.table is not None
     weights = np.array(policy.table.weights(), dtype=np.float64)
@@ -120,7 +119,6 @@ def _outputs(
 def _counts(
     policy: Policy, window: Window, frames: Sequence[WindowFrame], states: Ints, begin: int
 ) -> CountOutputs | None:
-    """The counts of the whole windows of a definition, if these do not overlap."""
     names = policy.discretiser.states
     groups = tuple((x,) for x in range(len(names))) if window.states == "histogram" else (window.counted(names),)
     whole = [
@@ -149,7 +147,7 @@ class StreamAudit(NamedTuple):
 
     Attributes:
         audiences: attacks on the mechanism as it is configured, and on recorded draws.
-        trials: attacks on what was published, on the path that was read; none without truth.
+        trials: attacks on what was published, on the path that was read; empty without truth.
         findings: what is wrong.
         left: in words, what is released and not attacked.
     """
@@ -262,7 +260,6 @@ def _published(trial: Trial) -> Finding:
 
 
 def _class_findings(policy: Policy, symbols: Ints) -> list[Finding]:
-    """Whether symbols can come from the declared class."""
     chains = policy.chains
     watched = isinstance(chains, BinaryChains | FiniteChains) and not why_off(chains, policy.guarantee.adversary)
     if not watched or policy.table is None or not (symbols >= 0).any():

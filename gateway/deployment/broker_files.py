@@ -27,10 +27,10 @@ from pydantic import ValidationError
 
 from fugu.contract.errors import UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
+from fugu.host.files import new_folder, read_text, write_public, write_secret
 from gateway.deployment.accounts import Account, Role, access_list, new_password, password_line
 from gateway.deployment.mosquitto import AUTHORITY_DAYS, Settings, public_files
 from gateway.deployment.units import DeploymentError
-from gateway.files import new_folder, read_text, write_public, write_secret
 
 if TYPE_CHECKING:
     from gateway.deployment.certificates import Authority, Issued

@@ -23,11 +23,11 @@ from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
 from fugu.host.database import STORE, is_lost
+from fugu.host.files import read_text
 from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
-from gateway.files import read_text
 from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from gateway.service.shard_stores import stores
@@ -148,7 +148,6 @@ def _store(store: Location) -> Iterator[Finding]:
 
 
 def _on_server(store: Server) -> Finding:
-    """Whether the database can be reached, and is a store, with those of its shards."""
     try:
         for place in (store, *stores(store).values()):
             Store(place, create=False).close()
@@ -158,7 +157,6 @@ def _on_server(store: Server) -> Finding:
 
 
 def _pages(store: Path) -> Finding:
-    """Whether the file is a store, and whole."""
     try:
         with closing(sqlite3.connect(f"{store.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)) as db:
             (application,) = db.execute("PRAGMA application_id").fetchone()
@@ -179,7 +177,6 @@ def _pages(store: Path) -> Finding:
 
 
 def _asked(store: Location) -> dict[str, Any] | None:
-    """What the gateway says of itself; none if none runs."""
     try:
         return asked(store)
     except NotRunningError:
@@ -232,7 +229,6 @@ def _broker(broker: Broker, fleet: str, waiting: Callable[[str], None], *, conne
 
 
 def _shard(gateway: Broker, index: int, fleet: str, *, connected: bool) -> Iterator[Finding]:
-    """Whether a shard has an account of its own, and the broker knows what it may do."""
     name = f"shard {index}"
     if (broker := own_account(gateway, index)) is None:
         text = "it has no account, and the shards end one another's connections: fugu deploy gateway --renew --shards N"
@@ -253,7 +249,6 @@ def _shard(gateway: Broker, index: int, fleet: str, *, connected: bool) -> Itera
 
 
 def _credentials(broker: Broker, what: str) -> Iterator[Finding]:
-    """Whether secrets are secret, and how long a certificate is good for."""
     for file in (broker.password_file, broker.key_file):
         if file is not None:
             yield checks.private_file(Path(file))

@@ -12,10 +12,10 @@ from pathlib import Path
 from fugu.contract.errors import PolicyError, UsageError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
+from fugu.host.files import write_public
 from fugu.host.toml_file import toml_lines
 from gateway.deployment.broker_files import BrokerFolder, Credentials
 from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, unit
-from gateway.files import write_public
 from gateway.shard_accounts import numbered
 
 __all__ = [
@@ -161,7 +161,6 @@ def _load(names: Sequence[str], folder: str) -> str:
 def _gateway_toml(
     broker: BrokerFolder, files: Mapping[str, str], operator: Mapping[str, str], *, in_place: bool
 ) -> str:
-    """The gateway's file."""
     settings = broker.settings
     top = {
         "fleet": settings.fleet,

@@ -73,7 +73,7 @@ def _meant(registry: Registry, to: Address) -> list[Device]:
 
 
 def former_version(device: Device) -> int | None:
-    """The version that a device has in force, or should have if it never said; none if there is none."""
+    """The version that a device has in force, or should have if it never said; `None` if there is none."""
     if device.reported is not None and device.reported.in_force:
         return device.reported.in_force
     return None if device.desired is None else device.desired.version
@@ -90,7 +90,7 @@ def document_in(registry: Registry, version: int) -> PolicyDocument:
 
 
 def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
-    """The version whose content a document brings back; none if it has new content, or goes on with the newest."""
+    """The version whose content a document brings back; `None` if it has new content, or goes on with the newest."""
     content = content_of(document)
     target = target_of(document.to)
     older = [one.version for one in registry.documents() if one.target == target and one.version < document.version]

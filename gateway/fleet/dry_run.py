@@ -56,7 +56,7 @@ class Worth(NamedTuple):
 
 
 class StreamChange(NamedTuple):
-    """A stream before and after; none where it does not run.
+    """A stream before and after; `None` where it does not run.
 
     Attributes:
         other_ticks: in words, if ticks mean other moments, so that devices which run the stream refuse the document.
@@ -72,7 +72,7 @@ class Change(NamedTuple):
     """What devices of one version would go through.
 
     Attributes:
-        former: the version that they have now; none if they have none that is known.
+        former: the version that they have now; `None` if they have none that is known.
         unknown: the former document is not in the registry, or cannot be read: what their streams are is not known.
         streams: by name; those that stay as they are included.
     """

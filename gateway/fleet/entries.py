@@ -73,7 +73,7 @@ class Document:
         version: its number in the fleet; every document has a higher one than all before it.
         target: whom it is addressed to, as its signed text says.
         digest: of its content, in hexadecimal.
-        restores: the version whose content it brings back, none if it is no way back.
+        restores: the version whose content it brings back, `None` if it is no way back.
     """
 
     version: int

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from fugu.contract.envelope import key_name
-from gateway.files import write_secret
+from fugu.host.files import write_secret
 from gateway.fleet.entries import KeyStoreError
 
 __all__ = [
@@ -117,7 +117,6 @@ def read_private(path: Path, what: str) -> bytes:
 
 
 def _der(tag: int, *parts: bytes) -> bytes:
-    """A field of DER that is shorter than 64 KiB."""
     content = b"".join(parts)
     size = len(content)
     head = bytes([size]) if size < 0x80 else bytes([0x81, size]) if size < 0x100 else bytes([0x82, *divmod(size, 256)])

@@ -251,7 +251,7 @@ class RolloutRows:
         return row
 
     def load(self, number: int) -> Stored | None:
-        """A rollout, none if there is none of this number."""
+        """A rollout, `None` if there is none of this number."""
         query = f"SELECT plan, created_us, ended_us, {_STATE} FROM rollouts WHERE number=?"
         if (row := self._db.execute(query, (number,)).fetchone()) is None:
             return None

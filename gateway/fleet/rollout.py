@@ -284,7 +284,6 @@ def advance(
 
 
 def _noticed(state: State, reports: Mapping[str, Report]) -> State:
-    """Note down which devices have been connected since their offer."""
     reached = {
         name: offer._replace(reached_us=state.clock_us)
         for name, offer in state.offers.items()
@@ -296,7 +295,6 @@ def _noticed(state: State, reports: Mapping[str, Report]) -> State:
 
 
 def _stopping(plan: RolloutPlan, state: State, counts: tuple[StageCounts, ...]) -> str:
-    """Why the rollout stops; empty if it goes on."""
     for i, (stage, count) in enumerate(zip(plan.stages[: state.stage + 1], counts, strict=False)):
         detail = (
             f"stage {i + 1}: {count.errors} of {count.size} devices refused ({count.refused}), failed "

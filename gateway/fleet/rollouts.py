@@ -197,5 +197,4 @@ class Rollouts:
             return found
 
     def _save(self, number: int, before: State, after: State, time_us: int | None = None) -> None:
-        """Write what is different, as part of a transaction."""
         self._rows.save(number, before, after, None if after.phase in ACTIVE or after.phase == "draft" else time_us)

@@ -12,7 +12,7 @@ from fugu.contract.envelope import decode_envelope, encode_envelope, encode_root
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from fugu.contract.trust import Trust
-from gateway.files import write_public
+from fugu.host.files import write_public
 from gateway.fleet.entries import FleetError
 from gateway.fleet.keys import (
     ROLES,

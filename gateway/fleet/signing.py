@@ -170,7 +170,6 @@ def make_document(
 
 
 def _verify(document: PolicyDocument) -> None:
-    """Derive all guarantees of a document anew, or raise."""
     policies = policies_of(document)
     for policy in policies:
         policy.verify(math.inf)

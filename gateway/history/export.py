@@ -67,8 +67,6 @@ def export_history(
 
 
 class _Days:
-    """Everything of a store, one day after another."""
-
     def __init__(self, history: StoredHistory, made: ParquetFolder, span: Span, lag: int) -> None:
         self._history = history
         self._made = made
@@ -102,7 +100,6 @@ class _Days:
 
 
 def _gathered(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
-    """Pieces by the page."""
     page, count = list[Piece](), 0
     for piece in pieces:
         page.append(piece)
@@ -115,7 +112,6 @@ def _gathered(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
 
 
 def _put_releases(made: ParquetFolder, ledger: Location, span: Span) -> None:
-    """Write what was published of windows that end in a span of time; each value is a row."""
     with closing(Ledger(ledger, create=False)) as opened:
         after = 0
         made.add("releases", release_rows(()))

@@ -140,7 +140,6 @@ def expected(some: Sequences, transition: Floats, initial: Floats) -> Expected:
 
 
 def _problems(some: Sequences, transition: Floats, initial: Floats) -> Iterator[Problem]:
-    """Sequences side by side that have one table, so many ticks at once."""
     rows = [likelihood_rows(emission) for emission in some.emissions]
     low = 0
     while low < len(some.tables):
@@ -242,7 +241,6 @@ def _sizes(some: Sequences) -> _Sizes:
 
 
 def _thinned(some: Sequences, step: int) -> Sequences:
-    """Every so manieth sequence."""
     return some.take(np.arange(0, len(some.tables), step))
 
 
@@ -371,7 +369,6 @@ def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -
 
 
 def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, _Own]]:
-    """The chain of each stream, by the stream's number."""
     found = []
     for stream in np.unique(some.streams).tolist():
         mine = some.take(np.flatnonzero(some.streams == stream))
@@ -406,7 +403,6 @@ def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats)
 
 
 def _paired(gradients: Floats, ticks: Ints, streams: Ints) -> tuple[Floats, Ints, Ints]:
-    """Sums of two neighbours of a stream; one that is left over goes."""
     place = np.arange(len(streams)) - np.searchsorted(streams, streams)
     first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
     return gradients[first] + gradients[first + 1], ticks[first] + ticks[first + 1], streams[first]

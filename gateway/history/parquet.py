@@ -124,8 +124,6 @@ class ParquetFolder:
 
 
 class _Part:
-    """One file; rows are gathered to groups."""
-
     def __init__(self, path: Path, schema: Any) -> None:
         self._path = path
         self._schema = schema
@@ -168,7 +166,6 @@ def _date(day: int) -> str:
 
 
 def _sync(path: Path) -> None:
-    """See to it that a file or folder is on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
@@ -198,8 +195,6 @@ class _Group(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of one stream, (n,) each."""
-
     time: Ints
     tick: Ints
     version: Ints
@@ -270,7 +265,6 @@ class ExportedHistory:
         return self._read[group]
 
     def _read_days(self) -> dict[int, list[_Group]]:
-        """The row groups of each day, by its beginning."""
         found: dict[int, list[_Group]] = {}
         for folder in sorted((self._folder / "symbols").glob("date=*")):
             day = (date.fromisoformat(folder.name.removeprefix("date=")) - _EPOCH).days * DAY_US
@@ -285,7 +279,6 @@ class ExportedHistory:
 
 
 def _cut(stream: SymbolStream, rows: _Rows) -> Iterator[Piece]:
-    """Rows as pieces of consecutive ticks of one policy and clock."""
     shift = np.empty_like(rows.tick)
     for version in {*rows.version[np.flatnonzero(np.diff(rows.version, prepend=-1))].tolist()}:
         clock, mine = stream.policy(version).clock, rows.version == version
@@ -311,5 +304,4 @@ def _range(statistics: Any) -> tuple[str, str]:
 
 
 def _number(path: Path) -> list[int]:
-    """The numbers in a file's name."""
     return [int(digits) for digits in re.findall("[0-9]+", path.name)]

@@ -185,7 +185,6 @@ def _with_end(model: Model, block: Block, message: Floats) -> tuple[Ints, Floats
 
 
 def _observed(block: Block, marginals: Floats) -> Iterator[TickProbabilities]:
-    """The rows of ticks that have a symbol, by stretches without gaps."""
     seen = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(seen)).reshape(-1, 2)
     for low, high in edges.tolist():
@@ -234,7 +233,6 @@ def smooth_history(
 
 
 def _smooth(group: Group, folder: Path) -> int:
-    """Smooth the streams of a group; returns how many rows there are."""
     with group.open() as (history, streams):
         made = ParquetFolder(folder, f"{group.number}-")
         smoothed = [(one, SmoothedStream(history, one, group.source.span)) for one in streams]

@@ -53,8 +53,6 @@ class MeasuredStream(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """Where a sequence is: a store, and its number there."""
-
     store: Store
     number: int
 
@@ -194,7 +192,7 @@ class StoredHistory:
                     yield frame
 
     def next_time(self, after: int) -> int | None:
-        """A time from a given one on, in microseconds, before which nothing is stored; none if nothing is at all.
+        """A time from a given one on, in microseconds, before which nothing is stored; `None` if nothing is at all.
 
         Args:
             after: a time that no stored frame lies on both sides of.
@@ -239,12 +237,10 @@ _Following = (
 
 
 def _symbols_from(stored: _Stored) -> Callable[[int], SymbolFrame | None]:
-    """The first frame that holds a tick or a later one, from there on."""
     return lambda first: next(stored.store.symbols.following(stored.number, first), None)
 
 
 def _points_from(stored: _Stored) -> Callable[[int], MeasureFrame | None]:
-    """The same of points."""
     return lambda first: next((one.frame for one in stored.store.points.following(stored.number, first)), None)
 
 
@@ -267,12 +263,10 @@ _AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
 
 
 def _of(known: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:
-    """The policies of one kind, by version."""
     return {version: policy for version, policy in sorted(known.items()) if isinstance(policy, kind)}
 
 
 def _clocks(policies: Mapping[int, AnyPolicy]) -> list[Clock]:
-    """The clocks that a stream has had, once each, in the order of the policies."""
     return list(dict.fromkeys(policies[version].clock for version in sorted(policies)))
 
 

@@ -116,8 +116,6 @@ class Tasks:
 
 
 class _RayTasks(Tasks):
-    """Runs functions as tasks of Ray; what it holds is in Ray's object store."""
-
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 

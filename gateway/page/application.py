@@ -181,8 +181,6 @@ class _Guard:
 
 
 class _Tabs:
-    """Streams of events, as an endpoint."""
-
     def __init__(self, feed: Feed, login: Login | None, stop: asyncio.Event) -> None:
         self._feed = feed
         self._login = login
@@ -211,7 +209,7 @@ class _Tabs:
             await events.aclose()
 
     def _source(self, request: Request) -> tuple[Hashable, Callable[[], Source]] | None:
-        """What the view is called, and what makes it; none if there is no such view."""
+        """What the view is called, and what makes it; `None` if there is no such view."""
         feed = self._feed
         match request.path_params:
             case {"device": device}:

@@ -68,7 +68,7 @@ class AttackView:
             self._changed = True
 
     def due(self) -> Callable[[], dict[str, Any]] | None:
-        """What computes the update, in a thread that no other such thing runs in; none if there are none."""
+        """What computes the update, in a thread that no other such thing runs in; `None` if there are none."""
         if not self._changed or self._told is None:
             return None
         self._changed = False
@@ -83,7 +83,6 @@ class AttackView:
         }
 
     def _update(self, told: Description, ticks: Mapping[int, _Symbol], windows: list[WindowFrame]) -> dict[str, Any]:
-        """What the page is told: bands, or a sentence where no attacker applies."""
         try:
             if told.kind == "windows":
                 if self._counts is None or self._counts[0] is not told:

@@ -338,7 +338,6 @@ class CountAttack:
 
 
 def _distribution(chain: Chain, inside: Sequence[bool], length: int) -> list[float]:
-    """Probabilities (length + 1,) of how many of so many ticks are in some states."""
     columns = list(zip(*chain.transition, strict=True))
     now = [[0.0, p] if counted else [p, 0.0] for p, counted in zip(chain.prior, inside, strict=True)]
     for _ in range(length - 1):

@@ -142,7 +142,7 @@ class DeviceView:
             heard: when it came, in Unix seconds.
 
         Returns:
-            What is new, as the page is told; none if the message cannot be used, or says nothing new.
+            What is new, as the page is told; `None` if the message cannot be used, or says nothing new.
         """
         if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self.left_out += 1
@@ -164,7 +164,7 @@ class DeviceView:
         self._stored.setdefault((told["stream"], kind), deque(maxlen=_MOST[kind])).append(told)
 
     def budgets(self, found: dict[str, Any]) -> dict[str, Any] | None:
-        """What the ledger says now, as the page is told; none if it has been told."""
+        """What the ledger says now, as the page is told; `None` if it has been told."""
         update = {"kind": "budget", "stream": "", **found}
         if list(self._stored.get(("", "budget"), ())) == [update]:
             return None
@@ -278,7 +278,7 @@ def _place(told: DescribedVersion | None, point: Point) -> dict[str, Any]:
 
 
 def _noise_range(scale: str) -> int | None:
-    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; none if the scale is none.
+    """The least n with Pr(|noise| <= n) >= 0.95, of discrete Laplace noise; `None` if the scale is none.
 
     With a = e^(-1/scale), Pr(|noise| > n) = 2 a^(n + 1) / (1 + a).
     """

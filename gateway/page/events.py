@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from gateway.page.feed import Feed
 
@@ -17,29 +17,32 @@ __all__ = ["Channels", "DeviceSource", "LedgerSource", "Source", "WholeSource"]
 CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0, 5.0
 
 
-class Source(Protocol):
+class Source:
     """Makes the events of a view.
 
     Attributes:
         most_waiting: how many a tab that does not keep up is still told, of the newest.
     """
 
-    most_waiting: int
+    most_waiting = 1
 
     async def wait(self) -> None:
-        """Until there may be more; `CHANGE_SECONDS` at most, so that tabs that have gone are noticed."""
+        """Wait until there may be more; `CHANGE_SECONDS` at most, so that tabs that have gone are noticed."""
+        await asyncio.sleep(CHANGE_SECONDS)
 
     def more(self) -> str:
-        """What is new to those who follow; empty for nothing."""
+        """What is new to those who follow; empty if nothing is."""
+        raise NotImplementedError
 
     def joined(self) -> tuple[str, str]:
         """What is new to those who follow, and all that is shown now, for one who begins to."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Nobody follows any more."""
+        """Release what the source holds: nobody follows any more."""
 
 
-class WholeSource:
+class WholeSource(Source):
     """The whole again whenever something has changed, twice a second at most.
 
     Args:
@@ -53,11 +56,6 @@ class WholeSource:
         self._make = make
         self._told: object = None
         self._whole = ""
-        self.most_waiting = 1
-
-    async def wait(self) -> None:
-        """See `Source`."""
-        await asyncio.sleep(CHANGE_SECONDS)
 
     def more(self) -> str:
         """See `Source`."""
@@ -72,23 +70,21 @@ class WholeSource:
         """See `Source`."""
         return self.more(), self._whole
 
-    def close(self) -> None:
-        """See `Source`."""
 
-
-class DeviceSource:
+class DeviceSource(Source):
     """What comes of a device, at once: everything that waits in one event; and how the device is.
 
     Raises:
         TopicError: it is no name of a device.
     """
 
+    most_waiting = 100
+
     def __init__(self, feed: Feed, device: str) -> None:
         self._feed = feed
         self._watcher = feed.watch(device)
         self._told: object = None
         self._looked = 0.0
-        self.most_waiting = 100
 
     async def wait(self) -> None:
         """See `Source`."""
@@ -123,7 +119,7 @@ class DeviceSource:
         return {"member": self._feed.member(self._watcher.device), "about": self._feed.about}
 
 
-class LedgerSource:
+class LedgerSource(WholeSource):
     """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
 
     Args:
@@ -132,35 +128,21 @@ class LedgerSource:
     """
 
     def __init__(self, feed: Feed, audience: str, before: int) -> None:
-        self._feed = feed
+        super().__init__(feed, lambda: self._page, lambda: self._page or {})
         self._asked = (audience, before)
         self._looked = -LEDGER_SECONDS
-        self._found: dict[str, Any] | None = None
-        self._told: object = None
-        self._whole = ""
-        self.most_waiting = 1
+        self._page: dict[str, Any] | None = None
 
     async def wait(self) -> None:
         """See `Source`."""
-        if self._found is not None:
-            await asyncio.sleep(CHANGE_SECONDS)
+        if self._page is not None:
+            await super().wait()
         if (now := time.monotonic()) - self._looked >= LEDGER_SECONDS:
-            self._looked, self._found = now, await asyncio.to_thread(self._feed.ledger.page, *self._asked)
+            self._looked, self._page = now, await asyncio.to_thread(self._feed.ledger.page, *self._asked)
 
     def more(self) -> str:
         """See `Source`."""
-        state = None if self._found is None else {**self._found, "about": self._feed.about}
-        if state is None or state == self._told:
-            return ""
-        self._told, self._whole = state, _event("all", state)
-        return self._whole
-
-    def joined(self) -> tuple[str, str]:
-        """See `Source`."""
-        return self.more(), self._whole
-
-    def close(self) -> None:
-        """See `Source`."""
+        return "" if self._page is None else super().more()
 
 
 class Channels:
@@ -196,16 +178,12 @@ class Channels:
 
 
 class _Tab:
-    """Who follows, and what it has not been told."""
-
     def __init__(self, most_waiting: int) -> None:
         self.waiting: deque[bytes] = deque(maxlen=most_waiting)
         self.wake = asyncio.Event()
 
 
 class _Channel:
-    """A source, and who follows it."""
-
     def __init__(self, source: Source) -> None:
         self.failed = False
         self._source = source

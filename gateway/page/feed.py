@@ -218,7 +218,6 @@ class Feed:
                     self._say(device, update)
 
     def _account(self) -> None:
-        """Look what the ledger says of the devices that are looked at."""
         with self._lock:
             devices = list(self._devices)
         for device in devices:

@@ -49,9 +49,9 @@ class Member:
     Attributes:
         online: none until its status has come.
         streams: name and version of the policy of each stream.
-        wanted: begin of the digest of the document that it was sent, none if this account may not read that.
-        wanted_version: of that document, as it says itself; none if it says nothing that can be used.
-        running: version of the document in force, none if this account may not read that.
+        wanted: begin of the digest of the document that it was sent, `None` if this account may not read that.
+        wanted_version: of that document, as it says itself; `None` if it says nothing that can be used.
+        running: version of the document in force, `None` if this account may not read that.
         judged: the same of the newest document that it has judged.
         refusal: why it refused that; empty if it did not.
         seen: when its newest status came, in Unix seconds.
@@ -76,7 +76,7 @@ class Member:
 
     @property
     def waits(self) -> bool | None:
-        """Whether it has not judged the document that it was sent; none if that cannot be known."""
+        """Whether it has not judged the document that it was sent; `None` if that cannot be known."""
         return None if self.wanted is None or self.running is None else self.wanted != self.judged
 
 
@@ -241,7 +241,7 @@ def _wave(member: Member) -> Wave:
 
 
 def _version(document: bytes) -> int | None:
-    """Of a policy document that nobody has checked here; none if it is none."""
+    """Of a policy document that nobody has checked here; `None` if it is none."""
     try:
         found = msgpack.unpackb(document, raw=False, strict_map_key=True)["version"]
     except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException):

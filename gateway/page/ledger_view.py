@@ -32,8 +32,8 @@ class LedgerView:
     """Opens the ledger for each look, so that one that is missing, put back or damaged is seen as it is then.
 
     Args:
-        location: of the ledger; none if the page has none.
-        audience: whose entries and budgets are shown; none for those of all.
+        location: of the ledger; `None` if the page has none.
+        audience: whose entries and budgets are shown; `None` for those of all.
     """
 
     def __init__(self, location: Location | None, audience: str | None = None) -> None:
@@ -44,7 +44,7 @@ class LedgerView:
 
     @property
     def view(self) -> str | None:
-        """Whose view it is, in words; none without a ledger."""
+        """Whose view it is, in words; `None` without a ledger."""
         if self._location is None:
             return None
         return "of all audiences" if self.audience is None else f"of audience {self.audience}"

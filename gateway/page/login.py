@@ -95,7 +95,7 @@ class Login:
         return max(0.0, failures[0] + _FAILURE_SECONDS - self._clock())
 
     def enter(self, password: str, peer: str) -> str | None:
-        """The name of a new session; none if the password is wrong, or nobody at that address may try now."""
+        """The name of a new session; `None` if the password is wrong, or nobody at that address may try now."""
         if self.wait_seconds(peer) or len(password) > _MOST_CHARACTERS:
             return None
         if not hmac.compare_digest(_hash(password, self._salt), self._digest):

@@ -46,8 +46,8 @@ class PageSettings:
         password: file with the hash of the password; none to serve whoever can connect, on loopback only.
         certificate, key: files of TLS; needed where others than this machine can connect.
         session_seconds: how long a login lasts.
-        ledger: where the gateway's ledger is; none if the page shows none.
-        audience: whose entries and budgets are shown of it; none for all.
+        ledger: where the gateway's ledger is; `None` if the page shows none.
+        audience: whose entries and budgets are shown of it; `None` for all.
     """
 
     fleet: str
@@ -237,7 +237,6 @@ class PageBeside:
         self._listener.close()
 
     def _watch(self) -> None:
-        """Start the process, again if it fails, until the end."""
         pause = _FIRST_PAUSE
         while (process := self._started()) is not None:
             process.join()
@@ -249,7 +248,6 @@ class PageBeside:
             pause = min(2.0 * pause, _LONGEST_PAUSE)
 
     def _started(self) -> SpawnProcess | None:
-        """A new process; none at the end."""
         with self._lock:
             if self._ending.is_set():
                 return None
@@ -269,7 +267,6 @@ class PageBeside:
 def _serve_beside(
     settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings, additions: Additions
 ) -> None:
-    """Serve until the other side of a pipe is closed, or SIGTERM."""
     os.nice(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
     log_to_stderr(logs.log_format, verbose=False)
@@ -277,7 +274,6 @@ def _serve_beside(
 
 
 def _check(settings: PageSettings) -> None:
-    """Refuse what the page's process could not begin with."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise PageError(f"the page needs {missing[0]}: pip install 'fugu-edge[gateway]'")

@@ -132,7 +132,7 @@ def check_reader(
 
 
 def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: str, stream: str) -> Bound | None:
-    """The largest of the bounds that the versions of a stream's policy give; none if none of them allows anything.
+    """The largest of the bounds that the versions of a stream's policy give; `None` if none of them allows anything.
 
     What a later version allows is no bound of what was told about the ticks of an earlier one: its class may leave
     less, and its windows may take up what releases had before. Of the ticks of a version no audience was ever told more

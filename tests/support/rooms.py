@@ -10,7 +10,7 @@ _EDGE = {"fugu.contract", "fugu.host", "fugu.mqtt"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
-    *("gateway.audit", "gateway.cluster", "gateway.config", "gateway.deployment", "gateway.files", "gateway.fleet"),
+    *("gateway.audit", "gateway.cluster", "gateway.config", "gateway.deployment", "gateway.fleet"),
     "gateway.history",
     *("gateway.health", "gateway.location", "gateway.metrics", "gateway.page", "gateway.release", "gateway.service"),
 }
@@ -31,7 +31,6 @@ ROOMS: dict[str, set[str]] = {
     "edge_agent": _EDGE,
     "firmware_sim": {*_EDGE, "edge_agent"},
     "gateway.location": {"fugu.contract"},
-    "gateway.files": {"fugu.contract"},
     "gateway.shard_accounts": {"fugu.contract", "fugu.mqtt"},
     "gateway.findings": {"fugu.contract"},
     "gateway.health": {*_EDGE, "gateway.findings", "gateway.location", "gateway.service"},
@@ -40,7 +39,7 @@ ROOMS: dict[str, set[str]] = {
     "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.service"},
     "gateway.database": {"fugu.contract", "fugu.host", "gateway.location"},
     "gateway.release": {*_NUMBERS, "fugu.host", "gateway.database", "gateway.location"},
-    "gateway.fleet": {"fugu.contract", "fugu.host", "fugu.planning", "fugu.places", "fugu.privacy", "gateway.files"},
+    "gateway.fleet": {"fugu.contract", "fugu.host", "fugu.planning", "fugu.places", "fugu.privacy"},
     "gateway.service": {
         *(_EDGE | _NUMBERS),
         *("fugu.places", "gateway.database", "gateway.fleet", "gateway.location", "gateway.release"),
@@ -50,7 +49,7 @@ ROOMS: dict[str, set[str]] = {
     "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.release"},
     "gateway.deployment": {
         *_EDGE,
-        *("gateway.config", "gateway.files", "gateway.findings", "gateway.health", "gateway.location"),
+        *("gateway.config", "gateway.findings", "gateway.health", "gateway.location"),
         *("gateway.service", "gateway.shard_accounts"),
     },
     "gateway.config": {
@@ -61,8 +60,8 @@ ROOMS: dict[str, set[str]] = {
     "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.release", "gateway.service"},
     "gateway.audit": {
         *(_NUMBERS | _EXACT),
-        *("fugu.attack", "fugu.audit", "fugu.planning"),
-        *("gateway.deployment", "gateway.files", "gateway.release", "gateway.service"),
+        *("fugu.attack", "fugu.audit", "fugu.host", "fugu.planning"),
+        *("gateway.deployment", "gateway.release", "gateway.service"),
     },
     "fugu.cli": {
         *(_EDGE | _NUMBERS | _SITE),
@@ -87,7 +86,6 @@ FOLDERS = {
     "gateway.database": "service",
     "gateway.deployment": "deploy",
     "gateway.describe": "service",
-    "gateway.files": "fleet",
     "gateway.findings": "service",
     "gateway.health": "service",
     "gateway.home_assistant": "service",

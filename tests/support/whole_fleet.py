@@ -16,8 +16,8 @@ from fugu.contract.frames import decode_symbols, encode_symbols
 from fugu.contract.policy import Categories
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
+from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
-from gateway.files import write_secret
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files

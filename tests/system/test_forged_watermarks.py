@@ -14,7 +14,7 @@ from firmware_sim.devices import AgentProcess
 from fugu.contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
 from fugu.contract.topics import committed_topic, parse_topic
 from fugu.contract.watermark import is_authentic, sign_committed
-from gateway.files import write_secret
+from fugu.host.files import write_secret
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files

@@ -32,13 +32,13 @@ from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
+from fugu.host.files import write_public
 from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
 from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
 from gateway.audit.recordings import heard_topics, read_messages
 from gateway.audit.stream import audit_stream, not_listed
-from gateway.files import write_public
 from gateway.fleet.keys import key_files, unlock
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import policies_in

@@ -12,8 +12,8 @@ from fugu.cli.commands.options import BrokerOption
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say
+from fugu.host.files import write_secret
 from fugu.mqtt import Broker
-from gateway.files import write_secret
 from gateway.location import store_location
 from gateway.page.login import password_line
 from gateway.page.server import PageSettings, serve

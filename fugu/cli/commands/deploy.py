@@ -24,11 +24,11 @@ from fugu.cli.commands.options import command_group, grouped
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say_waiting, warn
+from fugu.host.files import new_folder
 from gateway.deployment import folders
 from gateway.deployment.accounts import Account, Role
 from gateway.deployment.broker_files import Settings, check_name, create_broker, open_broker
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
-from gateway.files import new_folder
 
 if TYPE_CHECKING:
     from fugu.contract.policies import AnyPolicy

@@ -11,10 +11,10 @@ import typer
 
 from fugu.cli.view.terminal import warn
 from fugu.host.checks import certificate_end
+from fugu.host.files import new_folder
 from gateway.deployment import folders
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import BrokerFolder, Credentials
-from gateway.files import new_folder
 
 __all__ = [
     "ANEW",

@@ -29,7 +29,7 @@ from fugu.cli.view.terminal import answer, say, show_table, warn
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
-from gateway.files import write_secret
+from fugu.host.files import write_secret
 from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
 from gateway.fleet.roots import read_root

@@ -20,7 +20,7 @@ from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.terminal import say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
-from gateway.files import write_public
+from fugu.host.files import write_public
 from gateway.fleet import FleetError, Registry
 from gateway.fleet.documents import document_in, refuse_other_ticks
 from gateway.fleet.keys import key_files, unlock_some
