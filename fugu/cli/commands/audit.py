@@ -115,7 +115,7 @@ def device(
     ] = 5e-4,
     as_json: JsonOption = False,
 ) -> int:
-    """Test the randomness of a device, from the bytes that it publishes.
+    """Test the randomness of a device, from what it publishes.
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
     change by a script; it is started three times. All else that differs is what it draws. Symbols, counts and points

@@ -23,7 +23,7 @@ def stream(
     adversary: AdversaryOption = "informed",
     as_json: JsonOption = False,
 ) -> None:
-    """The real epsilon of a stream of randomised bits, from its noise.
+    """The real epsilon of randomised bits, from their noise.
 
     rho0 and rho1 are taken as the exact decimal numbers (or fractions) that are written; the result is rounded up.
 
