@@ -107,12 +107,12 @@ NAMES = ("", " ", "a b", "a/b", "+", "#", "%c", "..", "a\nb", "ü", "\U0001f421"
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_is_none(fugu: Fugu, tmp_path: Path, name: str) -> None:
     broker, new, store = tmp_path / "broker", tmp_path / "new", tmp_path / "s.sqlite"
-    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
-    assert fugu("deploy", "device", "--out", tmp_path / "w", "--broker", broker, "--name", "watch").code == 0
+    assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "h").code == 0
+    assert fugu("deploy", "device", tmp_path / "w", "--broker", broker, "--name", "watch").code == 0
     with closing(Store(store)), closing(Ledger(tmp_path / "l.sqlite")):
         pass
     before = {path: path.read_bytes() for path in broker.iterdir()}
-    at, out = ("--broker", broker), ("--out", new)
+    at, out = ("--broker", broker), (new,)
     for words, code in (
         (("deploy", "broker", *out, "--fleet", name, "--host", "h"), 2),
         (("deploy", "device", *out, *at, "--name", name), 2),

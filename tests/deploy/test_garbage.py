@@ -143,10 +143,7 @@ def test_a_name_that_was_removed_can_be_given_again_and_what_it_left_is_not_forg
     broker = Shipped(tmp_path)
     broker.add("device", "watch")
     assert main(["deploy", "remove", "--broker", str(broker.folder), "--name", "watch"]) == 0
-    assert (
-        main(["deploy", "operator", "--broker", str(broker.folder), "--out", str(tmp_path / "o"), "--name", "watch"])
-        == 1
-    )
+    assert main(["deploy", "operator", "--broker", str(broker.folder), str(tmp_path / "o"), "--name", "watch"]) == 1
     broker.root = tmp_path / "again"
     broker.add("device", "watch", "--stream", "steps")
     account = open_broker(broker.folder).account("watch")

@@ -163,8 +163,8 @@ def test_the_session_of_a_shard_that_there_is_no_more_is_ended_with_its_account(
 
 def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_path: Path) -> None:
     broker = tmp_path / "broker"
-    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
-    added = ("deploy", "gateway", "--broker", broker, "--out")
+    assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "h").code == 0
+    added = ("deploy", "gateway", "--broker", broker)
     assert fugu(*added, tmp_path / "one").code == 0
     assert not list((tmp_path / "one").glob("password-*"))
     assert fugu(*added, tmp_path / "four", "--renew", "--shards", 4).code == 0
@@ -176,7 +176,7 @@ def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_p
     for line in ("LoadCredential=password-3:/etc/fugu-gateway/password-3", "MemoryMax=8G", "TasksMax=256"):
         assert f"\n{line}\n" in unit
     assert " gateway run %d/gateway.toml --shards 4\n" in unit
-    taken = ("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "gateway-4")
+    taken = ("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "gateway-4")
     assert fugu(*taken).code == 0
     before = (broker / "passwords").read_bytes()
     refused = fugu(*added, tmp_path / "five", "--renew", "--shards", 5)

@@ -65,8 +65,8 @@ def broker(
 
     \b
     examples:
-      fugu deploy broker --out broker --fleet home --host gw.example
-      fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
+      fugu deploy broker broker --fleet home --host gw.example
+      fugu deploy broker broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
     check_name(fleet, "fleet")
     settings = Settings(
@@ -140,8 +140,8 @@ def device(
 
     \b
     examples:
-      fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
-      fugu deploy device --out watch --broker broker --name watch --stream heart-rate --stream steps
+      fugu deploy device watch --broker broker --name watch --policy watch.json --ceiling 1
+      fugu deploy device watch --broker broker --name watch --stream heart-rate --stream steps
     """
     opened = open_broker(adding.broker)
     check_name(name, "device")
@@ -215,8 +215,8 @@ def gateway(
 
     \b
     examples:
-      fugu deploy gateway --out gateway --broker broker
-      fugu deploy gateway --out gateway --broker broker --shards 4
+      fugu deploy gateway gateway --broker broker
+      fugu deploy gateway gateway --broker broker --shards 4
     """
     program = folders.checked_program(program)
     opened = open_broker(adding.broker)
@@ -244,7 +244,7 @@ def operator(
 
     \b
     examples:
-      fugu deploy operator --out anna --broker broker --name anna
+      fugu deploy operator anna --broker broker --name anna
     """
     opened = open_broker(adding.broker)
     check_name(name, "account")
@@ -266,7 +266,7 @@ def home_assistant(
 
     \b
     examples:
-      fugu deploy home-assistant --out home-assistant --broker broker
+      fugu deploy home-assistant home-assistant --broker broker
     """
     opened = open_broker(adding.broker)
     check_name(name, "account")

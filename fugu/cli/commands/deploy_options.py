@@ -29,7 +29,7 @@ __all__ = [
     "show_ends",
 ]
 
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
+OutOption = Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[
     Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
 ]

@@ -58,8 +58,8 @@ def subscriber(
 
     \b
     examples:
-      fugu deploy subscriber --out dashboard --broker broker --audience site --name dashboard
-      fugu deploy subscriber --out news --broker broker --audience street --name news \\
+      fugu deploy subscriber dashboard --broker broker --audience site --name dashboard
+      fugu deploy subscriber news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
     from gateway.deployment.readers import new_reader
