@@ -245,7 +245,7 @@ def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated(n: 
     assert np.mean(runs) > 0.5 * true
 
 
-NAMED = ("--fleet", "home", "--device", "room", "--epoch", "1700000000")
+NAMED = ("--for", "home/room", "--epoch", "1700000000")
 
 
 @pytest.mark.long
@@ -261,7 +261,8 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
         'grid = "2x2"\nepsilon = 1.0\ngraph = {complete = true}\nfleet = "home"\ndevice = "room"\n'
         'stream = "place"\nperiod = 60\n'
     )
-    one = ("--stream", "s", "--threshold", ".5", "--states", "off,on", *NAMED, "--epsilon", "1", "--period", "60")
+    named = ("--for", "home/room/s", *NAMED[2:])
+    one = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
     two, q = (*one, "-o"), ("--q", ".1:.2", "--r", ".2:.3")
     for adversary in ("ignorant", "informed", "universal"):
         fugu("plan", "stream", *q, *two, tmp_path / f"{adversary}.json", "--adversary", adversary)

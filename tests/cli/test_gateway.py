@@ -31,7 +31,7 @@ def served(folder: Path, **values: object) -> Path:
 def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     policies, store, log = tmp_path / "policies", tmp_path / "home.db", tmp_path / "log"
     policies.mkdir()
-    names = ("--fleet", "home", "--device", "wrist", "--stream", "heart", "--period", "1", "--threshold", "60")
+    names = ("--for", "home/wrist/heart", "--period", "1", "--threshold", "60")
     planned = fugu(
         "plan", "stream", "--q", ".4", "--r", ".4", "--epsilon", 1, *names, "-o", policies / "p.json", "--json"
     )

@@ -153,7 +153,7 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
     file, model = tmp_path / "pulse.csv", tmp_path / "chain.json"
     file.write_text("\n".join(["t,value", *(f"{t},{row}" for t, row in enumerate(rows))]) + "\n")
     assert fugu("plan", "model", file, "--threshold", "60", "-o", model).code == 0
-    names = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--states", "low,high")
+    names = ("--for", "home/watch/hr", "--states", "low,high")
     policy = tmp_path / "policy.json"
     done = fugu("plan", "stream", "--model", model, "--epsilon", "4", "--adversary", "universal", *names, "-o", policy)
     assert done.code == 0, done.err
@@ -181,7 +181,7 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
     file, model, policy = tmp_path / "pulse.csv", tmp_path / "chain.json", tmp_path / "policy.json"
     file.write_text("\n".join(["t,value", *(f"{t},{row}" for t, row in enumerate(rows))]) + "\n")
     assert fugu("plan", "model", file, "--threshold", "60", "-o", model).code == 0
-    names = ("--fleet", "home", "--device", "watch", "--stream", "hr")
+    names = ("--for", "home/watch/hr")
     assert fugu("plan", "stream", "--model", model, "--epsilon", "1", *names, "-o", policy).code == 0
     assert json.loads(policy.read_text())["missing_share"] == 0.005
     shown = fugu("check", "policy", policy).out
@@ -223,7 +223,7 @@ def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path)
     assert fugu("plan", "model", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 100, "-o", chain).code == 0
     model = json.loads(chain.read_text())
     assert model["n"] == 16859 - 100
-    names = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--states", "rest,up")
+    names = ("--for", "home/watch/hr", "--states", "rest,up")
     options = ("--epsilon", 1, "--adversary", "universal", "--window", 300, *names, "-o", policy)
     done = fugu("plan", "window", "--model", chain, *options)
     assert done.code == 0, done.err

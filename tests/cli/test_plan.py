@@ -114,7 +114,7 @@ def test_for_people(fugu: Fugu) -> None:
         assert piece in done.out
 
 
-POLICY = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--period", "0.8", "--threshold", "61.5")
+POLICY = ("--for", "home/wrist-1/heart", "--period", "0.8", "--threshold", "61.5")
 
 
 def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> None:
@@ -160,10 +160,11 @@ def test_the_clock_starts_now_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("extra", "code", "message"),
     [
-        ((), 2, "a policy needs --fleet, --device, --stream, --period, --threshold (try 'fugu plan stream --help')"),
+        ((), 2, "a policy needs --for, --period, --threshold (try 'fugu plan stream --help')"),
         ((*POLICY, "--states", "a,b,c"), 1, "1 edges make 2 states, not 3"),
         ((*POLICY, "--states", "a,a"), 1, "two states have the same name"),
-        ((*POLICY, "--fleet", "a/b"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
+        ((*POLICY, "--for", "a b/c/d"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
+        ((*POLICY, "--for", "a/b"), 2, "--for is like home/watch/heart-rate, got 'a/b'"),
         ((*POLICY, "--latency", "0"), 1, "latency must be above 0 and finite, got 0"),
         ((*POLICY, "--threshold", "x"), 2, "threshold must be a number, got 'x'"),
         (
@@ -187,7 +188,7 @@ def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
     data = RECORDINGS / "hr_sleep_N10.csv.gz"
     chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
     fugu("plan", "model", data, "--threshold", "mean", "-o", chain)
-    names = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart")
+    names = ("--for", "home/wrist-1/heart")
     document = plan(fugu, "--model", chain, "--epsilon", 2, *names, "-o", file)
     model = json.loads(chain.read_text())
     assert document["chains"] == model["chains"]
@@ -204,7 +205,7 @@ def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu
     recording, chain, file = tmp_path / "three.csv", tmp_path / "chain.json", tmp_path / "policy.json"
     recording.write_text("state\n" + "0\n0\n1\n1\n2\n2\n1\n0\n2\n0\n" * 200)
     assert fugu("plan", "model", recording, "-o", chain).code == 0
-    edges = ("--fleet", "f", "--device", "d", "--stream", "s", "--period", 60, "--threshold", "1,2")
+    edges = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2")
     document = plan(fugu, "--model", chain, "--epsilon", 3, *edges, "-o", file)
     assert (document["rho0"], document["threshold0"], document["baselines"]) == (None, None, [])
     weights = document["weights"]
@@ -224,7 +225,7 @@ def test_a_few_known_chains_are_declared_as_they_are(fugu: Fugu, tmp_path: Path)
         {"transition": [[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
     ]
     file.write_text(json.dumps({"chains": chains}))
-    header = ("--fleet", "f", "--device", "d", "--stream", "s", "--period", 60, "--threshold", "1,2", "-o", policy)
+    header = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2", "-o", policy)
     document = plan(fugu, "--model", file, "--epsilon", 2, "--adversary", "ignorant", *header)
     assert document["chains"]["kind"] == "finite"
     assert len(document["chains"]["transitions"]) == 2

@@ -29,7 +29,7 @@ SIX: dict[str, Any] = {
     "graph": {"edges": [[1, 2], [3, 4], [3, 5], [4, 5]]},
     "epsilon": 1,
 }
-NAMES = ("--fleet", "home", "--device", "phone-1", "--stream", "place", "--period", "60")
+NAMES = ("--for", "home/phone-1/place", "--period", "60")
 
 
 class Planner:
@@ -430,7 +430,7 @@ def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
     header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "latency": 17, "valid_until": 2_000_000_000}
     kind = {"kind": "thresholds", "edges": [1, 2, 3, 4, 5]}
     policy = planner.policy(
-        {**SIX, **header, "discretiser": kind}, "--stream", "place", "--epoch", "1700000000.5", "--version", 3
+        {**SIX, **header, "discretiser": kind}, "--for", "f/d/place", "--epoch", "1700000000.5", "--version", 3
     )
     policy.verify(1.0)
     assert (policy.fleet, policy.stream, policy.version, policy.frame_ticks) == ("f", "place", 3, 8)
@@ -466,7 +466,7 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     assert document["names"] == model["names"]
     assert (document["unit"], document["resolution"]) == ("m", [model["resolution"]] * 2)
     assert "leaks" in document["notes"][-1]
-    policy = planner.policy(spec, "--quick", "--fleet", "home", "--device", "phone-1", "--stream", "place")
+    policy = planner.policy(spec, "--quick", "--for", "home/phone-1/place")
     assert policy.clock.period_us == 60_000_000
     assert policy.discretiser.kind == "cells"
     device = Classifier(policy.discretiser.model_dump(mode="json"))
@@ -681,7 +681,7 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ((), 2, "a policy needs --fleet, --device, --stream, --period, here or in the specification"),
+        ((), 2, "a policy needs --for, --period, here or in the specification"),
         ((*NAMES, "--fleet", "a/b"), 1, "fleet: String should match pattern"),
         ((*NAMES, "--period", "0"), 1, "epoch and period must be seconds from 0 to 253402300799"),
         ((*NAMES, "--latency", "0"), 1, "epoch and period must be seconds from 0 to 253402300799, latency above 0"),

@@ -202,7 +202,7 @@ def test_windows_of_a_policy_are_planned_for_known_chains_as_they_are(fugu: Fugu
     file, output = tmp_path / "chain.json", tmp_path / "policy.json"
     rows = ((0.8, 0.15, 0.05), (0.1, 0.7, 0.2), (0.05, 0.25, 0.7))
     file.write_text(json.dumps({"transition": rows}))
-    header = ("--fleet", "home", "--device", "d", "--stream", "s", "--period", 1, "--threshold", "1,2", "-o", output)
+    header = ("--for", "home/d/s", "--period", 1, "--threshold", "1,2", "-o", output)
     words = ("plan", "window", "--model", file, "--epsilon", 1, "--window", 60, "--query", "histogram", *header)
     scales = []
     for adversary in ADVERSARIES:
@@ -333,7 +333,7 @@ def test_known_chains_of_many_states_say_that_they_take_long(
 
 
 PAIR = ("plan", "window", "--epsilon", 1, "--q", 0.1, "--r", 0.4)
-NAMES = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--threshold", 61.5)
+NAMES = ("--for", "home/watch/hr", "--threshold", 61.5)
 
 
 def test_a_policy_of_windows_says_how_far_off_an_answer_is(fugu: Fugu, tmp_path: Path) -> None:
@@ -435,7 +435,7 @@ def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_pa
         (
             ("--window", "5", "-o", "policy.json"),
             2,
-            "a policy needs --fleet, --device, --stream, --period, --threshold",
+            "a policy needs --for, --period, --threshold",
         ),
     ],
 )

@@ -21,7 +21,7 @@ BANDS = {"edges": (-5.0,), "states": ("low", "high")}
 MEAN = "one's own running mean of 300 ticks"
 START = ", not the reading; the first 300 ticks after every start have no state"
 CHAIN = ("--q", 0.1, "--r", 0.4, "--epsilon", 1)
-HEADER = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--period", 1)
+HEADER = ("--for", "home/wrist-1/heart", "--period", 1)
 
 
 @pytest.mark.parametrize(

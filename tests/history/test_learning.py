@@ -136,7 +136,7 @@ def test_a_plan_is_made_for_a_learned_class(fugu: Fugu, tmp_path: Path) -> None:
         assert (done.code, done.err) == (0, "")
         assert "Learned from the symbols of stream hr of 4 devices, 80000 ticks" in done.out
     model = LearnedModel.from_json(file.read_bytes())
-    names = ("--fleet", "home", "--device", "new", "--stream", "hr")
+    names = ("--for", "home/new/hr")
     planned = fugu("plan", "stream", "--model", file, "--epsilon", 2, *names, "-o", tmp_path / "p.json")
     assert (planned.code, planned.err) == (0, "")
     assert "learned from the symbols of stream hr" in planned.out

@@ -68,7 +68,7 @@ def test_two_streams_of_a_room_keep_one_epsilon(
     recording, model = recorded(tmp_path), tmp_path / "room.json"
     assert words(capsys, "plan", "model", recording, "--column", "light,motion", "-o", model)[0] == 0
     epoch = int(time.time()) - 2
-    names = ("--fleet", "home", "--device", "room", "--epoch", epoch, "--latency", "0.2")
+    names = ("--for", "home/room", "--epoch", epoch, "--latency", "0.2")
     planned = ("plan", "joint", model, "--epsilon", EPSILON, "-o", tmp_path / "policies", *names)
     assert words(capsys, *planned)[0] == 0
     policies = [read_policy((tmp_path / "policies" / f"room-{s}.json").read_bytes()) for s in ("light", "motion")]

@@ -82,7 +82,7 @@ def stream(
       fugu plan stream --q .08938 --r .10924 --epsilon 1
       fugu plan stream --q .08:.10 --r .10:.12 --epsilon 1 --adversary universal --json
       fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
-          --fleet home --device wrist-1 --stream heart --threshold 61.5
+          --for home/wrist-1/heart --threshold 61.5
     """
     from fugu.cli.commands.stream_plan import plan_stream
 
@@ -108,7 +108,7 @@ def window(
     examples:
       fugu plan window --q .1 --r .4 --epsilon 1 --period 1 --window 5m
       fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:.2 --symbols .5 -o policy.json \\
-          --fleet home --device wrist-1 --stream heart
+          --for home/wrist-1/heart
       fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
       fugu plan window --model chain.json --epsilon 1 --length 60
     """
@@ -176,7 +176,7 @@ def measure(
       fugu plan measure --spec place.toml
       fugu plan measure --spec place.toml --json --quick
       fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
-          --fleet home --device phone-1 --stream place --period 60
+          --for home/phone-1/place --period 60
     """
     from fugu.cli.commands.measure_plan import plan_measure
 
