@@ -159,7 +159,6 @@ def test_a_tick_that_is_none(fugu: Fugu, tmp_path: Path, number: str) -> None:
     for words in (
         ("gateway", "history", "watch", "hr", "--store", store, f"--first={number}"),
         ("gateway", "history", "watch", "hr", "--store", store, f"--last={number}"),
-        ("gateway", "history", "watch", "hr", "--store", store, f"--lag={number}"),
         ("gateway", "ledger", "progress", *files, "--release", "active", f"--first={number}"),
     ):
         done = fugu(*words)

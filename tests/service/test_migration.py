@@ -263,8 +263,8 @@ def test_a_disk_that_is_full_at_the_end_leaves_nothing_of_the_shards_that_were_d
 def test_the_command_says_what_it_has_done(capsys: pytest.CaptureFixture[str], tmp_path: Path, server: Server) -> None:
     fugu = runner(capsys)
     fill(tmp_path / "home.db")
-    done = fugu("gateway", "migrate", "--from", str(tmp_path / "home.db"), "--to", server.url)
+    done = fugu("gateway", "migrate", str(tmp_path / "home.db"), server.url)
     assert (done.code, done.err) == (0, "")
     assert f"{server.name} has all " in done.out
-    again = fugu("gateway", "migrate", "--from", server.url, "--to", str(tmp_path / "home.db"))
+    again = fugu("gateway", "migrate", server.url, str(tmp_path / "home.db"))
     assert (again.code, again.err) == (1, "fugu: the store home.db is not empty: name a new store\n")

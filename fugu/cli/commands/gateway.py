@@ -14,6 +14,7 @@ from fugu.cli.commands.options import (
     command_group,
     gateway_of,
     grouped,
+    place_of,
     store_of,
 )
 from fugu.cli.view.terminal import answer, say, working
@@ -169,7 +170,6 @@ def history(
     last: Annotated[
         int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
     ] = None,
-    lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print the estimates of a stream from the store, tick by tick.
@@ -182,16 +182,15 @@ def history(
     from fugu.cli.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
 
-    for row in estimates_between(store_of(store), device, stream, first, last, lag):
+    place = place_of(store)
+    for row in estimates_between(place.store, device, stream, first, last, place.lag):
         print(history_json(row) if as_json else history_line(row))
 
 
 @app.command("migrate")
 def migrate(
-    source: Annotated[
-        str, typer.Option("--from", metavar="FILE|URL", help="The store; its gateway must not be running.")
-    ],
-    target: Annotated[str, typer.Option("--to", metavar="FILE|URL", help="A new store.")],
+    source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The store; its gateway must not be running.")],
+    target: Annotated[str, typer.Argument(metavar="FILE|URL", help="A new store.")],
     as_json: JsonOption = False,
 ) -> None:
     """Copy a store from a file to a server, or back.
@@ -200,8 +199,8 @@ def migrate(
 
     \b
     examples:
-      fugu gateway migrate --from home.db --to postgresql://fugu@db.example/home?sslmode=verify-full
-      fugu gateway migrate --from postgresql://fugu@db.example/home?sslmode=verify-full --to home.db
+      fugu gateway migrate home.db postgresql://fugu@db.example/home?sslmode=verify-full
+      fugu gateway migrate postgresql://fugu@db.example/home?sslmode=verify-full home.db
     """
     from gateway.service.migration import migrate_store
 
@@ -217,9 +216,6 @@ def forget(
     store: Annotated[
         str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")
     ],
-    ledger: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="Ledger of the releases (default: beside the store).")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Erase what a device has sent from the store.
@@ -232,7 +228,8 @@ def forget(
     """
     from gateway.service.forgetting import forget_device
 
+    place = place_of(store)
     with working(f"erasing {device}"):
-        found = forget_device(store_of(store), device, None if ledger is None else store_location(ledger))
+        found = forget_device(place.store, device, place.ledger)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

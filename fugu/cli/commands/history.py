@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 
 from fugu.cli.commands.arguments import moment
-from fugu.cli.commands.options import JsonOption, grouped, store_of
+from fugu.cli.commands.options import JsonOption, grouped, place_of, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.history import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
-from gateway.location import store_location
 
 __all__ = ["export", "learn", "smooth"]
 
@@ -67,11 +66,6 @@ def _export(
     store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store; its gateway may be running.")],
     parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
     time: SpanOptions,
-    ledger: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="The releases' ledger (default: beside the store, if there)."),
-    ] = None,
-    lag: Annotated[int, typer.Option(min=0, max=4096, help="Ticks of later symbols or points that estimates see.")] = 8,
     as_json: JsonOption = False,
 ) -> int:
     """Write what a gateway has stored as Parquet files.
@@ -83,12 +77,11 @@ def _export(
       fugu gateway export --store home.db --parquet everything
       fugu gateway export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
     """
-    since_until, location = time.microseconds(), store_of(store)
+    since_until, place = time.microseconds(), place_of(store)
     from gateway.history.export import Span, export_history
 
-    with working(f"exporting {location.name}", measured=True) as told:
-        known = None if ledger is None else store_location(ledger)
-        rows = export_history(location, known, Span(*since_until), parquet, lag=lag, told=told)
+    with working(f"exporting {place.store.name}", measured=True) as told:
+        rows = export_history(place.store, place.ledger, Span(*since_until), parquet, lag=place.lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
     return 0
 

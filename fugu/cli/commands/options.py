@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
@@ -28,6 +28,7 @@ __all__ = [
     "command_group",
     "gateway_of",
     "grouped",
+    "place_of",
     "store_of",
 ]
 
@@ -78,9 +79,34 @@ def store_of(text: str) -> Location:
     Raises:
         FuguError: it is none of them.
     """
+    return place_of(text).store
+
+
+class Place(NamedTuple):
+    """Where a gateway keeps what it has, and how late its estimates are.
+
+    Attributes:
+        ledger: `None` if it is beside the store.
+        lag: ticks of later symbols or points that an estimate sees.
+    """
+
+    store: Location
+    ledger: Location | None = None
+    lag: int = 8
+
+
+def place_of(text: str) -> Place:
+    """What an option says that names a store: a file, a URL, or a gateway.toml, which knows more.
+
+    Raises:
+        FuguError: it is none of them.
+    """
     from gateway.location import store_location
 
-    return gateway_of(Path(text)).store if text.endswith(".toml") else store_location(text)
+    if not text.endswith(".toml"):
+        return Place(store_location(text))
+    gateway = gateway_of(Path(text))
+    return Place(gateway.store, gateway.ledger, gateway.lag)
 
 
 def gateway_of(path: Path) -> GatewayConfig:
