@@ -107,7 +107,7 @@ def test_what_is_wrong_with_its_file_is_one_line_that_names_the_key(
     fugu: Fugu, tmp_path: Path, text: str, said: str
 ) -> None:
     (tmp_path / "gateway.toml").write_text(text)
-    for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status", "--store")):
+    for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status")):
         done = fugu(*command, tmp_path / "gateway.toml")
         assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
         assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml")

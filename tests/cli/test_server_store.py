@@ -17,8 +17,8 @@ from tests.support.scenes import Scene, frames
 SAY_THE_SAME = (
     ("gateway", "history", "watch", "hr", "--store", "{store}", "--json"),
     ("gateway", "history", "ring", "hr", "--store", "{store}"),
-    ("gateway", "watch", "--store", "{store}", "--json"),
-    ("gateway", "export", "--store", "{store}", "--parquet", "{folder}", "--json"),
+    ("gateway", "watch", "{store}", "--json"),
+    ("gateway", "export", "{store}", "--parquet", "{folder}", "--json"),
     ("gateway", "smooth", "{store}", "-o", "{folder}", "--json"),
 )
 
@@ -49,7 +49,7 @@ def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: 
     assert f"there is no store {server.name}" in done.out
     Scene(server).store.close()
     assert f"{server.name} can be reached" in fugu("doctor", file).out
-    done = fugu("gateway", "status", "--store", server.url)
+    done = fugu("gateway", "status", server.url)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"fugu: no gateway answers for the store {server.name}: ")
 
@@ -63,7 +63,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(fugu: Fugu) 
 def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gateway.database.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    done = fugu("gateway", "watch", "--store", "postgresql://fugu@127.0.0.1:1/home")
+    done = fugu("gateway", "watch", "postgresql://fugu@127.0.0.1:1/home")
     assert (done.code, done.err) == (
         *(1,),
         "fugu: a store on a server needs psycopg: pip install 'fugu-edge[postgres]'\n",

@@ -187,8 +187,8 @@ def test_a_name_whose_certificate_may_still_be_about_is_not_given_again(fugu: Fu
     for words, code in (((), 0), (("--mutual",), 1)):
         folder = tmp_path / str(code)
         broker = deployed(fugu, folder, *words)
-        assert fugu("deploy", "remove", "--broker", broker, "--name", "watch").code == 0
-        assert fugu("deploy", "remove", "--broker", broker, "--name", "watch").code == 1
+        assert fugu("deploy", "remove", "--broker", broker, "watch").code == 0
+        assert fugu("deploy", "remove", "--broker", broker, "watch").code == 1
         again = fugu("deploy", "device", "--broker", broker, folder / "again", "--name", "watch")
         assert again.code == code
         assert code == 0 or again.err == "fugu: the account watch was removed\n"
@@ -244,7 +244,7 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
         ),
         (("device", "{new}", "--broker", "{broker}", "--name", "r", "--program", "/x y"), 2, "absolute path"),
         (("gateway", "{new}", "--broker", "{broker}", "--program", "fugu"), 2, "absolute path"),
-        (("remove", "--broker", "{broker}", "--name", "nobody"), 1, "no account nobody"),
+        (("remove", "--broker", "{broker}", "nobody"), 1, "no account nobody"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
@@ -297,7 +297,7 @@ def test_a_broker_whose_certificate_rots_can_be_renewed(fugu: Fugu, tmp_path: Pa
         added = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o")
         assert (added.code, added.err.count("\n")) == (0, 1)
         assert "server.pem cannot be read as a certificate: see fugu deploy renew" in added.err
-        assert fugu("deploy", "remove", "--broker", broker, "--name", "o").code == 0
+        assert fugu("deploy", "remove", "--broker", broker, "o").code == 0
         shutil.rmtree(tmp_path / "o")
         assert fugu("deploy", "renew", "--broker", broker).err == ""
     key = tmp_path / "broker-offline" / "ca.key"

@@ -168,16 +168,16 @@ def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
     assert fugu(*new, "--name", "poor", tmp_path / "poor").code == 0
     assert fugu(*new, "--name", "rich", tmp_path / "rich", "--epsilon", repr(joint_limit())).code == 0
     join = ("deploy", "join", "--broker", broker, "--audience", "press", *promises)
-    refused = fugu(*join, "--name", "poor")
+    refused = fugu(*join, "poor")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "street, press together: its limit is 0.5" in refused.err
-    assert fugu(*join, "--name", "rich").code == 0
+    assert fugu(*join, "rich").code == 0
     leave = ("deploy", "leave", "--broker", broker)
-    assert fugu(*leave, "--name", "poor", "--audience", "street").code == 0
-    assert fugu(*leave, "--name", "poor", "--audience", "street").code == 1
+    assert fugu(*leave, "poor", "--audience", "street").code == 0
+    assert fugu(*leave, "poor", "--audience", "street").code == 1
     assert "release/street" not in (broker / "access.acl").read_text().partition("user poor")[2].partition("user")[0]
-    assert fugu(*join, "--name", "poor").code == 1  # what it read was read
-    assert fugu("deploy", "remove", "--broker", broker, "--name", "poor").code == 0
+    assert fugu(*join, "poor").code == 1  # what it read was read
+    assert fugu("deploy", "remove", "--broker", broker, "poor").code == 0
     again = fugu(*new, "--name", "poor", tmp_path / "again")
     assert (again.code, again.err) == (1, "fugu: the account poor was removed\n")
     readers = json.loads((broker / "readers.json").read_text())["readers"]
@@ -214,7 +214,7 @@ def test_an_account_of_the_site_joins_no_audience(fugu: Fugu, tmp_path: Path, br
     promises = write_releases(tmp_path)
     site = ("deploy", "subscriber", "--broker", broker, tmp_path / "s", "--audience", "site", "--name", "s")
     assert fugu(*site).code == 0
-    refused = fugu("deploy", "join", "--broker", broker, "--name", "s", "--audience", "street", *promises)
+    refused = fugu("deploy", "join", "--broker", broker, "s", "--audience", "street", *promises)
     assert refused.err == (
         "fugu: the account s is no reader of audiences, but site; the site reads symbols and all releases\n"
     )

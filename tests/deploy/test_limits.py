@@ -52,7 +52,7 @@ def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path)
         seen.add(configuration)
         words = (tmp_path / str(number), "--broker", broker, "--name", f"watch-{number}", "--stream", "hr")
         assert fugu("deploy", "device", *words).code == 0
-    assert fugu("deploy", "remove", "--broker", broker, "--name", "watch-2").code == 0
+    assert fugu("deploy", "remove", "--broker", broker, "watch-2").code == 0
     assert (broker / "mosquitto.conf").read_text() == configuration
     assert len(seen) == 3
 

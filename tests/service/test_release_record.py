@@ -254,7 +254,7 @@ def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, se
     assert "agrees: 2 releases" in fugu("check", "ledger", "--store", server.url).out
     shown = json.loads(fugu("gateway", "ledger", "show", "--store", server.url, "--json").out)
     assert [entry["first"] for entry in shown["entries"]] == [0, 20]
-    exported = json.loads(fugu("gateway", "export", "--store", server.url, "--parquet", tmp_path / "all", "--json").out)
+    exported = json.loads(fugu("gateway", "export", server.url, "--parquet", tmp_path / "all", "--json").out)
     assert exported["releases"] == 2
     delete_part(ledger_beside(server), KIND)
     with pytest.raises(LedgerError, match=r"there is no ledger postgresql://.* ledger, and releases of this store"):

@@ -12,7 +12,7 @@ import typer
 from fugu.cli.commands import arguments, deploy_readers
 from fugu.cli.commands.deploy_options import (
     ANEW,
-    AccountOption,
+    AccountArgument,
     AddOptions,
     BrokerFolderOption,
     InPlaceOption,
@@ -168,7 +168,7 @@ def device(
 @app.command("streams")
 def streams(
     broker: BrokerFolderOption,
-    name: Annotated[str, typer.Option(help="Name of the device.")],
+    name: AccountArgument,
     policy: Annotated[
         list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
     ] = None,
@@ -180,7 +180,7 @@ def streams(
 
     \b
     examples:
-      fugu deploy streams --broker broker --name watch --stream heart-rate --stream steps
+      fugu deploy streams watch --broker broker --stream heart-rate --stream steps
     """
     opened = open_broker(broker)
     account = opened.account(name)
@@ -280,7 +280,7 @@ app.command("leave")(deploy_readers.leave)
 @app.command("remove")
 def remove(
     broker: BrokerFolderOption,
-    name: AccountOption,
+    name: AccountArgument,
     operator: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The broker.toml of an operator: clear what a device has left.")
     ] = None,
@@ -292,8 +292,8 @@ def remove(
 
     \b
     examples:
-      fugu deploy remove --broker broker --name watch
-      fugu deploy remove --broker broker --name watch --operator anna/broker.toml
+      fugu deploy remove watch --broker broker
+      fugu deploy remove watch --broker broker --operator anna/broker.toml
     """
     opened = open_broker(broker)
     at = None if operator is None else broker_of(str(operator))

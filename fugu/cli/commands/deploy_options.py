@@ -18,7 +18,7 @@ from gateway.deployment.broker_files import BrokerFolder, Credentials
 
 __all__ = [
     "ANEW",
-    "AccountOption",
+    "AccountArgument",
     "AddOptions",
     "BrokerFolderOption",
     "InPlaceOption",
@@ -42,7 +42,7 @@ ReleasesOption = Annotated[
 PoliciesOption = Annotated[
     Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
 ]
-AccountOption = Annotated[str, typer.Option(help="Name of the account.")]
+AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
 ANEW = "once the broker has started anew"
 
 

@@ -114,7 +114,7 @@ def cluster(
 @app.command("status")
 def status(
     store: Annotated[
-        str, typer.Option(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
+        str, typer.Argument(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
     ],
     as_json: JsonOption = False,
 ) -> int:
@@ -124,8 +124,8 @@ def status(
 
     \b
     examples:
-      fugu gateway status --store /var/lib/fugu/home.db
-      fugu gateway status --store home.db --json
+      fugu gateway status /var/lib/fugu/home.db
+      fugu gateway status home.db --json
     """
     from fugu.cli.view.gateway import show_status
     from gateway.health import asked
@@ -137,7 +137,7 @@ def status(
 
 @app.command("watch")
 def watch(
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
+    store: Annotated[str, typer.Argument(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
     false_alarms: Annotated[
         float, typer.Option(metavar="RATE", help="The most false alarms expected in a year of the whole fleet.")
     ] = 0.1,
@@ -149,8 +149,8 @@ def watch(
 
     \b
     examples:
-      fugu gateway watch --store home.db
-      fugu gateway watch --store home.db --false-alarms 0.01 --json
+      fugu gateway watch home.db
+      fugu gateway watch home.db --false-alarms 0.01 --json
     """
     from fugu.cli.view.model import show_watched
     from gateway.audit.model_watch import watch_store

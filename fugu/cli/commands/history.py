@@ -63,7 +63,7 @@ class StreamOptions:
 @export.command()
 @grouped
 def _export(
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store; its gateway may be running.")],
+    store: Annotated[str, typer.Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
     parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
     time: SpanOptions,
     as_json: JsonOption = False,
@@ -74,8 +74,8 @@ def _export(
 
     \b
     examples:
-      fugu gateway export --store home.db --parquet everything
-      fugu gateway export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+      fugu gateway export home.db --parquet everything
+      fugu gateway export home.db --from 2026-10-01 --to 2026-11-01 --parquet october
     """
     since_until, place = time.microseconds(), place_of(store)
     from gateway.history.export import Span, export_history
