@@ -20,7 +20,7 @@ test: setup-test lint
 	NUMBA_DISABLE_JIT=1 .venv/bin/python -m pytest $(FOUR) tests/chain tests/privacy/accountant/test_inner_maximum.py \
 	    --ignore tests/chain/test_kernel.py -k 'not recovers'
 
-# No broker, no other processes, nothing that takes long. With ROOM=gateway.release, of that room and those above it.
+# No broker, no other processes, nothing that takes long. With ROOM=gateway.releases, of that room and those above it.
 quick: setup-test lint
 	.venv/bin/python -m pytest $(FOUR) -m 'not soak and not processes and not long' \
 	    $(if $(ROOM),$$(.venv/bin/python -m tests.support.rooms $(ROOM)))
@@ -46,7 +46,6 @@ bench:
 	.venv/bin/python benchmarks/broker.py
 	.venv/bin/python benchmarks/postgres.py
 	.venv/bin/python benchmarks/chain.py
-	.venv/bin/python benchmarks/roofline.py
 	.venv/bin/python benchmarks/privacy.py
 	.venv/bin/python benchmarks/dphmm.py
 	.venv/bin/python benchmarks/real.py

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.chains.moves import Transition, reached
 from fugu.chains.tracking import Seen, advance, fixed_lag, follow, smoothed
+from fugu.chains.transitions import Transition, reached
 from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import Measurement

@@ -19,7 +19,7 @@ from fugu.host.toml_file import read_toml
 from fugu.mqtt import Broker
 from gateway.location import Location, store_location
 from gateway.metrics import Listen
-from gateway.release.ledger import ledger_beside
+from gateway.releases.ledger import ledger_beside
 from gateway.service import FleetFiles, GatewaySettings, Keep, Role
 
 if TYPE_CHECKING:

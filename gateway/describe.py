@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import filterfalse
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe, encode_description
 from fugu.contract.errors import FuguError
@@ -24,9 +24,11 @@ from fugu.contract.frames import Status
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
-from gateway.service.policies import Catalogue
 
-__all__ = ["Described", "Describing", "InForce", "digest"]
+if TYPE_CHECKING:
+    from gateway.service.policies import Catalogue
+
+__all__ = ["Describing", "InForce", "digest"]
 
 _STORED = -1
 """The tick of versions that are known from the store only: older than any other."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, Reason, cause
 from fugu.contract.health import AlarmCode, Health, encode_health
@@ -27,8 +27,10 @@ from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
 from gateway.findings import BY_COUNTER, BY_REASON, Alarm, Alarms
 from gateway.location import Location, part_of
-from gateway.service.policies import Catalogue
-from gateway.service.symbols import arrivals
+
+if TYPE_CHECKING:
+    from gateway.service.policies import Catalogue
+    from gateway.service.symbols import arrivals
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
 

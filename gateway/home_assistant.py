@@ -20,12 +20,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fugu.contract.descriptions import Description
 from fugu.contract.topics import count_topic, description_topic, discovery_topic, estimate_topic, health_topic
 from fugu.mqtt import Link
-from gateway.service.store import Store
+
+if TYPE_CHECKING:
+    from gateway.service.store import Store
 
 __all__ = ["HomeAssistant"]
 

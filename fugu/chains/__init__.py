@@ -6,12 +6,20 @@ m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbo
 
 from __future__ import annotations
 
-from fugu.chains.filtering import Filtered, condition, filter_beliefs, predict
+from fugu.chains.inference import (
+    Decoded,
+    Filtered,
+    backward_messages,
+    condition,
+    filter_beliefs,
+    fixed_lag_marginals,
+    posterior_marginals,
+    predict,
+    viterbi,
+)
 from fugu.chains.learning import Learned, baum_welch
 from fugu.chains.model import stationary_distribution
 from fugu.chains.simulation import Simulated, simulate
-from fugu.chains.smoothing import backward_messages, fixed_lag_marginals, posterior_marginals
-from fugu.chains.viterbi import Decoded, viterbi
 
 __all__ = [
     "Decoded",

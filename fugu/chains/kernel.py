@@ -27,9 +27,8 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 from numba.core.dispatcher import Dispatcher
-from numba.extending import intrinsic
 
-__all__ = ["kernel", "operation"]
+__all__ = ["kernel"]
 
 
 AnyFunction = TypeVar("AnyFunction", bound=Callable[..., Any])
@@ -58,25 +57,6 @@ def kernel(function: AnyFunction) -> AnyFunction:
         compiled = numba.njit(nogil=True, error_model="numpy")(function)
     _digests[id(compiled)] = digest
     return cast(AnyFunction, compiled)
-
-
-def operation(plain: AnyFunction, lowered: Callable[..., Any]) -> AnyFunction:
-    """A function for kernels to call whose instructions are chosen here, not by the compiler.
-
-    Args:
-        plain: the same in Python, for when nothing is compiled.
-        lowered: its typing and its instructions, as `numba.extending.intrinsic` takes them.
-
-    Returns:
-        What kernels call.
-    """
-    settings: Any = numba.config
-    if settings.DISABLE_JIT:
-        return plain
-    made = intrinsic(lowered)
-    source = Path(inspect.getfile(lowered)).read_bytes()
-    _digests[id(made)] = hashlib.sha256(lowered.__name__.encode() + source).hexdigest()[:20]
-    return cast(AnyFunction, made)
 
 
 def _digest(function: Callable[..., Any]) -> str:

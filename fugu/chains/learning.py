@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.chains.filtering import run_filter
+from fugu.chains.inference import run_filter
 from fugu.chains.kernel import kernel
+from fugu.chains.messages import LIFT, TINY, condition_row, lift_row
 from fugu.chains.model import Problem, check_distribution, check_emission, check_transition, pose
-from fugu.chains.steps import LIFT, TINY, condition_row, lift_row
 
 __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
 

@@ -165,12 +165,10 @@ def likelihood_rows(emission: Floats) -> Floats:
 def step_tables(problem: Problem) -> tuple[Floats, Floats]:
     """The matrices Pr(next state, symbol | state) of every symbol, and their transposes.
 
-    The first is that of an unobserved tick: the transition alone. Shapes are those that `vectors.advance` takes.
+    The first is that of an unobserved tick: the transition alone. Shapes are those that `messages.advance` takes.
     """
     forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
-    padding = ((0, 0), (0, 0), (0, 1 if forward.shape[1] == 3 else 0))
-    backward = forward.transpose(0, 2, 1)
-    return np.ascontiguousarray(np.pad(forward, padding)), np.ascontiguousarray(np.pad(backward, padding))
+    return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
 
 
 def impossible(tick: int) -> ValueError:

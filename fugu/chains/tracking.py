@@ -15,8 +15,8 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
-from fugu.chains.moves import Transition, aligned, carry_block
-from fugu.chains.steps import LIFT, TINY
+from fugu.chains.messages import LIFT, TINY
+from fugu.chains.transitions import Transition, aligned, carry_block
 
 __all__ = ["Followed", "Seen", "advance", "backward", "fixed_lag", "follow", "smoothed"]
 

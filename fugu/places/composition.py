@@ -18,13 +18,12 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.chains.arrays import Bools, Floats
 from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_table import members
 from fugu.contract.measurement import ConstraintSets, Measurement
 from fugu.contract.rounding import OUTWARD
 from fugu.places.graphs import GraphError
-from fugu.places.hull import Hull, ceil_gauges
 from fugu.privacy.accountant import ChainLoss, chain_loss
 from fugu.privacy.chain_class import MarkovChain
 
@@ -33,10 +32,7 @@ __all__ = [
     "between_any",
     "joint_epsilon",
     "joint_loss",
-    "sequence_epsilon",
-    "staircase_loss",
     "stream_loss",
-    "trajectory_loss",
 ]
 
 _UP = 1.0 + OUTWARD
@@ -58,26 +54,13 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
     return float(epsilon * factor) * _UP
 
 
-def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
-    """The per-tick loss of staircase noise: epsilon * ceil(gauge(f(i) - f(j))), f N x d.
-
-    Not epsilon times the gauge: the power of the ratio is a whole number, so two states half a gauge apart differ at
-    some output by a full step.
-
-    Returns:
-        N x N in nats, rounded up; infinite off the span of K.
-    """
-    powers = np.array([ceil_gauges(hull, value - values) for value in values])
-    return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
-
-
 def joint_loss(losses: Sequence[Floats]) -> Floats:
     """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
 
     It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
     the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since
     no one state is then close to it for all of them. What does hold is the
-    least epsilon of this sum; one release of the `stacked` query is usually better.
+    least epsilon of this sum; one release of the stacked query is usually better.
 
     Args:
         losses: N x N each.
@@ -105,27 +88,6 @@ def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> floa
             "epsilons add up only over releases that protect the same pairs: use joint_loss, or stack them"
         )
     return math.fsum(epsilons) * _UP
-
-
-def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequence[int]) -> float:
-    """Theorem 7.2, exactly: what n releases, with losses N x N, reveal between two trajectories of n states.
-
-    It says nothing of an adversary who knows how states follow one another and asks about one tick: for that there is
-    `stream_loss`.
-
-    Returns:
-        The largest log of the likelihood of all outputs under the first over that under the second, rounded up.
-    """
-    return math.fsum(loss[i, k] for loss, i, k in zip(losses, first, second, strict=True)) * _UP
-
-
-def sequence_epsilon(epsilons: Sequence[float], factors: Sequence[Fraction | int | float]) -> float:
-    """Theorem 7.2 as a bound: the sum over ticks of epsilon times theorem 6.3's factor.
-
-    It holds between any two trajectories inside the constraint sets; factors count as for `between_any`. It grows with
-    the number of ticks: a sequence has no bound that does not.
-    """
-    return math.fsum(between_any(*pair) for pair in zip(epsilons, factors, strict=True)) * _UP
 
 
 def accepted_loss(measurement: Measurement) -> Floats:
@@ -167,7 +129,7 @@ def stream_loss(
 
     Args:
         losses: N x N, per-tick losses of every table that may be used, that of the fallback included: `table_loss`
-            of certified weights, or `staircase_loss`.
+            of certified weights.
         initial: N probabilities of the first state, "stationary", or None for any distribution.
         transition: N x N, row-stochastic; zeros are allowed.
         length: ticks, or None for an endless stream.

@@ -32,7 +32,6 @@ __all__ = [
     "one_step",
     "restrict",
     "scaled",
-    "stacked",
     "within_radius",
 ]
 
@@ -141,7 +140,7 @@ def _loopless(related: Bools) -> Bools:
     return related
 
 
-_MOST_DIMENSIONS = 3
+MOST_DIMENSIONS = 3
 _HALF = Fraction(1, 2)
 
 Resolution = Fraction | int | float
@@ -181,31 +180,6 @@ def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> 
     ]
     # as objects, so that a number too large for 64 bits is refused by `lattice`, not by numpy
     return lattice(np.array(rows, dtype=object).reshape(given.shape))
-
-
-def stacked(*queries: ArrayLike) -> Ints:
-    """Several queries as one: each state's answers side by side, to be released together as one point.
-
-    Args:
-        queries: each N x d' integers, or N for d' = 1; for the same states in the same order.
-
-    Returns:
-        N x d integers, d the sum of the dimensions.
-
-    Raises:
-        GraphError: There is no query, they are for different numbers of states, a query is refused by `lattice`, or
-            there are more than three dimensions in all.
-    """
-    points = [lattice(query) for query in queries]
-    if len({len(query) for query in points}) != 1:
-        raise GraphError(f"queries answered at once need the same states, got {[len(query) for query in points]}")
-    total = sum(query.shape[1] for query in points)
-    if total > _MOST_DIMENSIONS:
-        raise GraphError(
-            f"queries answered at once have at most {_MOST_DIMENSIONS} dimensions together, not {total}: "
-            "release fewer, or none that another one tells already"
-        )
-    return np.concatenate(points, axis=1)
 
 
 def _written(value: Resolution, what: str) -> Fraction:

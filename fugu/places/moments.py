@@ -10,7 +10,7 @@ it never runs on a device: the staircase and certified tables do. Errors are E|n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
@@ -18,13 +18,12 @@ import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.places.graphs import GraphError
-from fugu.places.hull import Hull, gauge
+from fugu.places.hull import Hull
 
 __all__ = [
     "area",
     "boundary_points",
     "draw_knorm",
-    "knorm_log_density",
     "l1_sensitivity",
     "laplace_error",
     "measure",
@@ -129,16 +128,6 @@ def _determinant(rows: list[list[int]]) -> int:
         return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
     (a, b, c), (d, e, f), (g, h, i) = rows
     return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
-
-
-def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fraction]) -> float:
-    """The log-density of K-norm noise at z - f(x), d exact numbers; to length, area or volume within the span of K.
-
-    Returns:
-        -epsilon gauge - log(rank! measure(K) / epsilon^rank), or -inf outside the span.
-    """
-    normaliser = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
-    return -epsilon * float(gauge(hull, offset)) - normaliser
 
 
 def draw_knorm(hull: Hull, epsilon: float, size: int, generator: np.random.Generator) -> Floats:

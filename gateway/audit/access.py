@@ -14,7 +14,7 @@ from fugu.contract.policy_header import PolicyHeader
 from fugu.contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
 from fugu.host.files import read_text
 from gateway.deployment.broker_files import open_broker
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
 
 __all__ = ["Audience", "Listed", "audiences", "listed", "may_read", "planned_audiences"]
 

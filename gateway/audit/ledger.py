@@ -1,6 +1,6 @@
 """The audit of a ledger: from its entries alone, the most that every audience and every reader has learned of a tick.
 
-Charges are replayed by `gateway.release.audit`, and all that it compares is compared. What they lose is the chain
+Charges are replayed by `gateway.releases.audit`, and all that it compares is compared. What they lose is the chain
 accountant's bound, or that of quilts, for the charges tick by tick; or, where there is none, for a stream whose every
 tick is charged as much as the tick that was charged most, which is never less.
 """
@@ -29,15 +29,13 @@ from fugu.privacy.quilts import corner_chains
 from fugu.privacy.window_mechanisms import known_chains
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import open_broker
-from gateway.release.allowance import joint_loss
-from gateway.release.amplification import float_above
-from gateway.release.audit import Told, verify
-from gateway.release.charges import PER_NAT, ChargedTicks, units_below
-from gateway.release.entries import Key
-from gateway.release.ledger import Ledger
-from gateway.release.rules import classes_of, streams_charged
-from gateway.release.together import Stream, together_name
-from gateway.release.trusted_policies import TrustedPolicies
+from gateway.releases.allowance import classes_of, joint_loss, streams_charged
+from gateway.releases.amplification import float_above
+from gateway.releases.audit import Told, verify
+from gateway.releases.charges import PER_NAT, ChargedTicks, Stream, together_name, units_below
+from gateway.releases.contents import TrustedPolicies
+from gateway.releases.entries import Key
+from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "audit_ledger"]
 
@@ -51,7 +49,7 @@ class StreamLoss(NamedTuple):
     Attributes:
         promised: to the audience, in nats.
         epsilon: an upper bound on what was told, in nats; `None` if there is none.
-        charge: of the tick that was charged most, in units of `gateway.release.charges`.
+        charge: of the tick that was charged most, in units of `gateway.releases.charges`.
         tick: the worst, as the device numbers it.
         by: how the bound was found: "every tick", "constant charge" or "one release".
     """
@@ -75,7 +73,7 @@ class ReaderLoss(NamedTuple):
     """What an account at the broker has been told about a stream by all audiences that it ever belonged to.
 
     Attributes:
-        device, stream: which; of streams that move together all of them, as `gateway.release.together` calls them.
+        device, stream: which; of streams that move together all of them, as `gateway.releases.charges` calls them.
         limit: of the account, in nats.
         epsilon: an upper bound on what it was told, in nats; `None` if there is none.
     """

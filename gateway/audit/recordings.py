@@ -27,9 +27,9 @@ from fugu.contract.window_frames import WindowFrame, decode_window
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import MarkovChain
-from gateway.audit.counts import AuditError, Definition, windows
-from gateway.release.inversion import two_valued
-from gateway.release.noise_distribution import noise_problems
+from gateway.audit.mechanism import AuditError, Definition, windows
+from gateway.releases.amplification import noise_problems
+from gateway.releases.statistics import two_valued
 
 __all__ = [
     "Message",

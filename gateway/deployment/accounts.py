@@ -77,68 +77,25 @@ class Account(Document):
         return [f"fugu/2/{fleet}/{one}" for one in (*mine, *described)]
 
 
+_FRAMES = ("read +/symbols/+", "read +/window/+", "read +/status")
+_ANSWERS = ("write +/committed", "write +/table/+", "write estimate/+/+", "write count/+/+", "write +/stop")
+_REPORTS = ("read description/+/+", "read estimate/+/+", "read count/+/+", "read health")
 _TOPICS: dict[Role, tuple[str, ...]] = {
     "gateway": (
-        "read +/symbols/+",
-        "read +/window/+",
-        "read +/status",
-        "read +/policy/status",
-        "write +/committed",
-        "write +/table/+",
-        "write estimate/+/+",
-        "write count/+/+",
-        "read description/+/+",
-        "write description/+/+",
-        "write release/+/+",
-        "write time",
-        "write health",
-        "write +/stop",
+        *(*_FRAMES, "read +/policy/status", *_ANSWERS, "read description/+/+", "write description/+/+"),
+        *("write release/+/+", "write time", "write health"),
     ),
-    "shard": (
-        "read +/symbols/+",
-        "read +/window/+",
-        "read +/status",
-        "write +/committed",
-        "write +/table/+",
-        "write estimate/+/+",
-        "write count/+/+",
-        "write +/stop",
-    ),
+    "shard": (*_FRAMES, *_ANSWERS),
     "operator": (
-        "write +/policy/set",
-        "read +/policy/set",
-        "read +/policy/status",
-        "read +/status",
-        "write root",
+        *("write +/policy/set", "read +/policy/set", "read +/policy/status", "read +/status", "write root"),
         "read health",
     ),
-    "site": (
-        "read +/symbols/+",
-        "read +/window/+",
-        "read +/status",
-        "read estimate/+/+",
-        "read count/+/+",
-        "read description/+/+",
-        "read release/+/+",
-        "read health",
-    ),
-    "home-assistant": (
-        "read description/+/+",
-        "read estimate/+/+",
-        "read count/+/+",
-        "read health",
-    ),
+    "site": (*_FRAMES, *_REPORTS, "read release/+/+"),
+    "home-assistant": _REPORTS,
 }
-
 _DEVICE = (
-    "write %u/status",
-    "write %u/policy/status",
-    "read %u/committed",
-    "read %u/policy/set",
-    "read %u/table/+",
-    "read %u/stop",
-    "read root",
-    "read time",
+    *("write %u/status", "write %u/policy/status", "read %u/committed", "read %u/policy/set", "read %u/table/+"),
+    *("read %u/stop", "read root", "read time"),
 )
 
 

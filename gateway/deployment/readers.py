@@ -8,9 +8,9 @@ from pathlib import Path
 from fugu.contract.guarantee import Adversary
 from gateway.deployment.accounts import Account
 from gateway.deployment.units import DeploymentError
+from gateway.releases.config import load_releases
+from gateway.releases.readers import Bound, Reader, check_reader, limited
 from gateway.service.policies import Catalogue
-from gateway.service.readers import Bound, Reader, check_reader, limited
-from gateway.service.release_config import load_releases
 
 __all__ = ["Promises", "joined", "left", "new_reader"]
 

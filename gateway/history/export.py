@@ -21,7 +21,7 @@ from gateway.history.tables import (
     window_rows,
 )
 from gateway.location import Location
-from gateway.release.ledger import Ledger, known_ledger
+from gateway.releases.ledger import Ledger, known_ledger
 
 __all__ = ["Span", "export_history"]
 

@@ -301,37 +301,24 @@ def _text(time: datetime | None) -> str | None:
 
 def _description(told: Description) -> dict[str, Any]:
     symbols = 0 if told.table is None else len(told.table[0]) + 1
-    labels = [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))]
+    names = ("version", "confirmed", "unit", "period_seconds", "frame_ticks", "chain_class", "point_epsilon")
     return {
-        "version": told.version,
-        "confirmed": told.confirmed,
+        **{name: getattr(told, name) for name in (*names, "protects", "does_not_protect")},
         "of": told.kind,
         "states": told.states[:_MOST_STATES_SHOWN],
-        "labels": labels,
-        "unit": told.unit,
-        "period_seconds": told.period_seconds,
-        "frame_ticks": told.frame_ticks,
-        "chain_class": told.chain_class,
+        "labels": [told.label(number) for number in range(min(symbols, _MOST_STATES_SHOWN))],
         "guarantee": _promise(told.guarantee),
         "windows_guarantee": told.windows_guarantee and _promise(told.windows_guarantee),
-        "point_epsilon": told.point_epsilon,
-        "protects": told.protects,
-        "does_not_protect": told.does_not_protect,
         "place": _grid(told),
         "bounds": _bounds(told),
     }
 
 
 def _grid(told: Description) -> dict[str, Any] | None:
-    grid = told.place
-    if grid is None:
+    if (grid := told.place) is None:
         return None
-    return {
-        "origin": grid.origin,
-        "step": grid.step,
-        "cells": grid.cells,
-        "labels": told.states[: len(grid.cells)],
-    }
+    fields = {"origin": grid.origin, "step": grid.step, "cells": grid.cells}
+    return {**fields, "labels": told.states[: len(grid.cells)]}
 
 
 def _promise(promise: Described) -> dict[str, Any]:

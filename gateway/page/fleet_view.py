@@ -250,18 +250,6 @@ def _version(document: bytes) -> int | None:
 
 
 def _row(condition: Condition, member: Member) -> dict[str, Any]:
-    return {
-        "name": member.name,
-        "condition": condition,
-        "online": member.online,
-        "agent": member.agent,
-        "outbox": member.outbox,
-        "codes": member.codes,
-        "streams": member.streams,
-        "running": member.running,
-        "waits": member.waits,
-        "wanted": member.wanted_version,
-        "refusal": member.refusal,
-        "stale": member.stale,
-        "seen": member.seen,
-    }
+    names = ("name", "online", "agent", "outbox", "codes", "streams", "running", "waits", "refusal", "stale", "seen")
+    shown = {name: getattr(member, name) for name in names}
+    return {"condition": condition, "wanted": member.wanted_version, **shown}

@@ -12,9 +12,9 @@ from fugu.contract.errors import FuguError
 from fugu.contract.instants import instant, instant_text
 from fugu.host.database import DatabaseError
 from gateway.location import Location
-from gateway.release.charges import nats
-from gateway.release.entries import SITE, Account
-from gateway.release.ledger import Ledger
+from gateway.releases.charges import nats
+from gateway.releases.entries import SITE, Account
+from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerView"]
 

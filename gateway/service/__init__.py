@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from gateway.metrics import Listen
+from gateway.releases.setup import release_now
 from gateway.service.enrolled import FleetFiles
-from gateway.service.manual_release import release_now
 from gateway.service.ownership import Role
 from gateway.service.process import run
 from gateway.service.retention import Keep

@@ -22,14 +22,13 @@ from fugu.mqtt import Link
 from gateway.database import Lease
 from gateway.describe import Describing, InForce
 from gateway.home_assistant import HomeAssistant
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.releases.counts import Counting
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.schedule import NotKnownError, Progress, ReleaseSchedule
+from gateway.releases.setup import Releases, open_releases
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_service import FleetService
 from gateway.service.policies import Catalogue
-from gateway.service.release_counts import Counting
-from gateway.service.release_progress import NotKnownError, Progress
-from gateway.service.release_schedule import ReleaseSchedule
-from gateway.service.release_setup import Releases, open_releases
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel
 from gateway.service.store import Store

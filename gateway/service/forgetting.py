@@ -12,9 +12,8 @@ from contextlib import closing
 
 from fugu.host.database import DatabaseError
 from gateway.database import is_there
-from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger, ledger_beside
-from gateway.release.ledger_rows import KIND
+from gateway.releases.entries import KIND, LedgerError
+from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.shard_stores import store_of
 from gateway.service.store import Lease, Location, Store, StoreError
 from gateway.service.store.aged import Forgotten

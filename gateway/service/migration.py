@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from fugu.host.database import DatabaseError
 from gateway.database import Database, Kind, Lease, open_engine
 from gateway.location import Location
-from gateway.release.ledger import known_ledger, ledger_beside
-from gateway.release.ledger_rows import KIND as LEDGER
+from gateway.releases.entries import KIND as LEDGER
+from gateway.releases.ledger import known_ledger, ledger_beside
 from gateway.service.shard_stores import forget_layout, shard_store, stores
 from gateway.service.store import StoreError
 from gateway.service.store.store import KIND as STORE

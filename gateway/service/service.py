@@ -31,7 +31,8 @@ from fugu.places.tracking import warm as warm_points
 from gateway.describe import digest
 from gateway.health import Monitor, Sources
 from gateway.metrics import Metrics, Reading
-from gateway.release.entries import LedgerError
+from gateway.releases.entries import LedgerError
+from gateway.releases.schedule import StoreProgress
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_part import FleetPart, OfShards
 from gateway.service.history_check import HistoryCheck
@@ -48,7 +49,6 @@ from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
-from gateway.service.release_progress import StoreProgress
 from gateway.service.retired_shards import RetiredShards, client_id
 from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannel

@@ -23,7 +23,7 @@ from fugu.host.database import SHARDS, DatabaseError
 from fugu.host.held_files import FileLostError
 from gateway.database import Kind, Lease, open_engine
 from gateway.location import Location
-from gateway.release.canonical import canonical
+from gateway.releases.entries import canonical
 
 __all__ = ["KIND", "Asked", "Beat", "ShardChannel", "ShardChannelError"]
 

@@ -13,13 +13,13 @@ from fugu.contract.errors import FuguError
 from fugu.contract.topics import parse_topic
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from gateway.release.question import Question
+from gateway.releases.counts import Counts, StoreCounting
+from gateway.releases.inputs import Question
+from gateway.releases.schedule import StoreProgress
 from gateway.service.intake import Intake
 from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
-from gateway.service.release_counts import Counts, StoreCounting
-from gateway.service.release_progress import StoreProgress
 from gateway.service.shard_channel import Asked, ShardChannel
 from gateway.service.store import Store
 

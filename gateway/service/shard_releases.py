@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
-from gateway.release.inversion import ReleaseError
-from gateway.release.question import Question
+from gateway.releases.counts import Counts
+from gateway.releases.inputs import Question
+from gateway.releases.schedule import NotKnownError, Reached
+from gateway.releases.statistics import ReleaseError
 from gateway.service.ownership import owner
-from gateway.service.release_counts import Counts
-from gateway.service.release_progress import NotKnownError, Reached
 from gateway.service.shard_channel import Asked, ShardChannel
 
 __all__ = ["ShardCounting", "ShardProgress"]

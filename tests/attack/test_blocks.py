@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from fugu.attack.epsilon import block_sums, highest_share, lowest_mean, mean_interval
 
@@ -12,6 +11,8 @@ from fugu.attack.epsilon import block_sums, highest_share, lowest_mean, mean_int
 @pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.9, 0.93), (0.99, 0.90)])
 def test_intervals_cover_the_mean_of_a_correlated_series(memory, least):
     """400 series of 5,000 numbers; a memory of .99 leaves only 25 independent stretches."""
+    from scipy.signal import lfilter  # takes longer to import than all of pytest
+
     generator = np.random.default_rng(5)
     covered = 0
     for _ in range(400):

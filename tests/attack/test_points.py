@@ -11,8 +11,7 @@ from fugu.attack.points import attack_points
 from fugu.places.graphs import explicit, lattice
 from fugu.places.hull import gauge
 from fugu.places.local_noise import local_hulls, local_points, planes, point_densities
-from fugu.places.moments import knorm_log_density
-from tests.support.dphmm_cases import GOLDEN, VALUES
+from tests.support.dphmm_cases import GOLDEN, VALUES, knorm_log_density
 
 THREE = VALUES[3:]  # s4, s5, s6
 PATH = explicit(3, [(0, 2), (2, 1)])

@@ -26,13 +26,13 @@ from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
-from gateway.audit.audiences import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
-from gateway.audit.counts import released, windows
+from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, simulated, symbol_bounds
+from gateway.audit.mechanism import released, windows
 from gateway.audit.recordings import Recorded, distribution_problems, heard_topics, window_noise
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.deployment.accounts import Account, access_list
-from gateway.release.inversion import two_valued
-from gateway.service.release_config import ReleaseConfig
+from gateway.releases.config import ReleaseConfig
+from gateway.releases.statistics import two_valued
 from tests.support.audited import planned
 from tests.support.example_frames import RELEASE_FRAME
 from tests.support.scenes import policy as scene

@@ -22,11 +22,10 @@ from fugu.contract.windows import Window
 from fugu.places.stream_check import measured_loss
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
-from gateway.audit.audiences import Attacked, attack_audiences
-from gateway.audit.counts import released, windows
-from gateway.audit.events import attacked
-from gateway.audit.points import attack_points
-from gateway.service.release_config import ReleaseConfig
+from gateway.audit.attacks import Attacked, attack_audiences, attacked
+from gateway.audit.mechanism import released, windows
+from gateway.audit.stream import attack_points
+from gateway.releases.config import ReleaseConfig
 from tests.support.audited import planned
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy

@@ -19,11 +19,11 @@ from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.release.allowance import allowance, joint_charge, joint_loss
-from gateway.release.amplification import smallest_scale
-from gateway.release.charges import PER_NAT
-from gateway.release.entries import Allowance
-from gateway.release.ledger import Ledger
+from gateway.releases.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.amplification import smallest_scale
+from gateway.releases.charges import PER_NAT
+from gateway.releases.entries import Allowance
+from gateway.releases.ledger import Ledger
 from tests.support.command import Fugu
 from tests.support.ledgers import key, release, reserve
 from tests.support.release_scenes import FLEET, Bench, scheduled

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fugu.chains import kernel as kernels
-from fugu.chains import steps
+from fugu.chains import messages
 from fugu.chains.kernel import kernel
-from fugu.chains.vectors import total
+from fugu.chains.messages import scaled
 from tests.support.brokers import PATIENCE
 
 _HELPER = """
@@ -100,18 +100,18 @@ def test_what_two_processes_compile_at_the_same_time_is_not_taken_for_each_other
     assert done.stdout.split() == ["3.0", "6", "1"]
 
 
-def test_where_a_kernel_is_kept_depends_on_the_operations_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_kernel_is_kept_depends_on_the_kernels_that_it_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     def twice(a: tuple[float, ...]) -> float:
-        return 2.0 * total(a)
+        return 2.0 * scaled(a, 2.0)[0]
 
     before = kernels._digest(twice)
-    monkeypatch.setitem(kernels._digests, id(total), "another")
+    monkeypatch.setitem(kernels._digests, id(scaled), "another")
     assert kernels._digest(twice) != before
 
 
 def test_a_kernel_that_reaches_into_a_module_is_refused() -> None:
     def reaching() -> object:
-        return steps.__name__
+        return messages.__name__
 
     with pytest.raises(TypeError, match="import what it uses by name"):
         kernel(reaching)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.__main__ import main as agent
-from gateway.release.ledger import Ledger
+from gateway.releases.ledger import Ledger
 from gateway.service.store import Store
 from tests.support.brokers import free_port
 from tests.support.command import Fugu

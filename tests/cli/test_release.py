@@ -12,7 +12,7 @@ import pytest
 from fugu.contract.chains import BinaryChains
 from fugu.contract.fleet_documents import Address
 from fugu.contract.release_frames import decode_release
-from gateway.release.ledger import Ledger
+from gateway.releases.ledger import Ledger
 from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
@@ -96,7 +96,7 @@ def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker:
 def test_without_a_broker_that_answers_the_charge_stays_and_the_release_waits(
     fugu: Fugu, site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.service.manual_release._ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("gateway.releases.setup._ANSWER_SECONDS", 0.2)
     one_line(fugu(*words(site, "active", 0, "--broker", "127.0.0.1:1")), "entry 1 stays reserved and charged")
     shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
     assert [entry["state"] for entry in shown["entries"]] == ["reserved"]

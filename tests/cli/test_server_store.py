@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.release.ledger import ledger_beside
+from gateway.releases.ledger import ledger_beside
 from gateway.service.store import Server
 from tests.support.brokers import free_port
 from tests.support.command import Fugu

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 
@@ -52,6 +53,47 @@ def expectation(scale: Fraction) -> list[float]:
     """How many draws each cell should hold."""
     inside = [DRAWS * sum(probability(v, scale) for v in range(low, high + 1)) for low, high in cells(scale)]
     return [*inside, DRAWS - sum(inside)]
+
+
+class Drawn:
+    """Uniform integers that are given: each with what it is to be below."""
+
+    def __init__(self, *given: tuple[int, int]) -> None:
+        self._given = iter(given)
+
+    def __call__(self, below: int) -> int:
+        asked, value = next(self._given, (0, 0))
+        assert below == asked, "another draw than by the algorithm"
+        return value
+
+
+def test_an_integer_below_another_is_any_of_those_below_it() -> None:
+    """All bytes once: each value comes equally often, and what is no value is drawn for again."""
+    for below in (1, 2, 3, 200, 256):
+        bits = (below - 1).bit_length()
+        source = iter(range(256))
+
+        def fill(buffer: memoryview, source: Iterator[int] = source) -> None:
+            buffer[0] = next(source)
+
+        draw = uniform_below(fill)
+        counts = Counter(draw(below) for _ in range(below << 8 - bits if bits else 1))
+        assert counts == dict.fromkeys(range(below), 1 << 8 - bits if bits else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "noise"),
+    [
+        ([(5, 0), (5, 4), (1, 0), (2, 1), (2, 0)], 0),
+        ([(5, 3), (5, 3), (1, 0), (2, 1), (2, 1)], -1),
+        ([(5, 3), (5, 2), (10, 7), (5, 3), (5, 2), (10, 2), (15, 5), (1, 0), (2, 1), (2, 0)], 1),
+        ([(5, 4), (5, 4), *[(1, 0), (2, 0), (3, 2)] * 2, (1, 0), (2, 1), (2, 1)], -7),
+        ([(5, 1), (5, 1), (1, 0), (2, 1), (2, 1), (5, 2), (5, 2), (1, 0), (2, 1), (2, 1)], -1),
+    ],
+)
+def test_the_words_that_are_drawn_make_the_noise(words: list[tuple[int, int]], noise: int) -> None:
+    """Algorithm 2 by hand, for a scale of 5/2."""
+    assert discrete_laplace(Drawn(*words), 5, 2) == noise
 
 
 @pytest.mark.parametrize("name", SCALES)

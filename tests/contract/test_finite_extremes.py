@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import finite_loss, stationary_distribution
 from fugu.contract.guarantee import ratio_loss
 from fugu.contract.inner_maximum import Work, largest, step
+from fugu.contract.soft_leakage import soft_loss
 from tests.support.oracle import Array, worst_loss
 
 
@@ -62,6 +64,18 @@ def enumerate_chains(seeds: range) -> tuple[int, int]:
         found = worst_loss(distribution, [transition] * (ticks - 1), emission, informed=informed).max()
         assert found <= bound * (1.0 + 1e-12) + 1e-13, (seed, found, bound)
     return answers, refusals
+
+
+@pytest.mark.parametrize("rate", [math.nan, math.inf, finite_leakage.LARGEST])
+@pytest.mark.parametrize("place", range(4))
+def test_a_rate_that_is_no_number_or_too_large_is_refused_wherever_it_stands(rate: float, place: int) -> None:
+    """Every comparison with what is no number is false."""
+    chains = FiniteChains(transitions=(((0.9, 0.1), (0.2, 0.8)),))
+    rates = [[0.1, 0.1], [0.1, 0.1]]
+    rates[place // 2][place % 2] = rate
+    for loss in (partial(finite_loss, informed=False), partial(finite_loss, informed=True), soft_loss):
+        with pytest.raises(GuaranteeError, match="nats are too much for a finite guarantee"):
+            loss(chains.transitions, rates)
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ That losses are never exceeded, and are reached, is judged by enumeration in tes
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -20,7 +20,7 @@ from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, lasti
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import SCALE, NoiseTable
 from tests.support.oracle import best_attack
-from tests.support.recursions import lost
+from tests.support.recursions import DIGITS, lost, told
 from tests.support.work import lines_run
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
@@ -90,6 +90,27 @@ def test_sticky_chains_lose_more_the_stickier_they_are() -> None:
         leakages = [informed_leakage(*pair, ratio, 1 / ratio) for pair in (near, far)]
         if leakages[0].exact:
             assert leakages[1].ratio <= leakages[0].ratio
+
+
+@pytest.mark.parametrize(
+    ("q", "r", "largest", "exact"),
+    [(47, 34, 36, True), (33, 46, 38, True), (46, 44, 37, False), (53, 51, 39, False)],
+)
+def test_a_search_for_the_worst_known_state_is_over_only_when_nothing_worse_can_follow(
+    q: int, r: int, largest: int, exact: bool
+) -> None:
+    """Chains so sticky that the worst state lies 10^11 ticks away, or farther than is searched."""
+    steps, ratio = (Fraction(1, 1 << q), Fraction(1, 1 << r)), 1 + Fraction(1, 1 << largest)
+    found = informed_leakage(*steps, ratio, Fraction(1))
+    assert found.exact == exact
+    assert found.known_state is not None
+    near = [found.gap + step for step in range(-3, 4)] if exact else [found.gap * step // 4 for step in range(4, 12)]
+    with localcontext() as context:
+        context.prec = DIGITS
+        worst = max(told(*steps, ratio, found.known_state, ticks) for ticks in near)
+        assert worst <= found.ratio * (1 + Decimal("1e-35"))
+        if exact:
+            assert found.ratio <= worst * (1 + Decimal("1e-30"))
 
 
 # Chains and tables at the edge

@@ -239,3 +239,22 @@ def test_epsilon_and_a_tick_for_each_further_one_is_no_bound_where_past_and_futu
     check_printed(
         "two ticks can lose {} (enumerated with six ticks on either side), more than {}.", truth, single + rate
     )
+
+
+@pytest.mark.parametrize(
+    ("equal_leakages", "hidden", "total"),
+    [(True, False, 1.5), (True, True, 1.75), (False, False, 2.25), (False, True, 2.75)],
+)
+def test_states_that_show_the_same_leave_all_of_epsilon_to_the_ticks_around(
+    equal_leakages: bool, hidden: bool, total: float
+) -> None:
+    """A rate of .25 in each of three ticks, and of epsilon 1 what is not the rate of a tick, once or twice."""
+    assert stretch_epsilon(1.0, 3, 0.25, equal_leakages=equal_leakages, hidden=hidden) == total
+
+
+@given(st.floats(0.001, 8.0), st.floats(0.0, 1.0), st.integers(2, 30_000))
+def test_the_bound_of_a_stretch_is_rounded_up(epsilon: float, share: float, ticks: int) -> None:
+    rate = epsilon * share
+    exact = Fraction(epsilon) + (ticks - 1) * Fraction(rate)
+    found = stretch_epsilon(epsilon, ticks, rate, equal_leakages=True)
+    assert math.nextafter(found, 0.0) <= exact <= found

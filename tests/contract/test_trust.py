@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import (
     MAX_ENVELOPE_BYTES,
+    MAX_ROOTS,
     Envelope,
     Kind,
     decode_envelope,
+    decode_roots,
     encode_envelope,
     encode_roots,
     sign,
@@ -28,6 +30,8 @@ from fugu.contract.errors import (
     EnvelopeError,
     ExpiredError,
     FalseGuaranteeError,
+    FrameLengthError,
+    FrameRangeError,
     NotYetValidError,
     ReplayError,
     RoleError,
@@ -62,6 +66,38 @@ def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW
     assert (device.state, device.root) == (before, root)
     assert "\n" not in str(caught.value)
     return caught.value
+
+
+# What is no envelope at all
+
+
+def test_an_envelope_of_another_kind_than_there_is_cannot_be_made_nor_read() -> None:
+    signed = KEYS.envelope(DOCUMENT)
+    with pytest.raises(FrameRangeError, match="an envelope of an unknown kind"):
+        Envelope("polic", signed.payload, signed.signatures)  # type: ignore[arg-type]
+    payload = encode_envelope(signed)
+    with pytest.raises(FrameRangeError, match="an envelope of an unknown kind"):
+        decode_envelope(payload.replace(b"\xa6policy", b"\xa6palicy", 1))
+
+
+def test_a_large_message_is_no_envelope_whatever_is_in_it() -> None:
+    signed = encode_envelope(sign("policy", bytes(MAX_ENVELOPE_BYTES - 200), KEYS.policy[:1]))
+    assert decode_envelope(signed).kind == "policy"
+    padding = MAX_ENVELOPE_BYTES - len(signed)
+    whole = encode_envelope(sign("policy", bytes(MAX_ENVELOPE_BYTES - 200 + padding), KEYS.policy[:1]))
+    assert len(whole) == MAX_ENVELOPE_BYTES
+    assert decode_envelope(whole).kind == "policy"
+    larger = encode_envelope(sign("policy", bytes(MAX_ENVELOPE_BYTES - 199 + padding), KEYS.policy[:1]))
+    with pytest.raises(FrameRangeError, match=f"an envelope of {MAX_ENVELOPE_BYTES + 1} bytes"):
+        decode_envelope(larger)
+
+
+@pytest.mark.parametrize("roots", [0, MAX_ROOTS + 1])
+def test_no_root_or_too_many_are_no_message_of_roots(roots: int) -> None:
+    root = KEYS.root_envelope()
+    assert len(decode_roots(encode_roots([root] * MAX_ROOTS))) == MAX_ROOTS
+    with pytest.raises(FrameLengthError, match="roots has length"):
+        decode_roots(b"\x0c" + msgpack.packb([[root] * roots]))
 
 
 def refused_root(device: Trust, *envelopes: bytes) -> TrustError:

@@ -14,8 +14,8 @@ from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError
 from gateway.location import Location
 from gateway.page.ledger_view import PAGE_ENTRIES, LedgerView
-from gateway.release.entries import Drawn
-from gateway.release.ledger import Ledger
+from gateway.releases.entries import Drawn
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, allow, key, open_ledger, release, reserve
 
 SUMS = "70211947"

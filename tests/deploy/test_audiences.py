@@ -13,10 +13,10 @@ import pytest
 from fugu.contract.frames import SymbolFrame, encode_symbols
 from fugu.contract.release_frames import decode_release
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
-from gateway.release.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.config import ReleaseConfigError
+from gateway.releases.setup import open_releases
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.release_config import ReleaseConfigError
-from gateway.service.release_setup import open_releases
 from gateway.service.store import Store
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu

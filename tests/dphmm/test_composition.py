@@ -15,10 +15,7 @@ from fugu.places.composition import (
     accepted_loss,
     between_any,
     joint_loss,
-    sequence_epsilon,
-    staircase_loss,
     stream_loss,
-    trajectory_loss,
 )
 from fugu.places.graphs import GraphError, complete, explicit, lattice, one_step, within_radius
 from fugu.places.hull import ceil_gauges, difference_hull, gauge, graph_hull
@@ -28,6 +25,7 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.inner_maximum import closed, exact_step
 from fugu.privacy.accountant.walks import endless_bound, local_step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from papers.composition import sequence_epsilon, staircase_loss, trajectory_loss
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states, strict_epsilon
 from tests.support.oracle import worst_loss
 from tests.support.proofs import check_printed

@@ -12,13 +12,12 @@ from fugu.places.graphs import GraphError, complete, explicit, lattice, within_r
 from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
 from fugu.places.moments import (
     draw_knorm,
-    knorm_log_density,
     laplace_error,
     noise_covariance,
     noise_error,
 )
 from fugu.places.protection import protect
-from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states
+from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, knorm_log_density, states
 
 HULL = graph_hull(VALUES, GRAPH)
 

@@ -270,3 +270,14 @@ def test_a_wrong_configuration_is_one_line(tmp_path: Path, text: str, message: s
     config.write_text(text + "\n" if text.startswith("fleet") else "\n".join([text, *keep]))
     with pytest.raises(ConfigError, match=message):
         check_in_child(config)()
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    """Two agents on one outbox would draw the same tick twice."""
+    outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
+    code = "import sys; from edge_agent.outbox import Outbox; Outbox(sys.argv[1], 'home', 'watch')"
+    second = subprocess.run(
+        [sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert second.returncode != 0
+    assert "is in use by another agent that runs" in second.stderr

@@ -23,10 +23,11 @@ from fugu.contract.errors import StatusCode
 from fugu.contract.stretches import stretch_ticks
 from fugu.host.wake import Wake
 from fugu.mqtt import Broker
-from tests.support.agents import agent_plan, stream_plan, window_plan
+from tests.support.agents import agent_plan, measured_plan, stream_plan, window_plan
 from tests.support.clocked_device import Device, Live, check
 from tests.support.clocks import SECOND, TwoClocks
-from tests.support.outboxes import symbol_frames, window_frames
+from tests.support.measured import measure_policy
+from tests.support.outboxes import measure_frames, symbol_frames, window_frames
 
 NOW = 1_800_000_000.25
 YEAR = 365 * 86400 * SECOND
@@ -269,6 +270,91 @@ def test_a_restart_after_a_late_tick_draws_for_the_next_one_no_sooner(tmp_path: 
     device.run(5, step=0.05)
     check(device.drawn, SECOND)
     assert device.clocks.elapsed - device.drawn[-1][2] < SECOND, "and it goes on"
+    device.crash()
+
+
+def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(tmp_path: Path) -> None:
+    """Its new seconds begin a tenth earlier: the next tick would come .9 s after the one before."""
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(5, step=0.05)
+    device.clocks.wall += HOUR + SECOND // 10
+    device.time.signed(device.clocks.wall // SECOND)
+    device.run(5, step=0.05)
+    assert device.numbers[-1] - device.numbers[0] > 3600
+    assert min(later[2] - one[2] for one, later in pairwise(device.drawn)) >= SECOND
+    device.crash()
+
+
+def test_after_a_reboot_the_first_tick_is_a_period_after_the_start(tmp_path: Path) -> None:
+    """When the last one was drawn, this clock does not know: perhaps a moment before."""
+    device = Device(tmp_path, TwoClocks(NOW, boot="first"))
+    device.run(5.85, step=0.05)
+    device.stop()
+    device.clocks._boot = "second"
+    device.start()
+    began, known = device.clocks.elapsed, len(device.drawn)
+    device.run(3, step=0.05)
+    assert began % SECOND == 850_000, "the next second begins in .9 s"
+    assert device.drawn[known][2] - began >= SECOND
+    check(device.drawn, SECOND)
+    device.crash()
+
+
+@pytest.mark.parametrize("slept", [7, 400 * 60])
+def test_ticks_during_a_sleep_are_absent_and_none_is_made_up_for(tmp_path: Path, slept: int) -> None:
+    """Their readings are gone, and many draws in a row would be for one state."""
+    device = Device(tmp_path, TwoClocks(NOW))
+    device.run(10)
+    asleep = device.clocks.wall // SECOND
+    device.clocks.pass_us(slept * SECOND)
+    device.run(10)
+    before, after = device.numbers[:10], device.numbers[10:]
+    assert before == list(range(asleep - 9, asleep + 1))
+    assert after == list(range(asleep + slept, asleep + slept + 10))
+    device.crash()
+
+
+def test_nothing_is_read_or_drawn_while_the_device_is_to_be_silent(tmp_path: Path) -> None:
+    device = Device(tmp_path, TwoClocks(NOW))
+    silent: list[float] = []
+
+    def stopped(seconds: float) -> StatusCode | None:
+        if not silent:
+            return None
+        silent.append(seconds)
+        return StatusCode.STOPPED
+
+    device.ticks._silent = stopped
+    device.run(10)
+    (stream,) = device.ticks.streams
+    known = stream.sensor.newest
+    silent.append(0.0)
+    device.run(10)
+    assert len(device.drawn) == 10
+    assert (stream.sensor.newest, stream.trouble) == (known, StatusCode.STOPPED)
+    assert silent[-1] * SECOND == pytest.approx(device.clocks.wall, abs=SECOND)
+    silent.clear()
+    device.run(10)
+    assert device.numbers[10:] == list(range(device.numbers[9] + 11, device.numbers[9] + 21)), "and nothing is made up"
+    device.crash()
+
+
+def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path) -> None:
+    """The clock went back to the first ticks, where few states are possible; the numbers went on."""
+    policy = measure_policy(3, start=0)
+    device = Device(tmp_path, TwoClocks(1000.25), measured_plan(policy))
+    device.run(20)
+    device.clocks.wall = SECOND // 4
+    device.time.signed(0)
+    device.run(8)
+    device.ticks.close_frames()
+    drawn = {f.first + i: p.table for f in measure_frames(device.outbox) for i, p in enumerate(f.released)}
+    shift = device.drawn[-1][1]
+    assert shift > 900
+    assert {tick - shift: drawn[tick] for tick, one, _ in device.drawn if one} == {
+        tick: int(tick >= 4) for tick in range(1, 9)
+    }
+    assert {drawn[tick] for tick, one, _ in device.drawn if not one} == {1}
     device.crash()
 
 

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
+from edge_agent.judge import _judge
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import StatusCode
 from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status
 from fugu.contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
+from fugu.contract.trust import TrustError
+from tests.support.brokers import PATIENCE
+from tests.support.processes import policy
+from tests.support.signing import Keys, policy_document
 
 POLICY, ROOT, TIME = policy_set_topic("home", "watch"), root_topic("home"), time_topic("home")
 STOP = stop_topic("home", "watch")
@@ -159,6 +167,58 @@ def test_a_signed_time_is_written_to_the_disk_once_an_hour_and_never_goes_back(b
     assert (bench.fleet.managed.time, json.loads(file.read_text())["time"]) == (17_500, 17_500)
     bench.judge(ROOT, b"root", {"kind": "root", "changes": True, "state": {"time": 0, "stopped": 0, "version": 3}})
     assert (bench.fleet.managed.time, json.loads(file.read_text())["time"]) == (0, 0), "a new root begins anew"
+
+
+@pytest.mark.parametrize(("ahead", "asked"), [(0, 9_000), (-8_000, 9_000), (5, 9_005)])
+def test_documents_are_judged_at_the_newest_time_that_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int, asked: int
+) -> None:
+    """A signed time that is not on the disk yet counts, although somebody has set the clock back."""
+    fleet = Bench(tmp_path, time=9_000).fleet
+    fleet._now = lambda: 9_000.0 + ahead
+    judged: SimpleQueue[tuple[str, bytes, int]] = SimpleQueue()
+    monkeypatch.setattr(FleetPolicy, "_judge", lambda _fleet, *what: judged.put(what))
+    fleet.arrived(POLICY, b"three")
+    assert judged.get(timeout=PATIENCE) == ("policy", b"three", asked)
+
+
+def test_a_document_is_judged_at_the_time_that_the_agent_says(tmp_path: Path) -> None:
+    keys, config = Keys(), tmp_path / "agent.toml"
+    (tmp_path / "enrolment.json").write_text(keys.enrolment().model_dump_json())
+    config.write_text(
+        'fleet = "home"\ndevice = "watch"\noutbox = "outbox.sqlite"\nenrolment = "enrolment.json"\n'
+        '[[streams]]\nstream = "hr"\nsensor = {kind = "stdin"}\n'
+    )
+    document = policy_document(policy(epoch_us=0, period_us=1_000_000), version=5, valid_from=1_000, valid_until=2_000)
+    payload = keys.signed(document)
+    assert _judge(config, "policy", payload, 1_999)["version"] == 5
+    for now, reason in ((999, "not_yet_valid"), (2_000, "expired")):
+        with pytest.raises(TrustError) as refused:
+            _judge(config, "policy", payload, now)
+        assert refused.value.reason == reason
+
+
+def test_what_is_stored_outlasts_a_power_cut_as_a_whole(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut leaves of a file what was flushed to the disk before its name was there."""
+    file, flushed, after_a_cut = tmp_path / "trust.json", dict[int, bytes](), list[bytes]()
+
+    def flush(number: int) -> None:
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            flushed[os.fstat(number).st_ino] = Path(f"/proc/self/fd/{number}").read_bytes()
+
+    def replaced(path: Path, target: Path) -> Path:
+        after_a_cut.append(flushed.get(path.stat().st_ino, b""))
+        return rename(path, target)
+
+    rename = Path.replace
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(Path, "replace", replaced)
+    bench.judge(POLICY, b"three", accepted(3))
+    bench.judge(STOP, b"stop", stop(3, 3))
+    assert [json.loads(found)["stopped"] for found in after_a_cut] == [0, 3]
+    assert file.read_bytes() == after_a_cut[-1]
 
 
 def test_a_time_far_ahead_hides_no_freeze(tmp_path: Path) -> None:

@@ -105,11 +105,14 @@ def replay(folder: Path, plans: Sequence[StreamPlan], readings: Sequence[Sequenc
     return Run(lines, order.hexdigest(), tuple(drawn), frames, counts)
 
 
-PLANS = [
-    StreamPlan.of(one.model_dump(mode="json"), {"kind": "call", "target": name})
-    for one, name in zip(joint_policies(), NAMES, strict=True)
-]
-"""Sensors are handed over open; what tells them apart is their tables."""
+@pytest.fixture(scope="module")
+def plans() -> list[StreamPlan]:
+    """Sensors are handed over open; what tells them apart is their tables."""
+    return [
+        StreamPlan.of(one.model_dump(mode="json"), {"kind": "call", "target": name})
+        for one, name in zip(joint_policies(), NAMES, strict=True)
+    ]
+
 
 BASE = [[float((t // period) % 2) for t in range(TICKS)] for period in (3, 5, 7)]
 
@@ -123,32 +126,36 @@ def changed(streams: Sequence[int], tick: int, *instead: Any) -> list[list[Any]]
 
 
 @pytest.mark.long
-def test_neighbouring_readings_of_joint_streams_run_the_same_lines(tmp_path: Path) -> None:
-    first = replay(tmp_path / "first", PLANS, BASE)
+def test_neighbouring_readings_of_joint_streams_run_the_same_lines(tmp_path: Path, plans: list[StreamPlan]) -> None:
+    first = replay(tmp_path / "first", plans, BASE)
     assert first.lines > 100 * TICKS
     assert first.drawn
     assert first.counts
-    assert replay(tmp_path / "again", PLANS, BASE) == first
+    assert replay(tmp_path / "again", plans, BASE) == first
     for number, (streams, tick) in enumerate([((0,), 1), ((1,), 12), ((2,), 38), ((0, 1), 20), ((0, 1, 2), 21)]):
-        other = replay(tmp_path / f"{number}", PLANS, changed(streams, tick))
+        other = replay(tmp_path / f"{number}", plans, changed(streams, tick))
         assert other._replace(frames=()) == first._replace(frames=())
         assert [len(frame) for frame in other.frames] == [len(frame) for frame in first.frames]
-    far = replay(tmp_path / "far", PLANS, [[1.0 - value for value in one] for one in BASE])
+    far = replay(tmp_path / "far", plans, [[1.0 - value for value in one] for one in BASE])
     assert far._replace(frames=()) == first._replace(frames=())
     assert far.frames != first.frames, "the readings did not even reach the symbols"
 
 
 @pytest.mark.long
-def test_readings_of_joint_streams_that_are_none_run_the_same_lines_as_one_another(tmp_path: Path) -> None:
+def test_readings_of_joint_streams_that_are_none_run_the_same_lines_as_one_another(
+    tmp_path: Path, plans: list[StreamPlan]
+) -> None:
     """A tick without a reading takes two words, whatever was read instead."""
-    first = replay(tmp_path / "first", PLANS, changed((0, 2), 20, float("nan")))
+    first = replay(tmp_path / "first", plans, changed((0, 2), 20, float("nan")))
     for number, value in enumerate(("text", "", None)):
-        other = replay(tmp_path / f"{number}", PLANS, changed((0, 2), 20, value))
+        other = replay(tmp_path / f"{number}", plans, changed((0, 2), 20, value))
         assert (other.drawn, other.frames) == (first.drawn, first.frames)
 
 
 @pytest.mark.long
-def test_a_stream_that_looks_at_another_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_looks_at_another_is_noticed(
+    tmp_path: Path, plans: list[StreamPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first test can fail: a device that draws again where two streams are in one state draws other words."""
     observe, draw = edge_agent.stream.Stream.observe, edge_agent.ticker.Ticker._tick
     states: list[Any] = [None]
@@ -164,5 +171,5 @@ def test_a_stream_that_looks_at_another_is_noticed(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(edge_agent.stream.Stream, "observe", seen)
     monkeypatch.setattr(edge_agent.ticker.Ticker, "_tick", leaking)
-    runs = [replay(tmp_path / f"{tick}", PLANS, changed((1,), tick)) for tick in (12, 13)]
+    runs = [replay(tmp_path / f"{tick}", plans, changed((1,), tick)) for tick in (12, 13)]
     assert runs[0].order != runs[1].order

@@ -35,6 +35,14 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "agent.toml"
 
 
+@pytest.mark.long
+def test_what_it_refuses_is_an_answer_with_its_reason(config: Path) -> None:
+    command = [sys.executable, "-m", "edge_agent.judge", str(config), "policy", str(int(time.time()))]
+    answer = json.loads(subprocess.run(command, input=PAYLOAD[:-1], capture_output=True, check=True).stdout)
+    assert answer["refused"] == "malformed"
+    assert answer["detail"]
+
+
 @pytest.mark.parametrize("what", [resource.RLIMIT_AS, resource.RLIMIT_CPU])
 def test_it_works_under_limits_that_are_lower_than_its_own(config: Path, what: int) -> None:
     most = 30 if what == resource.RLIMIT_CPU else 400 << 20

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,11 +12,11 @@ from hypothesis import strategies as st
 from edge_agent.outbox import Outbox
 from edge_agent.outbox_file import OutboxError
 from edge_agent.stored_frames import Keeping
+from edge_agent.window import ClosedWindow
 from fugu.contract.frames import Gap
 from fugu.contract.noise_table import NoiseTable
-from tests.support.agents import stream_plan
-from tests.support.brokers import PATIENCE
-from tests.support.outboxes import symbol_frames
+from tests.support.agents import stream_plan, window_plan
+from tests.support.outboxes import symbol_frames, window_frames
 
 PLAN = stream_plan()
 
@@ -148,15 +146,60 @@ def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     assert symbol_frames(outbox)[0].previous == 9
 
 
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    """Two agents on one outbox would draw the same tick twice."""
+def test_what_was_drawn_under_a_shift_is_in_a_frame_of_that_shift(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
-    code = "import sys; from edge_agent.outbox import Outbox; Outbox(sys.argv[1], 'home', 'watch')"
-    second = subprocess.run(
-        [sys.executable, "-c", code, str(outbox.path)], capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert second.returncode != 0
-    assert "is in use by another agent that runs" in second.stderr
+    for tick in (5, 6):
+        outbox.append(PLAN, tick, b"\1")
+    outbox.set_shift(PLAN, 60, 66)
+    assert [(f.first, f.symbols, f.shift) for f in symbol_frames(outbox)] == [(5, b"\1\1", 0)]
+    outbox.append(PLAN, 66, b"\0")
+    outbox.finish()
+    assert [(f.first, f.symbols, f.shift) for f in symbol_frames(outbox)] == [(5, b"\1\1", 0), (66, b"\0", 60)]
+
+
+def test_a_stream_of_a_document_that_was_refused_is_new_when_it_comes_again(tmp_path: Path) -> None:
+    """What the outbox believes is what its file says: else no tick would be reserved, or the old shift come back."""
+    outbox = new_outbox(tmp_path)
+    power = stream_plan(stream="power")
+
+    def refuse() -> None:
+        with outbox.forgets_if_refused():
+            outbox.register(power)
+            outbox.set_shift(power, 60, 40)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        refuse()
+    assert outbox.register(power) == -1
+    assert outbox.shift("power") == (0, 0)
+    outbox.set_shift(power, 60, 40)
+    for tick in range(100, 105):
+        outbox.append(power, tick, b"\1")
+    outbox.append(PLAN, 7, b"\0")
+    outbox._db.close()  # as by SIGKILL
+    again = new_outbox(tmp_path)
+    assert again.register(power) >= 104
+    assert again.shift("power") == (60, 40)
+    assert again.register(PLAN) >= 7
+
+
+def test_a_window_that_was_committed_is_refused_when_it_comes_again_after_a_restart_too(tmp_path: Path) -> None:
+    plan = stream_plan(windows=(window_plan(),))
+    outbox = new_outbox(tmp_path)
+    (window,) = plan.windows
+    assert outbox.register_window("hr", window) == -1
+    for index in (3, 4, 9):
+        outbox.append_windows(plan, [ClosedWindow(window, index, 10, (index,))])
+    for start in (False, True):
+        if start:
+            outbox._db.close()  # as by SIGKILL
+            outbox = new_outbox(tmp_path)
+            assert outbox.register_window("hr", window) == 9
+        for index in (3, 8, 9):
+            with pytest.raises(OutboxError, match=f"window {index} of hr/high was committed before"):
+                outbox.append_windows(plan, [ClosedWindow(window, index, 10, (index,))])
+    outbox.append_windows(plan, [ClosedWindow(window, 10, 10, (10,))])
+    assert [(f.previous, f.index) for f in window_frames(outbox)] == [(-1, 3), (3, 4), (4, 9), (9, 10)]
 
 
 def test_an_outbox_of_another_device_or_clock_is_refused(tmp_path: Path) -> None:

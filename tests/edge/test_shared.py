@@ -119,11 +119,26 @@ def test_no_tick_has_an_old_table_of_one_stream_and_a_new_one_of_another(tmp_pat
     device._ticks._tick(ahead)
     assert (ahead.next_tick, behind.next_tick) == (1003, 1002)
     device._ticks.switch([replace(ONE, version=3), replace(TWO, version=4)], lambda: None)
-    for _ in range(2):
+    for step in (0, SECOND * 9 // 10, SECOND // 10):
+        clock.now += step
         device._ticks.catch_up()
-        clock.now += SECOND
     ticks = {version: sorted(symbols(device, version)) for version in (1, 2, 3, 4)}
     assert ticks == {1: [1001, 1002], 2: [1001], 3: [1003], 4: [1003]}
+
+
+def test_a_stream_that_ends_with_a_document_leaves_the_others_no_tick_that_it_has_told_of(tmp_path: Path) -> None:
+    clock = JumpingClock(1000 * SECOND)
+    device = agent(tmp_path, clock, Counted(float), ONE, TWO)
+    for _ in range(2):
+        clock.now += SECOND
+        device._ticks._tick(device._ticks.streams[0])
+    device._ticks.switch([replace(TWO, version=4)], lambda: None)
+    for step in (0, SECOND * 9 // 10, SECOND // 10):
+        clock.now += step
+        device._ticks.catch_up()
+    ended, left = sorted(symbols(device, 1)), sorted(symbols(device, 4))
+    assert len(ended) == 2
+    assert left == [ended[-1] + 1]
 
 
 def test_a_restart_does_not_put_streams_of_one_clock_apart(tmp_path: Path) -> None:

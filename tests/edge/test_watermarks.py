@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from edge_agent.outbox import Outbox
-from edge_agent.sender import Sender
+from edge_agent.sender import RESEND_SECONDS, Sender
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.topics import parse_topic
 from fugu.contract.watermark import sign_committed
@@ -154,6 +155,41 @@ def test_without_a_key_anybody_s_watermark_leaves_the_frames_for_a_while(tmp_pat
         assert sender.committed(replace(watermark(FRAMES), tag=b""))
         assert outbox.depth() == 0
         assert sender.committed(replace(watermark(-1), tag=b"")), "the gateway does not have them"
+        assert outbox.depth() == FRAMES
+
+
+# What the broker says, and what nobody says
+
+
+@pytest.mark.parametrize(("forget_early", "accepted", "left"), [
+    (True, True, FRAMES - 1), (True, False, FRAMES), (False, True, FRAMES), (False, False, FRAMES),
+])  # fmt: skip
+def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
+    tmp_path: Path, forget_early: bool, accepted: bool, left: int
+) -> None:
+    with closing(outbox_of(tmp_path)) as outbox:
+        sender = Sender(outbox, Link(), "home", "watch", forget_early=forget_early, grace_seconds=0.0)  # type: ignore[arg-type]
+        sender.pump()
+        sender.answered(2, accepted)
+        assert outbox.depth() == left
+
+
+def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("edge_agent.sender.time", SimpleNamespace(monotonic=lambda: now[0]))
+    with closing(outbox_of(tmp_path)) as outbox:
+        link = Link()
+        sender = sender_of(outbox, link)
+        first = list(link.sent)
+        for number in range(FRAMES):
+            sender.answered(number + 1, True)
+        sender.pump()
+        assert link.sent == first, "not at once"
+        now[0] += RESEND_SECONDS
+        sender.pump()
+        assert link.sent == [*first, *first]
         assert outbox.depth() == FRAMES
 
 

@@ -113,12 +113,18 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=40, help="how many otherwise")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the sample")
     parser.add_argument("--subject", action="append", help="only mutants of this subject")
+    parser.add_argument("--name", action="append", help="only this one, by its name in the matrix")
+    parser.add_argument("--alive", action="store_true", help="only those that no test kills, by the stored matrix")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--each", action="store_true", help="run all files of a mutant, also after one has killed it")
     parser.add_argument("--matrix", action="store_true", help="store what was found in tests/mutants/matrix.tsv")
     options = parser.parse_args()
     chosen = [mutant for mutant in mutants() if not options.subject or mutant.subject in options.subject]
-    if not options.all:
+    chosen = [mutant for mutant in chosen if not options.name or mutant.name in options.name]
+    if options.alive:
+        stored = _known()
+        chosen = [mutant for mutant in chosen if "\tsurvived\t" in stored.get(mutant.name, "\tsurvived\t")]
+    if not (options.all or options.name or options.alive):
         print(f"seed {options.seed}")
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     rows: dict[str, list[tuple[str, str, float]]] = {}
@@ -145,12 +151,25 @@ def main() -> int:
         kept = _known() | {name: "".join(f"{name}\t{f}\t{t}\t{s:.1f}\n" for f, t, s in found)
                            for name, found in rows.items()}  # fmt: skip
         MATRIX.write_text("".join(kept[mutant.name] for mutant in mutants() if mutant.name in kept))
-    survived = [mutant for mutant in chosen if rows[mutant.name][0][1] == "survived"]
-    quick = sum(found[0][1] == "quick" for found in rows.values())
-    print(f"{len(chosen)} mutants: {quick} ({quick / len(chosen):.0%}) die in make quick, {len(survived)} survive")
-    for mutant in survived:
-        print(f"survived: {mutant.kind} {mutant.function}: {mutant.before!r} -> {mutant.after!r}")
-    return int(any(mutant.kind != "other" for mutant in survived))
+    return report(chosen, {name: found[0][1] for name, found in rows.items()})
+
+
+def report(chosen: list[Mutant], targets: dict[str, str]) -> int:
+    """Print the share that dies in `make quick`, and what survives; 1 if anything that should not does."""
+    alive = [mutant for mutant in chosen if targets[mutant.name] == "survived"]
+    same = [mutant for mutant in chosen if mutant.equivalent]
+    survived = [mutant for mutant in alive if not mutant.equivalent]
+    dead = [mutant for mutant in same if mutant not in alive]
+    quick = sum(target == "quick" for target in targets.values())
+    print(
+        f"{len(chosen)} mutants, {len(same)} of them equivalent: {quick} die in make quick "
+        f"({quick / max(len(chosen) - len(same), 1):.0%} of those that can), {len(survived)} survive"
+    )
+    for what, which in (("survived", survived), ("equivalent", same), ("equivalent, and dead", dead)):
+        for mutant in which:
+            why = f": {mutant.equivalent}" if mutant.equivalent else ""
+            print(f"{what}: {mutant.kind} {mutant.function}: {mutant.before!r} -> {mutant.after!r}{why}")
+    return int(bool(dead) or any(mutant.kind != "other" for mutant in survived))
 
 
 def _known() -> dict[str, str]:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
-from tests.support.planted import KINDS, Mutant, find, functions, mutants, planted
+from tests.support.planted import KINDS, Mutant, Place, changed, find, functions, mutants, text
 
 ROOT = Path(__file__).parents[2]
 ALL = mutants()
-PLACES = functions(ROOT)
+
+
+@pytest.fixture(scope="module")
+def places() -> dict[str, list[Place]]:
+    """Where every function of the product is."""
+    return functions(ROOT)
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: f"{mutant.function}-{mutant.name}")
-def test_a_mutant_is_planted_in_one_place_and_compiles(mutant: Mutant) -> None:
-    place = find(mutant, PLACES)
+def test_a_mutant_is_planted_in_one_place_and_compiles(mutant: Mutant, places: dict[str, list[Place]]) -> None:
+    place = find(mutant, places)
     assert mutant.kind in KINDS
-    changed = ast.parse(planted(mutant, place))
-    assert ast.dump(changed) != ast.dump(ast.parse(place.path.read_text()))
+    now, before = (ast.parse(dedent(source)) for source in (changed(mutant, place), text(place)))
+    assert ast.dump(now) != ast.dump(before)
 
 
 def test_no_mutant_is_there_twice_and_all_name_tests_that_exist() -> None:
@@ -28,7 +34,7 @@ def test_no_mutant_is_there_twice_and_all_name_tests_that_exist() -> None:
 
 
 @pytest.mark.parametrize("before", ["not there", "return"])
-def test_a_text_that_is_not_there_once_is_refused(before: str) -> None:
+def test_a_text_that_is_not_there_once_is_refused(before: str, places: dict[str, list[Place]]) -> None:
     mutant = Mutant("contract", "other", "odds_ratio", before, "", ())
     with pytest.raises(ValueError, match="times, not once"):
-        find(mutant, {"odds_ratio": [*PLACES["odds_ratio"], *PLACES["odds_ratio"]]})
+        find(mutant, {"odds_ratio": places["odds_ratio"] * 2})

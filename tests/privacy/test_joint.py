@@ -235,6 +235,10 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
         Trust(KEYS.enrolment(ceiling=10.0)).judge(KEYS.signed(policy_document(light, motion, version=5)), "policy", NOW)
     soft = stream("motion", flips(0.49, 0.49), shared(1.1, 0.1), "ignorant", discretiser=two)
     check_named([light, soft])
+    slow = soft.model_copy(update={"clock": Clock(epoch_us=0, period_us=500_000)})
+    for refuse in (check_named, lambda policies: joint_epsilon(policies, None)):
+        with pytest.raises(NoJointBoundError, match="stream motion has another period"):
+            refuse([light, slow])
     with pytest.raises(NoJointBoundError, match="two clocks"):
         check_named([light, soft.model_copy(update={"clock": Clock(epoch_us=1, period_us=1_000_000)})])
     with pytest.raises(NoJointBoundError, match="stream motion is measured"):

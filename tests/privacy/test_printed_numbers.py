@@ -29,8 +29,8 @@ from fugu.privacy.composition_theorems import naive_counterexample
 from fugu.privacy.influence import influence_scale
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
-from gateway.release.allowance import allowance, joint_charge, joint_loss
-from gateway.release.amplification import amplified_loss, charge
+from gateway.releases.allowance import allowance, joint_charge, joint_loss
+from gateway.releases.amplification import amplified_loss, charge
 from tests.support.dphmm_cases import GRAPH, VALUES, states
 from tests.support.proofs import ROOT, check_printed, last_digit
 

@@ -14,11 +14,11 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
-from gateway.release.addends import Addend, added, answer, combined, symbols_addend, windows_addend
-from gateway.release.allowance import allowance
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.charges import PER_NAT, units_above
-from gateway.release.statistics import Estimates, Query, SymbolCounter, noisy
+from gateway.releases.allowance import allowance
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import PER_NAT, units_above
+from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend, windows_addend
+from gateway.releases.statistics import Estimates, Query, SymbolCounter, noisy
 from tests.support.sanitised_counts import stationary
 
 TABLE = NoiseTable.binary(1_500_000_000, 1_300_000_000)

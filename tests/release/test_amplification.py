@@ -19,8 +19,17 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios
-from gateway.release.amplification import LEAST_SCALE, amplified_loss, charge, largest_spread, smallest_scale
-from gateway.release.charges import PER_NAT, units_above
+from gateway.releases.amplification import (
+    LEAST_SCALE,
+    amplified_loss,
+    charge,
+    float_above,
+    largest_spread,
+    scale_above,
+    smallest_scale,
+)
+from gateway.releases.charges import PER_NAT, units_above
+from tests.support.work import lines_run
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["7_sanitised"]
 THETA = {"theta1": (0.1, 0.4), "theta2": (0.2, 0.3)}
@@ -38,6 +47,30 @@ def close(value: float) -> Any:
 def named(text: str) -> tuple[float, NoiseTable]:
     number, rho0, rho1 = text.partition("=")[2].split("|")
     return float(number), binary(float(rho0), float(rho1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fractions(Fraction(1, 10**9), 10**9))
+def test_a_scale_is_rounded_up_to_few_digits(scale: Fraction) -> None:
+    found = scale_above(scale)
+    assert found >= max(scale, LEAST_SCALE)
+    assert (found - scale) * 10**6 < 10**6 if scale >= 100 else found in (LEAST_SCALE, scale_above(found))
+    assert (found * 10**6).denominator == 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.fractions(0, 10**9))
+def test_a_float_above_is_the_next_one_that_is_no_less(value: Fraction) -> None:
+    found = float_above(value)
+    assert math.nextafter(found, -1.0) < value <= found
+
+
+def test_the_noise_for_several_tables_is_that_of_the_one_that_needs_most() -> None:
+    """And is found without a search."""
+    tables, found = [binary(0.4, 0.4), binary(0.1, 0.2), binary(0.3, 0.45)], list[Fraction]()
+    lines_run(lambda: found.append(smallest_scale(tables, 2, PER_NAT // 2)), 20_000)
+    assert found[0] == max(smallest_scale([table], 2, PER_NAT // 2) for table in tables)
+    assert all(units_above(charge(table, float_above(2 / found[0]))) <= PER_NAT // 2 for table in tables)
 
 
 @pytest.mark.parametrize("name", GOLDEN["rr_lambda"])

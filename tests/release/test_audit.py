@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.release.ledger import Ledger
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, charges_replayed, open_ledger, release, reserve
 
 

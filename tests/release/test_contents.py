@@ -13,11 +13,11 @@ import pytest
 
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.release_frames import encode_release
-from gateway.release.audit import verify
-from gateway.release.canonical import canonical, digest, inputs_digest
-from gateway.release.inputs import canonical_table, table_of
-from gateway.release.ledger import Ledger
-from gateway.release.statistics import Part
+from gateway.releases.audit import verify
+from gateway.releases.entries import canonical, digest, inputs_digest
+from gateway.releases.inputs import canonical_table, table_of
+from gateway.releases.ledger import Ledger
+from gateway.releases.statistics import Part
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import frames
@@ -175,7 +175,7 @@ def test_another_value_than_that_of_the_sums_is_found(
 def test_a_charge_that_is_not_that_of_the_noise_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, factor: float
 ) -> None:
-    from gateway.service import release_maker
+    from gateway.releases import maker as release_maker
 
     exact = release_maker.charge
     monkeypatch.setattr(release_maker, "charge", lambda table, spread: factor * exact(table, spread))
@@ -192,7 +192,7 @@ def forgotten(parts: tuple[Part, ...], _: Fraction, __: Callable[[int], int]) ->
 
 @pytest.mark.parametrize("windows", [2, 3])
 def test_a_gateway_that_adds_no_noise_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: int) -> None:
-    monkeypatch.setattr("gateway.release.inputs.noisy", forgotten)
+    monkeypatch.setattr("gateway.releases.inputs.noisy", forgotten)
     bench = made(tmp_path, scheduled(scale="20"), windows=windows)  # two tables: two numbers each
     problems = verify(bench.ledger).problems
     assert problems == () if windows == 2 else "0 on average over 6 numbers" in problems[0]

@@ -12,9 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.contract.noise_table import SCALE, NoiseTable
-from gateway.release.addends import answer, symbols_addend
-from gateway.release.inversion import inversion
-from gateway.release.statistics import Part, Query, SymbolCounter, estimate
+from gateway.releases.inputs import answer, symbols_addend
+from gateway.releases.statistics import Part, Query, SymbolCounter, estimate, inversion
 
 COUNT = Query("count", (1,))
 TABLES = [(0.05, 0.05), (0.3, 0.3), (0.01, 0.4), (0.4, 0.01), (0.001, 0.001), (0.45, 0.45), (0.6, 0.3)]

@@ -13,10 +13,10 @@ from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.release_frames import QueryKind
-from gateway.release.allowance import allowance
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.charges import nats, units_above
-from gateway.release.statistics import Query, SymbolCounter
+from gateway.releases.allowance import allowance
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import nats, units_above
+from gateway.releases.statistics import Query, SymbolCounter
 from tests.support.sanitised_counts import stationary, worst_loss
 
 

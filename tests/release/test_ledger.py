@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from gateway.location import Location
-from gateway.release.audit import Audit
-from gateway.release.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
-from gateway.release.entries import Allowance, Drawn, LedgerError
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import Audit
+from gateway.releases.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
+from gateway.releases.entries import Allowance, Drawn, LedgerError
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, drawn, key, open_ledger, release, reserve
 
 
@@ -94,6 +94,18 @@ def test_a_release_that_fails_while_it_is_drawn_leaves_nothing(ledger: Ledger) -
     assert ledger.entries() == []
     assert ledger.spent(key(), 0, 99) == []
     assert reserve(ledger, release(0, 9)).number == 1
+
+
+def test_no_window_of_a_schedule_is_released_twice_wherever_it_is_set_to_go_on(in_file: Ledger) -> None:
+    """Also if nobody would be charged beyond the allowance."""
+    reserve(in_file, release(0, 9, 1), progress=10)
+    reserve(in_file, release(10, 19, 1), progress=20)
+    for first in (10, 0):
+        with pytest.raises(LedgerError, match=f"entry {first // 10 + 1} has released the window that begins there"):
+            reserve(in_file, release(first, first + 9, 1), progress=first + 10)
+    reserve(in_file, release(0, 9, 1, name="other"), progress=10)
+    reserve(in_file, release(0, 9, 1))
+    assert in_file.spent(key(), 0, 19) == [ChargedTicks(0, 9, 3), ChargedTicks(10, 19, 1)]
 
 
 def test_a_group_is_charged_as_a_whole_or_not_at_all(tmp_path: Path) -> None:

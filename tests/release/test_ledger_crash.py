@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from gateway.location import Location
-from gateway.release.charges import ChargedTicks
-from gateway.release.ledger import Ledger
+from gateway.releases.charges import ChargedTicks
+from gateway.releases.ledger import Ledger
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, key, open_ledger
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import os, secrets, sys
 from gateway.location import store_location
-from gateway.release.ledger import Ledger
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import drawn, release
 ledger = Ledger(store_location(sys.argv[1]))
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)

@@ -14,9 +14,9 @@ from fugu.host.database import AwayError, DatabaseError
 from fugu.host.held_files import FileLostError
 from gateway.database import Lease, postgresql
 from gateway.location import Location, Server
-from gateway.release.charges import ChargedTicks
-from gateway.release.entries import Drawn, LedgerError
-from gateway.release.ledger import Ledger
+from gateway.releases.charges import ChargedTicks
+from gateway.releases.entries import Drawn, LedgerError
+from gateway.releases.ledger import Ledger
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import sys
 from gateway.location import store_location
-from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger
+from gateway.releases.entries import LedgerError
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, release, reserve
 ledger = Ledger(store_location(sys.argv[1]))
 print(flush=True)

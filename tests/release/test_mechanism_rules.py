@@ -20,11 +20,10 @@ from fugu.privacy.eigengap import mixing, width_influences
 from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
 from fugu.privacy.quilts import influence
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
-from gateway.release.allowance import allowance
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.charges import PER_NAT, nats
-from gateway.release.statistics import Query, SymbolCounter
-from gateway.release.whole_window import CountedSymbols, WholeWindow, counted_symbols, moved_by_all
+from gateway.releases.allowance import CountedSymbols, WholeWindow, allowance, counted_symbols, moved_by_all
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import PER_NAT, nats
+from gateway.releases.statistics import Query, SymbolCounter
 from tests.support.sanitised_counts import stationary
 
 Floats = NDArray[np.float64]
@@ -278,3 +277,17 @@ def test_a_symbol_without_a_state_can_move_the_distribution_further() -> None:
         for tick in range(3)
     )
     assert (whole, missing) == (1, 2)
+
+
+def test_the_wasserstein_noise_is_that_of_the_furthest_class_of_any_device() -> None:
+    table = NoiseTable.binary(SCALE // 10, SCALE // 10)
+    chains = [class_of(THETA["theta1"]), class_of(((0.5, 0.5), (0.5, 0.5)))]
+    near, far = sorted(
+        (counted_symbols([one], table, (1,), [True] * 6) for one in chains), key=lambda one: one.distance
+    )
+    assert near.distance < far.distance
+    assert counted_symbols(chains, table, (1,), [True] * 6).distance == far.distance
+    for devices in ((near, far), (far, near), (near, near, far)):
+        assert WholeWindow(symbols=devices).scale(0.5) == WholeWindow(symbols=(far,)).scale(0.5)
+    assert WholeWindow(symbols=(near,)).scale(0.5) < WholeWindow(symbols=(far,)).scale(0.5)
+    assert far.distance / Fraction("0.5") <= WholeWindow(symbols=(far,)).scale(0.5)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.discrete_laplace import discrete_laplace
-from gateway.release.noise_distribution import FALSE_ALARMS, log_chance, noise_problems
+from gateway.releases.amplification import FALSE_ALARMS, log_chance, noise_problems
 
 
 def sizes(scale: float, numbers: int, most: int) -> list[float]:

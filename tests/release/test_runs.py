@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.release.charges import ChargedTicks, clipped, overlay, peak
+from gateway.releases.charges import (
+    PER_NAT,
+    ChargedTicks,
+    beside,
+    clipped,
+    overlay,
+    peak,
+    peak_of_sum,
+    units_above,
+    units_below,
+)
 
 CHARGES = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 15), st.integers(1, 3)), max_size=12)
 
@@ -42,3 +54,44 @@ def test_clipping_keeps_the_charges_of_the_ticks_inside(
         runs = overlay(runs, start, start + length - 1, charge)
     inside = {tick: charge for tick, charge in by_tick(runs).items() if first <= tick <= first + size}
     assert by_tick(clipped(runs, first, first + size)) == inside
+
+
+def charged(charges: list[tuple[int, int, int]]) -> list[ChargedTicks]:
+    runs: list[ChargedTicks] = []
+    for first, size, charge in charges:
+        runs = overlay(runs, first, first + size - 1, charge)
+    return runs
+
+
+@settings(max_examples=40, deadline=None)
+@given(CHARGES)
+def test_the_peak_of_runs_that_overlap_is_the_largest_sum_of_a_tick(charges: list[tuple[int, int, int]]) -> None:
+    apart = [ChargedTicks(first, first + size - 1, charge) for first, size, charge in charges]
+    assert peak_of_sum(apart) == peak(charged(charges))
+
+
+@settings(max_examples=40, deadline=None)
+@given(CHARGES, st.integers(0, 50), st.integers(0, 20), st.integers(-30, 30))
+def test_another_device_is_charged_at_the_same_wall_ticks(
+    charges: list[tuple[int, int, int]], first: int, size: int, ahead: int
+) -> None:
+    runs, last = charged(charges), first + size
+    there = {tick + ahead: charge for tick, charge in by_tick(runs).items() if first <= tick + ahead <= last}
+    assert by_tick(beside(runs, first, last, ahead)) == there
+    anywhere = dict.fromkeys(range(first, last + 1), peak(runs)) if runs else {}
+    assert by_tick(beside(runs, first, last, None)) == anywhere, "its clock was set: any of its ticks may be meant"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(st.fractions(0, 10**6), st.floats(0.0, 1e6)))
+def test_a_charge_is_rounded_up_and_an_allowance_down(loss: float | Fraction) -> None:
+    exact = Fraction(loss) * PER_NAT
+    assert units_below(loss) <= exact <= units_above(loss)
+    assert units_above(loss) - units_below(loss) == (exact.denominator != 1)
+
+
+@pytest.mark.parametrize("loss", [-1e-300, float("nan"), float("inf"), 10**6 + 1])
+def test_what_is_no_loss_is_no_charge(loss: float) -> None:
+    for units in (units_above, units_below):
+        with pytest.raises(ValueError, match="is no loss in nats"):
+            units(loss)

@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fugu.contract.noise_table import SCALE, NoiseTable
-from gateway.release.inversion import ReleaseError, inversion, two_valued
-from gateway.release.statistics import (
+from gateway.releases.statistics import (
     Estimates,
     Part,
     Query,
+    ReleaseError,
     SymbolCounter,
     estimate,
+    inversion,
     noise_variance,
     noisy,
+    two_valued,
 )
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)

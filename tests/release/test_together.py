@@ -20,11 +20,11 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.release.allowance import allowance, joint_loss
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.charges import ChargedTicks, peak_of_sum, units_above
-from gateway.release.entries import Allowance, LedgerError, Release
-from gateway.release.ledger import Ledger
+from gateway.releases.allowance import allowance, joint_loss
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import ChargedTicks, peak_of_sum, units_above
+from gateway.releases.entries import Allowance, LedgerError, Release
+from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, charges_replayed, key, open_ledger, release, reserve
 from tests.support.released import paths_of
 

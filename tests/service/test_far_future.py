@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from gateway.release.audit import verify
-from gateway.release.entries import LedgerError
+from gateway.releases.audit import verify
+from gateway.releases.entries import LedgerError
+from gateway.releases.record import set_progress
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.release_record import set_progress
 from gateway.service.store import Lease, Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device

@@ -16,9 +16,9 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
-from gateway.release.audit import verify
-from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import verify
+from gateway.releases.entries import LedgerError
+from gateway.releases.ledger import Ledger
 from gateway.service.forgetting import forget_device
 from gateway.service.store import Lease, Store, StoreError
 from gateway.service.symbols.arrivals import Received

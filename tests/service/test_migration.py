@@ -20,8 +20,8 @@ from fugu.host.database import DatabaseError
 from gateway.database import parts_of
 from gateway.database.engine import SQLiteDatabase
 from gateway.location import part_of
-from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger, known_ledger, ledger_beside
+from gateway.releases.entries import LedgerError
+from gateway.releases.ledger import Ledger, known_ledger, ledger_beside
 from gateway.service.coverage import Coverage
 from gateway.service.migration import migrate_store
 from gateway.service.shard_channel import ShardChannel

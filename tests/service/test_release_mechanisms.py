@@ -25,19 +25,19 @@ from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
-from gateway.release.amplification import charge, smallest_scale
-from gateway.release.audit import verify
-from gateway.release.charges import nats, units_above, units_below
-from gateway.release.entries import LedgerError
-from gateway.release.inversion import two_valued
-from gateway.release.ledger import Ledger
-from gateway.release.rules import noise_problem
-from gateway.release.trusted_policies import TrustedPolicies
+from gateway.releases.allowance import noise_problem
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.audit import verify
+from gateway.releases.charges import nats, units_above, units_below
+from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.contents import TrustedPolicies
+from gateway.releases.entries import LedgerError
+from gateway.releases.jobs import jobs
+from gateway.releases.ledger import Ledger
+from gateway.releases.readers import Reader, check_reader
+from gateway.releases.setup import release_now
+from gateway.releases.statistics import two_valued
 from gateway.service import Gateway, GatewaySettings
-from gateway.service.manual_release import release_now
-from gateway.service.readers import Reader, check_reader
-from gateway.service.release_config import ReleaseConfigError, load_releases
-from gateway.service.release_jobs import jobs
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key

@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 
 from gateway.database import delete_part
-from gateway.release.entries import LedgerError
-from gateway.release.ledger import Ledger, ledger_beside
-from gateway.release.ledger_rows import KIND
-from gateway.service.manual_release import release_now
+from gateway.releases.entries import KIND, LedgerError
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.record import ReleaseRecord, resume_ledger
+from gateway.releases.setup import open_releases, release_now
 from gateway.service.migration import migrate_store
-from gateway.service.release_record import ReleaseRecord, resume_ledger
-from gateway.service.release_setup import open_releases
 from gateway.service.store import Location, Server, Store, StoreError
 from tests.support.command import Fugu, runner
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config

@@ -11,10 +11,10 @@ import pytest
 
 from fugu.contract.frames import SymbolFrame
 from fugu.host.database import AwayError
-from gateway.release.audit import verify
-from gateway.release.entries import Entry, Key, LedgerError, Release
-from gateway.service.release_config import ReleaseConfigError, load_releases
-from gateway.service.release_jobs import jobs
+from gateway.releases.audit import verify
+from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.entries import Entry, Key, LedgerError, Release
+from gateway.releases.jobs import jobs
 from tests.support.brokers import wait_until
 from tests.support.release_scenes import PUBLIC, Bench, scheduled, write_config
 from tests.support.scenes import BINARY, catalogue, frames, policy

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.release_frames import decode_release
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device

@@ -14,17 +14,16 @@ from fugu.contract.release_frames import ReleaseFrame, decode_release
 from fugu.host.database import DatabaseError
 from fugu.host.held_files import FileLostError
 from fugu.mqtt import Broker, Link
-from gateway.release.audit import verify
-from gateway.release.canonical import canonical
-from gateway.release.ledger import Ledger
-from gateway.release.question import Question
+from gateway.releases.audit import verify
+from gateway.releases.counts import Counts, StoreCounting
+from gateway.releases.entries import canonical
+from gateway.releases.inputs import Question
+from gateway.releases.ledger import Ledger
+from gateway.releases.schedule import NotKnownError, ReleaseSchedule, StoreProgress
+from gateway.releases.setup import open_releases
 from gateway.service.ownership import Shard, owner
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
-from gateway.service.release_counts import Counts, StoreCounting
-from gateway.service.release_progress import NotKnownError, StoreProgress
-from gateway.service.release_schedule import ReleaseSchedule
-from gateway.service.release_setup import open_releases
 from gateway.service.shard_channel import Asked, ShardChannel, ShardChannelError
 from gateway.service.shard_part import ShardPart
 from gateway.service.shard_releases import ShardCounting, ShardProgress
@@ -137,7 +136,7 @@ def shards(store: Path) -> Iterator[list[Running]]:
 
 def question(name: str = "active", devices: tuple[str, ...] = DEVICES, kind: str = "count") -> Question:
     """A question about all devices."""
-    from gateway.release.statistics import Query
+    from gateway.releases.statistics import Query
 
     labels = POLICIES[0].discretiser.states
     states = (0, 1) if kind == "histogram" else (1,)

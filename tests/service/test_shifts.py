@@ -13,10 +13,10 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.instants import unix_us
 from fugu.contract.reports import StateEstimate
 from fugu.contract.windows import Window
-from gateway.release.audit import verify
-from gateway.release.entries import Key
+from gateway.releases.audit import verify
+from gateway.releases.entries import Key
+from gateway.releases.record import ReleaseRecord, resume_ledger
 from gateway.service.history import estimates_between
-from gateway.service.release_record import ReleaseRecord, resume_ledger
 from gateway.service.shifts import MOST_SHIFTS, ShiftError, Shifts
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled

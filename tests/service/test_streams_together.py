@@ -8,15 +8,13 @@ from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
-from gateway.release.allowance import allowance
-from gateway.release.charges import units_above
-from gateway.release.entries import Allowance
-from gateway.release.together import named_streams, together_name
+from gateway.releases.allowance import allowance
+from gateway.releases.charges import named_streams, together_name, units_above
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.entries import Allowance
+from gateway.releases.jobs import allowances, jobs, streams_together, together_with
+from gateway.releases.readers import Reader, check_reader
 from gateway.service.policies import Catalogue
-from gateway.service.readers import Reader, check_reader
-from gateway.service.release_config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.service.release_jobs import allowances, jobs
-from gateway.service.streams_together import streams_together, together_with
 
 PERIOD = 1_000_000
 ALONE = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))

@@ -20,13 +20,12 @@ from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
 from fugu.planning.joint_plan import WantedWindow, joint_plan
-from gateway.release.audit import verify
-from gateway.release.entries import Key, LedgerError, Release
-from gateway.service.release_config import ReleaseConfigError, load_releases
-from gateway.service.release_jobs import jobs
-from gateway.service.release_progress import StoreProgress
-from gateway.service.release_schedule import ReleaseSchedule
-from gateway.service.release_setup import open_releases
+from gateway.releases.audit import verify
+from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.entries import Key, LedgerError, Release
+from gateway.releases.jobs import jobs
+from gateway.releases.schedule import ReleaseSchedule, StoreProgress
+from gateway.releases.setup import open_releases
 from gateway.service.symbols.arrivals import Received
 from tests.support.ledgers import drawn
 from tests.support.release_scenes import scheduled, write_config

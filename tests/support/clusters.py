@@ -22,8 +22,8 @@ from fugu.contract.release_frames import decode_release
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.location import Server, part_of
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.ownership import owner
 from gateway.service.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +16,8 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.noise_table import SCALE
 from fugu.places.graphs import explicit, lattice
+from fugu.places.hull import Hull, gauge
+from fugu.places.moments import measure
 from fugu.places.tables import TableWeights
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
@@ -78,3 +81,13 @@ def estimate_error(table: TableWeights, values: Ints, prior: ArrayLike | None = 
         return float(np.sum(joint * np.sum((values[:, None, :] - points[None, :, :]) ** 2, axis=2)))
 
     return error(table.outputs.astype(np.float64)), error(means)
+
+
+def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fraction]) -> float:
+    """The log-density of K-norm noise at z - f(x), d exact numbers; to length, area or volume within the span of K.
+
+    Returns:
+        -epsilon gauge - log(rank! measure(K) / epsilon^rank), or -inf outside the span.
+    """
+    normaliser = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
+    return -epsilon * float(gauge(hull, offset)) - normaliser

@@ -20,9 +20,9 @@ from fugu.contract.frames import SymbolFrame, decode_symbols
 from fugu.contract.release_frames import ReleaseFrame, decode_release
 from fugu.contract.topics import parse_topic
 from fugu.contract.window_frames import WindowFrame, decode_window, sequence_name
-from gateway.release.charges import nats
-from gateway.release.entries import SITE, Key
-from gateway.release.ledger import Ledger
+from gateway.releases.charges import nats
+from gateway.releases.entries import SITE, Key
+from gateway.releases.ledger import Ledger
 from gateway.service.store import Store
 from tests.support.fault_world import World
 from tests.support.outboxes import symbol_frames, window_frames

@@ -9,9 +9,9 @@ from typing import Any
 from fugu.contract.chains import BoundedChains
 from fugu.contract.mechanisms import Mechanism
 from gateway.location import Location
-from gateway.release.audit import Audit, replayed
-from gateway.release.entries import Allowance, Drawn, Entry, Key, Release
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import Audit, replayed
+from gateway.releases.entries import Allowance, Drawn, Entry, Key, Release
+from gateway.releases.ledger import Ledger
 
 ALLOWED = 300_000_000_000
 """0.3 nats."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["KINDS", "PRODUCT", "Mutant", "Place", "find", "functions", "mutants", "planted"]
+__all__ = ["KINDS", "PRODUCT", "Mutant", "Place", "changed", "find", "functions", "mutants", "planted", "text"]
 
 PRODUCT = ("edge_agent", "firmware_sim", "fugu", "gateway")
 KINDS = ("privacy", "loss", "other")
@@ -30,6 +30,7 @@ class Mutant(NamedTuple):
             behind its package and a slash.
         before, after: the source text that is there once in functions of this name, and what replaces it.
         tests: files that are to kill it.
+        equivalent: why it changes nothing that anybody can observe, so that no test can kill it; else empty.
     """
 
     subject: str
@@ -38,6 +39,7 @@ class Mutant(NamedTuple):
     before: str
     after: str
     tests: tuple[str, ...]
+    equivalent: str = ""
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ def mutants() -> list[Mutant]:
     """All of them, in the order of the table."""
     subjects = tomllib.loads(TABLE.read_text())
     return [
-        Mutant(subject, *mutant, tuple(values["tests"]))
+        Mutant(subject, *mutant[:4], tuple(values["tests"]), *mutant[4:])
         for subject, values in subjects.items()
         for mutant in values["mutants"]
     ]
@@ -75,12 +77,19 @@ def functions(root: Path) -> dict[str, list[Place]]:
 
 
 def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for node in ast.iter_child_nodes(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield prefix + node.name, node
             yield from _named(node, f"{prefix}{node.name}.")
         else:
             yield from _named(node, f"{prefix}{node.name}." if isinstance(node, ast.ClassDef) else prefix)
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """What is directly in a statement and may hold a function: expressions hold none that has a name."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        if isinstance(found := getattr(tree, field, None), list):
+            yield from found
 
 
 def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
@@ -105,5 +114,9 @@ def text(place: Place) -> str:
 def planted(mutant: Mutant, place: Place) -> str:
     """The source of the whole file with a mutant in it."""
     lines = place.path.read_text().splitlines(keepends=True)
-    changed = text(place).replace(mutant.before, mutant.after)
-    return "".join([*lines[: place.first], changed, *lines[place.last :]])
+    return "".join([*lines[: place.first], changed(mutant, place), *lines[place.last :]])
+
+
+def changed(mutant: Mutant, place: Place) -> str:
+    """The source of the function alone, with a mutant in it."""
+    return text(place).replace(mutant.before, mutant.after)

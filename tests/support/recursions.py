@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 from fugu.contract.guarantee import Adversary
 
-__all__ = ["DIGITS", "lost"]
+__all__ = ["DIGITS", "lost", "told"]
 
 Matrix = list[list[Decimal]]
 DIGITS = 60
@@ -48,3 +49,17 @@ def _lost(q: float, r: float, rate: float, adversary: Adversary) -> float:
                     one, two = (product(power, steps) for power in (seen, unseen))
                     best = max(best, one[0][known] * two[1][known] / (one[1][known] * two[0][known]))
         return float(Decimal(rate) + 2 * best.ln())
+
+
+def told(q: Fraction, r: Fraction, ratio: Fraction, known: int, ticks: int) -> Decimal:
+    """The likelihood ratio that outputs of some ticks tell, each of one ratio, if the state after them is known."""
+    with localcontext() as context:
+        context.prec = DIGITS
+        away, back, weight = (Decimal(x.numerator) / x.denominator for x in (q, r, ratio))
+        steps = [[1 - away, away], [back, 1 - back]]
+        weighed = [[row[0] * weight, row[1]] for row in steps]
+        seen, unseen = steps, steps
+        for bit, more, less in zip(range(64), powers(weighed), powers(steps), strict=True):
+            if ticks >> bit & 1:
+                seen, unseen = product(more, seen), product(less, unseen)
+        return seen[0][known] * unseen[1][known] / (seen[1][known] * unseen[0][known])

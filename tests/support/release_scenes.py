@@ -14,10 +14,9 @@ from pathlib import Path
 from fugu.contract.policy import Policy
 from fugu.contract.release_frames import ReleaseFrame, decode_release
 from fugu.mqtt import Broker, Link
-from gateway.release.ledger import Ledger
-from gateway.service.release_progress import StoreProgress
-from gateway.service.release_schedule import ReleaseSchedule
-from gateway.service.release_setup import open_releases
+from gateway.releases.ledger import Ledger
+from gateway.releases.schedule import ReleaseSchedule, StoreProgress
+from gateway.releases.setup import open_releases
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.scenes import OTHER, Scene, catalogue, policy

@@ -1,4 +1,4 @@
-"""Which rooms may import which; the tests of a room and of those above it, for `make quick ROOM=gateway.release`."""
+"""Which rooms may import which; the tests of a room and of those above it, for `make quick ROOM=gateway.releases`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
     *("gateway.audit", "gateway.cluster", "gateway.config", "gateway.deployment", "gateway.fleet"),
     "gateway.history",
-    *("gateway.health", "gateway.location", "gateway.metrics", "gateway.page", "gateway.release", "gateway.service"),
+    *("gateway.health", "gateway.location", "gateway.metrics", "gateway.page", "gateway.releases", "gateway.service"),
 }
 ROOMS: dict[str, set[str]] = {
     "fugu.contract": set(),
@@ -38,30 +38,30 @@ ROOMS: dict[str, set[str]] = {
     "gateway.describe": {"fugu.contract", "fugu.mqtt", "gateway.service"},
     "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.service"},
     "gateway.database": {"fugu.contract", "fugu.host", "gateway.location"},
-    "gateway.release": {*_NUMBERS, "fugu.host", "gateway.database", "gateway.location"},
+    "gateway.releases": {*(_EDGE | _NUMBERS), "gateway.database", "gateway.location", "gateway.service"},
     "gateway.fleet": {"fugu.contract", "fugu.host", "fugu.planning", "fugu.places", "fugu.privacy"},
     "gateway.service": {
         *(_EDGE | _NUMBERS),
-        *("fugu.places", "gateway.database", "gateway.fleet", "gateway.location", "gateway.release"),
+        *("fugu.places", "gateway.database", "gateway.fleet", "gateway.location", "gateway.releases"),
         *("gateway.describe", "gateway.health", "gateway.home_assistant", "gateway.metrics", "gateway.shard_accounts"),
         "gateway.findings",
     },
-    "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.release"},
+    "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.releases"},
     "gateway.deployment": {
         *_EDGE,
         *("gateway.config", "gateway.findings", "gateway.health", "gateway.location"),
-        *("gateway.service", "gateway.shard_accounts"),
+        *("gateway.releases", "gateway.service", "gateway.shard_accounts"),
     },
     "gateway.config": {
         *_EDGE,
-        *("gateway.location", "gateway.metrics", "gateway.page", "gateway.release", "gateway.service"),
+        *("gateway.location", "gateway.metrics", "gateway.page", "gateway.releases", "gateway.service"),
     },
     "gateway.cluster": {"fugu.contract", "fugu.host", "gateway.database", "gateway.location", "gateway.service"},
-    "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.release", "gateway.service"},
+    "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.releases", "gateway.service"},
     "gateway.audit": {
         *(_NUMBERS | _EXACT),
         *("fugu.attack", "fugu.audit", "fugu.host", "fugu.planning"),
-        *("gateway.deployment", "gateway.release", "gateway.service"),
+        *("gateway.deployment", "gateway.releases", "gateway.service"),
     },
     "fugu.cli": {
         *(_EDGE | _NUMBERS | _SITE),
@@ -92,6 +92,7 @@ FOLDERS = {
     "gateway.location": "service",
     "gateway.metrics": "service",
     "gateway.page": "dashboard",
+    "gateway.releases": "release",
     "gateway.shard_accounts": "service",
 }
 _EVERYWHERE = ("tests/test_structure.py", "tests/system", "tests/foreign")

@@ -23,7 +23,7 @@ from gateway.deployment.broker_files import Settings, create_broker
 from gateway.fleet import Registry
 from gateway.health import NotRunningError, asked
 from gateway.location import Server
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.store import Store
 from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until

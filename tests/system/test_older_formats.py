@@ -14,7 +14,7 @@ from fugu.contract.errors import EnvelopeError, FuguError, PolicyError
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.trust import TrustState
 from gateway.fleet.registry import Registry
-from gateway.release.ledger import Ledger
+from gateway.releases.ledger import Ledger
 from gateway.service.store import Store
 from tests.support.signing import Keys
 

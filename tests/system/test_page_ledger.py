@@ -13,7 +13,7 @@ from firmware_sim.devices import AgentProcess, write_device
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.topics import description_topic
 from fugu.mqtt import Broker, Link
-from gateway.release.ledger import Ledger
+from gateway.releases.ledger import Ledger
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.ledgers import ALLOWED, allow, open_ledger, release, reserve

@@ -13,8 +13,8 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import decode_release
 from gateway.health import asked
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger
 from gateway.service import Gateway, GatewaySettings
 from gateway.service.ownership import owner
 from gateway.service.process import start_shards

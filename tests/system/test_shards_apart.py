@@ -17,8 +17,8 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import decode_release
 from gateway.health import asked
 from gateway.location import Server
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.ownership import owner
 from gateway.service.shard_stores import shard_store, store_of
 from gateway.service.store import Store

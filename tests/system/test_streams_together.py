@@ -15,9 +15,9 @@ from firmware_sim.devices import AgentProcess
 from fugu.cli.main import main
 from fugu.contract.policies import read_policy
 from fugu.contract.release_frames import ReleaseFrame
-from gateway.release.audit import verify
-from gateway.release.charges import nats
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import verify
+from gateway.releases.charges import nats
+from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.release_scenes import Public, start_gateway, write_config
 from tests.support.stored import stored_symbols

@@ -15,8 +15,8 @@ from fugu.contract.topics import symbols_topic
 from fugu.mqtt import Broker
 from fugu.planning.joint_plan import WantedWindow, joint_plan
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
-from gateway.release.audit import verify
-from gateway.release.ledger import Ledger
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder
 from tests.support.release_scenes import Public, scheduled, start_gateway, write_config

@@ -42,8 +42,8 @@ from gateway.audit.stream import audit_stream, not_listed
 from gateway.fleet.keys import key_files, unlock
 from gateway.fleet.roots import read_root
 from gateway.fleet.signing import policies_in
-from gateway.release.ledger import Ledger
-from gateway.service.release_config import load_releases
+from gateway.releases.config import load_releases
+from gateway.releases.ledger import Ledger
 
 if TYPE_CHECKING:
     from fugu.audit.draws import Tested
@@ -266,7 +266,7 @@ def ledger(
       fugu check ledger --ledger home-ledger.db --store home.db --broker broker --json
     """
     from gateway.audit.ledger import audit_ledger
-    from gateway.service.release_record import ledger_problem
+    from gateway.releases.record import ledger_problem
 
     location = ledger_location(ledger, store)
     with closing(Ledger(location, create=False)) as opened, working("computing everything again"):

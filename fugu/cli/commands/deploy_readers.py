@@ -24,7 +24,7 @@ from gateway.deployment.broker_files import BrokerFolder, check_name, open_broke
 
 if TYPE_CHECKING:
     from gateway.deployment.readers import Promises
-    from gateway.service.readers import Bound
+    from gateway.releases.readers import Bound
 
 __all__ = ["join", "leave", "subscriber"]
 

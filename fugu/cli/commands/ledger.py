@@ -13,7 +13,7 @@ from fugu.cli.view.ledger import account_document, entry_document, show_ledger
 from fugu.cli.view.terminal import answer
 from fugu.contract.frames import MAX_TICK
 from gateway.location import Location, store_location
-from gateway.release.ledger import Ledger, ledger_beside
+from gateway.releases.ledger import Ledger, ledger_beside
 
 __all__ = ["LedgerOption", "app", "ledger_location"]
 
@@ -84,7 +84,7 @@ def resume(
     examples:
       fugu gateway ledger resume --ledger home-ledger.db --store home.db
     """
-    from gateway.service.release_record import resume_ledger
+    from gateway.releases.record import resume_ledger
 
     resumed, location = ledger_location(ledger, store), store_of(store)
     for begun in resume_ledger(resumed, location, after):
@@ -111,7 +111,7 @@ def progress(
     examples:
       fugu gateway ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
     """
-    from gateway.service.release_record import set_progress
+    from gateway.releases.record import set_progress
 
     before = set_progress(ledger_location(ledger, store), store_of(store), release, first)
     print(f"{release} goes on with the first window from tick {first} on, not from {before}; none is released twice")

@@ -10,7 +10,7 @@ from fugu.cli.view.attack import show_trials, trial_document
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import class_sentence, protected_sentence
-from gateway.release.charges import nats
+from gateway.releases.charges import nats
 
 if TYPE_CHECKING:
     from fugu.audit.alternatives import Bound

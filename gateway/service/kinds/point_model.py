@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fugu.chains import predict
 from fugu.chains.arrays import Floats
-from fugu.chains.moves import Transition
 from fugu.chains.tracking import Followed, Seen, fixed_lag, follow
+from fugu.chains.transitions import Transition
 from fugu.contract.descriptions import place_grid
 from fugu.contract.errors import PolicyError
 from fugu.contract.measure_frames import MeasureFrame, Released

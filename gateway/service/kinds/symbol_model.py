@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains import fixed_lag_marginals, predict, stationary_distribution
-from fugu.chains.filtering import run_filter
+from fugu.chains.inference import run_filter
 from fugu.chains.model import Problem, likelihood_rows
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from fugu.contract.frames import symbol_bits

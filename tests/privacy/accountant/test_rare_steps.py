@@ -17,8 +17,8 @@ from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.accountant.inner_maximum import odds_ratio_step
 from fugu.privacy.chain_class import MarkovChain
-from gateway.release.allowance import joint_loss
-from gateway.release.charges import PER_NAT
+from gateway.releases.allowance import joint_loss
+from gateway.releases.charges import PER_NAT
 from tests.support.recursions import DIGITS, lost
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")

@@ -1,0 +1,566 @@
+"""Filtering, smoothing and decoding of sequences of symbols.
+
+The forward and the backward message of a sequence do not depend on each other, so one loop carries both, from the two
+ends at once: each hides the other's waiting. Until they meet, each leaves its messages in the result; after, each finds
+there the other's message, and leaves the posterior in its place.
+"""
+
+from __future__ import annotations
+
+from math import log, log2
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.kernel import kernel
+from fugu.chains.messages import (
+    LIFT,
+    Message,
+    advance,
+    combine,
+    condition_row,
+    first,
+    fits_registers,
+    lift,
+    lift_row,
+    normalise_product,
+    predict_row,
+    scaled,
+    store,
+)
+from fugu.chains.model import (
+    Problem,
+    check_distribution,
+    check_transition,
+    impossible,
+    pose,
+    step_tables,
+)
+
+__all__ = [
+    "Decoded",
+    "Filtered",
+    "backward_messages",
+    "condition",
+    "filter_beliefs",
+    "fixed_lag_marginals",
+    "posterior_marginals",
+    "predict",
+    "run_filter",
+    "viterbi",
+]
+
+_LOG_LIFT = log(LIFT)
+_MOST, _BITS = 16, 132.0
+"""Messages are lifted after at most so many ticks, and before they can have lost so many bits since the last time."""
+
+
+class Filtered(NamedTuple):
+    """Filtered beliefs (n, k), row t = Pr(X_t | symbols up to t), and log-likelihoods (sequences,), in nats."""
+
+    beliefs: Floats
+    log_likelihoods: Floats
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of all sequences together, in nats."""
+        return float(self.log_likelihoods.sum())
+
+
+@kernel
+def _filter_small(
+    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, table: Floats, unit: Message, beliefs: Floats,
+    log_likelihoods: Floats,
+) -> int:  # fmt: skip
+    """Filter sequences with k = 2, 3 or 4; returns the position of impossible evidence, or -1."""
+    for sequence in range(starts.size - 1):
+        low, high = starts[sequence], starts[sequence + 1]
+        if low == high:
+            log_likelihoods[sequence] = 0.0
+            continue
+        a, mass, lifts = lift(first(initial, sequence, rows, symbols[low], unit))
+        if mass == 0.0:
+            return int(low)
+        store(beliefs, low, scaled(a, 1.0 / mass))
+        for t in range(low + 1, high):
+            a, mass, more = lift(advance(a, table, symbols, t))
+            lifts += more
+            if mass == 0.0:
+                return int(t)
+            store(beliefs, t, scaled(a, 1.0 / mass))
+        log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
+    return -1
+
+
+@kernel
+def _filter_wide(
+    symbols: Ints, starts: Ints, initial: Floats, rows: Floats, transition: Floats, beliefs: Floats,
+    log_likelihoods: Floats, smooth: bool,
+) -> int:  # fmt: skip
+    """Filter sequences with any k, or smooth them, `beliefs` (n, k) being backward messages; -1, or a position."""
+    k = transition.shape[0]
+    work = np.empty((2, k))
+    for sequence in range(starts.size - 1):
+        log_likelihoods[sequence] = 0.0
+        now, mass, lifts = 0, 1.0, 0
+        for t in range(starts[sequence], starts[sequence + 1]):
+            if t == starts[sequence]:
+                for j in range(k):
+                    work[now, j] = initial[sequence, j]
+            else:
+                predict_row(work, now, 1 - now, transition)
+                now = 1 - now
+            mass, more = lift_row(work, now, condition_row(work, now, rows, symbols[t]))
+            lifts += more
+            if mass == 0.0:
+                return int(t)
+            if not smooth:
+                for j in range(k):
+                    beliefs[t, j] = work[now, j] / mass
+            elif not normalise_product(beliefs, t, work, now):
+                return int(t)
+        log_likelihoods[sequence] = np.log(mass) - lifts * _LOG_LIFT
+    return -1
+
+
+def run_filter(problem: Problem) -> Filtered:
+    """Filter a checked problem (what `filter_beliefs` and the learner share).
+
+    Raises:
+        ValueError: the symbols have probability zero.
+    """
+    k = problem.transition.shape[0]
+    beliefs = np.empty((problem.symbols.size, k))
+    logs = np.empty(problem.starts.size - 1)
+    given = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    if fits_registers(k):
+        bad = _filter_small(*given, step_tables(problem)[0], (1.0,) * k, beliefs, logs)
+    else:
+        bad = _filter_wide(*given, problem.transition, beliefs, logs, False)
+    if bad >= 0:
+        raise impossible(bad)
+    return Filtered(beliefs, logs)
+
+
+def filter_beliefs(
+    symbols: ArrayLike,
+    initial: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+) -> Filtered:
+    """Filter one or many sequences of symbols.
+
+    Args:
+        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
+        initial: (k,) distribution of the first tick, or (sequences, k).
+        transition: (k, k) row-stochastic.
+        emission: (k, m), Pr(symbol | state).
+        lengths: (sequences,) ticks in each sequence; None for a single one.
+
+    Returns:
+        Beliefs (n, k) and log-likelihoods (sequences,), in nats.
+
+    Raises:
+        ValueError: bad shapes or distributions, or symbols of probability zero.
+
+    Source: the forward recursion (Rabiner 1989, section III), rescaled by powers of two only.
+    """
+    return run_filter(pose(symbols, initial, transition, emission, lengths))
+
+
+def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
+    """Carry beliefs over unobserved ticks.
+
+    Args:
+        belief: (..., k) distributions of the state now.
+        transition: (k, k) row-stochastic.
+        ticks: how many ticks to go on, at least 0.
+
+    Returns:
+        (..., k) distributions of the state `ticks` ticks later.
+
+    Raises:
+        ValueError: bad shapes or distributions, or a negative number of ticks.
+    """
+    matrix = check_transition(transition)
+    distribution = check_distribution(belief, "belief", matrix.shape[0])
+    if ticks < 0:
+        raise ValueError(f"cannot predict {ticks} ticks ahead; ticks must be at least 0")
+    later = distribution @ np.linalg.matrix_power(matrix, ticks)
+    return np.asarray(later / later.sum(axis=-1, keepdims=True), dtype=np.float64)
+
+
+def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
+    """Condition a belief on one observation.
+
+    Args:
+        belief: (k,) distribution of the state.
+        likelihood: (k,) Pr(observation | state), for instance a column of the emission table.
+
+    Returns:
+        (k,) conditioned distribution, and Pr(observation) under `belief`.
+
+    Raises:
+        ValueError: shapes differ, or the observation has probability zero.
+    """
+    distribution = check_distribution(belief, "belief")
+    weights = np.asarray(likelihood, dtype=np.float64)
+    if distribution.ndim != 1 or weights.shape != distribution.shape:
+        raise ValueError(f"belief {distribution.shape} and likelihood {weights.shape} must be vectors of one length")
+    joint = distribution * weights
+    evidence = float(joint.sum())
+    if not evidence > 0.0:
+        raise ValueError("the observation has probability zero under this belief")
+    return joint / evidence, evidence
+
+
+class _Given(NamedTuple):
+    """What messages over 2, 3 or 4 states are made of.
+
+    Attributes:
+        symbols: (n,) in -1..m-1.
+        initial: (sequences, k).
+        rows: (m + 1, k), likelihoods, those of an unobserved tick last.
+        forward, backward: (m + 1, k, k), from `step_tables`.
+        every: ticks after which a message's size is looked at.
+    """
+
+    symbols: Ints
+    initial: Floats
+    rows: Floats
+    forward: Floats
+    backward: Floats
+    every: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """From a checked problem."""
+        forward, backward = step_tables(problem)
+        least = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of its sum, a message keeps at a tick
+        loss = -log2(least) if least > 0.0 else _BITS
+        every = max(int(min(_BITS / loss, _MOST)), 1) if loss > 0.0 else _MOST
+        return cls(problem.symbols, problem.initial, problem.rows, forward, backward, every)
+
+
+@kernel
+def _leave(
+    given: _Given, left: int, right: int, ticks: int, a: Message, b: Message, out: Floats
+) -> tuple[Message, Message]:
+    """Take the forward message `a` of `left` and the backward one `b` of `right` so many ticks on, leaving them."""
+    done = 0
+    while done < ticks:
+        until = min(done + given.every, ticks)
+        for i in range(done, until):
+            store(out, left + i, a)
+            store(out, right - i, b)
+            a = advance(a, given.forward, given.symbols, left + i + 1)
+            b = advance(b, given.backward, given.symbols, right - i)
+        a, b, done = lift(a)[0], lift(b)[0], until
+    return a, b
+
+
+@kernel
+def _middle(
+    given: _Given, middle: int, last: int, a: Message, b: Message, out: Floats
+) -> tuple[bool, Message, Message]:  # fmt: skip
+    """The posterior of the tick at which both messages are, and the messages beyond it; whether it is not 0."""
+    store(out, middle, a)
+    possible = combine(out, middle, b)
+    a = advance(a, given.forward, given.symbols, min(middle + 1, last))
+    return possible, a, advance(b, given.backward, given.symbols, middle)
+
+
+@kernel
+def _find(given: _Given, left: int, right: int, ticks: int, last: int, a: Message, b: Message, out: Floats) -> int:
+    """Make posteriors of the messages left at so many ticks to each side; -1, or a position where one would be 0."""
+    done = 0
+    while done < ticks:
+        until = min(done + given.every, ticks)
+        for i in range(done, until):
+            if not (combine(out, left + i, a) and combine(out, right - i, b)):
+                return left + i
+            a = advance(a, given.forward, given.symbols, min(left + i + 1, last))
+            b = advance(b, given.backward, given.symbols, right - i)
+        a, b, done = lift(a)[0], lift(b)[0], until
+    return -1
+
+
+@kernel
+def _smooth_small(given: _Given, starts: Ints, unit: Message, out: Floats) -> int:
+    """Smooth sequences with k = 2, 3 or 4; -1, or a position of impossible evidence."""
+    for sequence in range(starts.size - 1):
+        low, high = starts[sequence], starts[sequence + 1]
+        if low == high:
+            continue
+        half, last = (high - low) // 2, high - 1
+        a, b = lift(first(given.initial, sequence, given.rows, given.symbols[low], unit))[0], unit
+        a, b = _leave(given, low, last, half, a, b, out)
+        if (high - low) % 2:
+            possible, a, b = _middle(given, low + half, last, a, b, out)
+            if not possible:
+                return int(low + half)
+        bad = _find(given, high - half, low + half - 1, half, last, a, b, out)
+        if bad >= 0:
+            return int(bad)
+    return -1
+
+
+@kernel
+def _backward_wide(symbols: Ints, starts: Ints, rows: Floats, reverse: Floats, out: Floats) -> int:
+    """Backward messages with any k, each with sum 1; -1, or a position of impossible evidence."""
+    k = rows.shape[1]
+    work = np.empty((2, k))
+    for sequence in range(starts.size - 1):
+        low, high = starts[sequence], starts[sequence + 1]
+        for t in range(high - 1, low - 1, -1):
+            if t == high - 1:
+                for j in range(k):
+                    work[0, j] = 1.0
+            else:
+                lift_row(work, 0, condition_row(work, 0, rows, symbols[t + 1]))
+                predict_row(work, 0, 1, reverse)
+                for j in range(k):
+                    work[0, j] = work[1, j]
+            mass = 0.0
+            for j in range(k):
+                mass += work[0, j]
+            if mass == 0.0:
+                return int(t)
+            for j in range(k):
+                out[t, j] = work[0, j] / mass
+    return -1
+
+
+def backward_messages(
+    symbols: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+) -> Floats:
+    """What the symbols after each tick say about its state.
+
+    Args:
+        symbols, transition, emission, lengths: as for `filter_beliefs`.
+
+    Returns:
+        (n, k), row t proportional to Pr(symbols after t | X_t = x) and with sum 1.
+
+    Raises:
+        ValueError: bad shapes or distributions, or symbols that no state explains.
+
+    Source: the backward recursion (Rabiner 1989, section III).
+    """
+    k = np.shape(transition)[0] if np.ndim(transition) else 0
+    problem = pose(symbols, np.full(max(k, 1), 1.0 / max(k, 1)), transition, emission, lengths)
+    out = np.empty((problem.symbols.size, k))
+    bad = _backward_wide(*problem[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
+    if bad >= 0:
+        raise impossible(bad)
+    return out
+
+
+def posterior_marginals(
+    symbols: ArrayLike,
+    initial: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+    out: Floats | None = None,
+) -> Floats:
+    """Smooth one or many sequences of symbols.
+
+    Args:
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
+        out: (n, k) float64, C-contiguous, where to put the result; None: a new array.
+
+    Returns:
+        (n, k), row t = Pr(X_t | all symbols of its sequence).
+
+    Raises:
+        ValueError: bad shapes or distributions, or symbols of probability zero; `out` then holds nothing of use.
+
+    Source: the forward-backward recursions (Rabiner 1989, section III), from both ends at once.
+    """
+    problem = pose(symbols, initial, transition, emission, lengths)
+    k = problem.transition.shape[0]
+    shape = problem.symbols.size, k
+    if out is None:
+        out = np.empty(shape)
+    elif not (out.shape == shape and out.dtype == np.float64 and out.flags.c_contiguous):
+        raise ValueError(f"out must be a C-contiguous float64 array of shape {shape}")
+    given = (problem.symbols, problem.starts, problem.initial, problem.rows)
+    if fits_registers(k):
+        bad = _smooth_small(_Given.of(problem), problem.starts, (1.0,) * k, out)
+    else:
+        bad = _backward_wide(*given[:2], problem.rows, np.ascontiguousarray(problem.transition.T), out)
+        if bad < 0:
+            bad = _filter_wide(*given, problem.transition, out, np.empty(problem.starts.size - 1), True)
+    if bad >= 0:
+        raise impossible(bad)
+    return out
+
+
+@kernel
+def _look_ahead_small(given: _Given, starts: Ints, lag: int, unit: Message, out: Floats) -> int:
+    """Turn filtered beliefs `out` (n, k), k = 2, 3 or 4, into fixed-lag marginals; -1, or a position."""
+    for sequence in range(starts.size - 1):
+        high = starts[sequence + 1]
+        for t in range(starts[sequence], high):
+            b = unit
+            later = min(t + lag, high - 1)
+            while later > t:
+                until = max(later - given.every, t)
+                for tick in range(later, until, -1):
+                    b = advance(b, given.backward, given.symbols, tick)
+                b, later = lift(b)[0], until
+            if not combine(out, t, b):
+                return int(t)
+    return -1
+
+
+@kernel
+def _look_ahead_wide(symbols: Ints, starts: Ints, lag: int, rows: Floats, reverse: Floats, out: Floats) -> int:
+    """Turn filtered beliefs `out` (n, k), any k, into fixed-lag marginals; -1, or a position."""
+    k = rows.shape[1]
+    work = np.empty((2, k))
+    for sequence in range(starts.size - 1):
+        high = starts[sequence + 1]
+        for t in range(starts[sequence], high):
+            now = 0
+            for j in range(k):
+                work[now, j] = 1.0
+            for later in range(min(t + lag, high - 1), t, -1):
+                lift_row(work, now, condition_row(work, now, rows, symbols[later]))
+                predict_row(work, now, 1 - now, reverse)
+                now = 1 - now
+            if not normalise_product(out, t, work, now):
+                return int(t)
+    return -1
+
+
+def fixed_lag_marginals(
+    symbols: ArrayLike,
+    initial: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    lag: int,
+    *,
+    lengths: ArrayLike | None = None,
+) -> Floats:
+    """Smooth every tick with the symbols up to `lag` ticks after it, exactly, in O(n lag k^2).
+
+    For a window in the middle of a stream, `initial` is the distribution of the window's first tick:
+    `predict(belief, transition)` with the filtered belief of the tick before the window.
+
+    Args:
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
+        lag: ticks to look ahead, at least 0; the last ticks of a sequence use what there is.
+
+    Returns:
+        (n, k), row t = Pr(X_t | symbols up to t + lag).
+
+    Raises:
+        ValueError: bad shapes or distributions, a negative lag, or symbols of probability zero.
+    """
+    if lag < 0:
+        raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
+    problem = pose(symbols, initial, transition, emission, lengths)
+    k = problem.transition.shape[0]
+    out = run_filter(problem).beliefs
+    reach = min(lag, problem.symbols.size)
+    if fits_registers(k):
+        bad = _look_ahead_small(_Given.of(problem), problem.starts, reach, (1.0,) * k, out)
+    else:
+        reverse = np.ascontiguousarray(problem.transition.T)
+        bad = _look_ahead_wide(problem.symbols, problem.starts, reach, problem.rows, reverse, out)
+    if bad >= 0:
+        raise impossible(bad)
+    return out
+
+
+class Decoded(NamedTuple):
+    """A state path (n,) and log Pr(path, symbols) of each sequence (sequences,), in nats."""
+
+    states: Ints
+    log_probabilities: Floats
+
+
+@kernel
+def _decode(
+    symbols: Ints, starts: Ints, initial: Floats, transition: Floats, rows: Floats,
+    came_from: NDArray[np.int32], states: Ints, log_probabilities: Floats,
+) -> int:  # fmt: skip
+    """Viterbi paths, all tables as logarithms; returns the position of impossible evidence, or -1."""
+    k = transition.shape[0]
+    score = np.empty((2, k))
+    for sequence in range(starts.size - 1):
+        log_probabilities[sequence] = 0.0
+        low, high = starts[sequence], starts[sequence + 1]
+        if low == high:
+            continue
+        now = 0
+        for j in range(k):
+            score[now, j] = initial[sequence, j] + rows[symbols[low], j]
+        for t in range(low + 1, high):
+            for j in range(k):
+                best, origin = score[now, 0] + transition[0, j], 0
+                for i in range(1, k):
+                    candidate = score[now, i] + transition[i, j]
+                    if candidate > best:  # strictly: of equals, the lowest state
+                        best, origin = candidate, i
+                score[1 - now, j] = best + rows[symbols[t], j]
+                came_from[t, j] = origin
+            now = 1 - now
+        state = 0
+        for j in range(1, k):
+            if score[now, j] > score[now, state]:
+                state = j
+        if score[now, state] == -np.inf:
+            return int(low)
+        log_probabilities[sequence] = score[now, state]
+        states[high - 1] = state
+        for t in range(high - 1, low, -1):
+            state = came_from[t, state]
+            states[t - 1] = state
+    return -1
+
+
+def viterbi(
+    symbols: ArrayLike,
+    initial: ArrayLike,
+    transition: ArrayLike,
+    emission: ArrayLike,
+    *,
+    lengths: ArrayLike | None = None,
+) -> Decoded:
+    """Most probable state path of one or many sequences; of equals, the lowest state at each choice.
+
+    Args:
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
+
+    Returns:
+        States (n,), and log Pr(path, symbols) of each sequence (sequences,), in nats.
+
+    Raises:
+        ValueError: bad shapes or distributions, or symbols of probability zero.
+
+    Source: the Viterbi recursion (Rabiner 1989, section III.B), in logarithms.
+    """
+    problem = pose(symbols, initial, transition, emission, lengths)
+    k = problem.transition.shape[0]
+    n = problem.symbols.size
+    with np.errstate(divide="ignore"):
+        tables = np.log(problem.initial), np.log(problem.transition), np.log(problem.rows)
+    states = np.empty(n, dtype=np.int64)
+    logs = np.empty(problem.starts.size - 1)
+    came_from = np.empty((n, k), dtype=np.int32)
+    bad = _decode(problem.symbols, problem.starts, *tables, came_from, states, logs)
+    if bad >= 0:
+        raise impossible(bad)
+    return Decoded(states, logs)

@@ -1,0 +1,203 @@
+"""One tick of a message: what the forward and the backward passes share.
+
+A message is an unnormalised vector over the k states. It is never divided while it travels: when its sum
+falls below 2^-100 it is multiplied by 2^100, which is exact and rare, and so the loop that carries it waits
+for a multiplication and an addition per tick, not for a division. Components smaller than about 2^-750 of the
+largest are lost, as in every scaled (not logarithmic) recursion; where every state can be left and entered
+with a probability above that, nothing that matters is.
+
+For k = 2, 3, 4 a message is a tuple, whose length is part of its type: compiled code keeps it in registers, and has no
+branches on the length. For other k it is a row of a small array.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.kernel import kernel
+
+__all__ = [
+    "LIFT",
+    "TINY",
+    "Message",
+    "advance",
+    "combine",
+    "condition_row",
+    "first",
+    "fits_registers",
+    "lift",
+    "lift_row",
+    "normalise_product",
+    "predict_row",
+    "scaled",
+    "store",
+]
+
+Message: TypeAlias = tuple[float, ...]
+
+TINY = 2.0**-100
+LIFT = 2.0**100
+
+
+def fits_registers(states: int) -> bool:
+    """Whether a message over this many states is a tuple."""
+    return 2 <= states <= 4
+
+
+@kernel
+def _load(rows: Floats, t: int, like: Message) -> Message:
+    if len(like) == 2:
+        return rows[t, 0], rows[t, 1]
+    if len(like) == 3:
+        return rows[t, 0], rows[t, 1], rows[t, 2]
+    return rows[t, 0], rows[t, 1], rows[t, 2], rows[t, 3]
+
+
+@kernel
+def store(out: Floats, t: int, a: Message) -> None:
+    """Write a message into row t of `out` (n, k)."""
+    for x in range(len(a)):
+        out[t, x] = a[x]
+
+
+@kernel
+def _product(a: Message, b: Message) -> Message:
+    if len(a) == 2:
+        return a[0] * b[0], a[1] * b[1]
+    if len(a) == 3:
+        return a[0] * b[0], a[1] * b[1], a[2] * b[2]
+    return a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]
+
+
+@kernel
+def scaled(a: Message, factor: float) -> Message:
+    """A message times a number."""
+    if len(a) == 2:
+        return a[0] * factor, a[1] * factor
+    if len(a) == 3:
+        return a[0] * factor, a[1] * factor, a[2] * factor
+    return a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor
+
+
+@kernel
+def _total(a: Message) -> float:
+    if len(a) == 2:
+        return a[0] + a[1]
+    if len(a) == 3:
+        return a[0] + a[1] + a[2]
+    return (a[0] + a[1]) + (a[2] + a[3])
+
+
+@kernel
+def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
+    if len(a) == 2:
+        return _total((a[0] * table[z, 0, y], a[1] * table[z, 1, y]))
+    if len(a) == 3:
+        return _total((a[0] * table[z, 0, y], a[1] * table[z, 1, y], a[2] * table[z, 2, y]))
+    return _total((a[0] * table[z, 0, y], a[1] * table[z, 1, y], a[2] * table[z, 2, y], a[3] * table[z, 3, y]))
+
+
+@kernel
+def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
+    """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
+
+    Args:
+        table: (m + 1, k, k), the matrices Pr(next state, symbol | state), that of an unobserved tick (symbol -1)
+            first; their transposes for the backward direction.
+        symbols: (n,) in -1..m-1.
+    """
+    z = symbols[t] + 1
+    if len(a) == 2:
+        return _times_column(a, table, z, 0), _times_column(a, table, z, 1)
+    if len(a) == 3:
+        return _times_column(a, table, z, 0), _times_column(a, table, z, 1), _times_column(a, table, z, 2)
+    return (
+        _times_column(a, table, z, 0),
+        _times_column(a, table, z, 1),
+        _times_column(a, table, z, 2),
+        _times_column(a, table, z, 3),
+    )
+
+
+@kernel
+def first(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -> Message:
+    """The first distribution of a sequence, row `sequence` of `initial`, times the likelihood `rows[z]` of a symbol."""
+    return _product(_load(initial, sequence, unit), _load(rows, z if z >= 0 else rows.shape[0] - 1, unit))
+
+
+@kernel
+def lift(a: Message) -> tuple[Message, float, int]:
+    """Bring a message of 2, 3 or 4 components that has become tiny back into range.
+
+    Returns:
+        The message times 2^(100 j), its sum (zero only if the evidence is impossible), and j.
+    """
+    mass = _total(a)
+    lifts = 0
+    while 0.0 < mass < TINY:
+        a = scaled(a, LIFT)
+        mass *= LIFT
+        lifts += 1
+    return a, mass, lifts
+
+
+@kernel
+def combine(out: Floats, t: int, a: Message) -> bool:
+    """Turn row t of `out` (n, k), a message from the other side, into a posterior; False if it would be 0."""
+    b = _product(a, _load(out, t, a))
+    mass = _total(b)
+    if not mass > 0.0:
+        return False
+    store(out, t, scaled(b, 1.0 / mass))
+    return True
+
+
+@kernel
+def predict_row(work: Floats, source: int, target: int, matrix: Floats) -> None:
+    """Set row `target` of `work` (rows, k) to row `source` times `matrix` (k, k)."""
+    k = matrix.shape[0]
+    weight = work[source, 0]
+    for j in range(k):
+        work[target, j] = weight * matrix[0, j]
+    for i in range(1, k):
+        weight = work[source, i]
+        for j in range(k):  # along rows: a sum over columns would not vectorise
+            work[target, j] += weight * matrix[i, j]
+
+
+@kernel
+def condition_row(work: Floats, row: int, rows: Floats, z: int) -> float:
+    """Weigh a row of `work` (rows, k) by the likelihood `rows[z]` (k,) of a symbol; returns its sum."""
+    mass = 0.0
+    for j in range(work.shape[1]):
+        work[row, j] *= rows[z, j]
+        mass += work[row, j]
+    return mass
+
+
+@kernel
+def lift_row(work: Floats, row: int, mass: float) -> tuple[float, int]:
+    """Bring a row of `work` (rows, k) whose sum is tiny back into range; returns the sum and the exponent."""
+    lifts = 0
+    while 0.0 < mass < TINY:
+        for j in range(work.shape[1]):
+            work[row, j] *= LIFT
+        mass *= LIFT
+        lifts += 1
+    return mass, lifts
+
+
+@kernel
+def normalise_product(out: Floats, t: int, work: Floats, row: int) -> bool:
+    """Multiply row t of `out` (n, k) by a row of `work` (rows, k) and normalise; False if the product is 0."""
+    k = out.shape[1]
+    mass = 0.0
+    for j in range(k):
+        out[t, j] *= work[row, j]
+        mass += out[t, j]
+    if mass == 0.0:
+        return False
+    for j in range(k):
+        out[t, j] /= mass
+    return True

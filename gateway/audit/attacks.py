@@ -1,0 +1,456 @@
+"""Attacks on all that an audience may read of a tick: what epsilon is at least, beside what is promised and certified.
+
+Three attackers, each of whom says how much he supposes. One counts how often an event happens under two states, on a
+chain of the class that makes it worst, with draws that are simulated by the policy's own numbers, or with those that a
+device and a gateway have really made (`attacked`). One takes draws for independent given the states
+(`extended_epsilon`). One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
+
+What is counted supposes nothing of how draws depend on each other. An event is chosen on simulated trials, and counted
+on others: that the likelihood ratio of all that is heard is above a threshold, the one that promises the largest bound;
+where counts of pairs of symbols are all that is heard, or windows whose likelihood is too large, that a weighted sum of
+counts is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterator, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaincinv
+
+from fugu.audit.lower_bound import best_threshold, least_epsilon
+from fugu.audit.outputs import Counted, Heard, Mechanism, Simulated, log_likelihoods, paths, release
+from fugu.audit.witness import secret_pairs, told_by_tick, witness
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.chains import BinaryChains
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.policy import Policy
+from fugu.privacy.chain_class import MarkovChain
+from gateway.audit.access import Audience
+from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
+from gateway.audit.recordings import Recorded
+from gateway.releases.amplification import log_chance
+
+__all__ = ["LEVEL", "Attacked", "attack_audiences", "attacked", "reach"]
+
+_CHOOSING = 4000
+_WORK = 40_000_000
+_LEAST_TRIALS = 500
+_MOST_PAIRS = 12
+_MOST_CELLS = 4000
+_LARGEST = 700.0
+
+Statistic = Callable[[Heard], Floats]
+"""(trials,) numbers that are larger under the one state than under the other."""
+
+
+class Event(NamedTuple):
+    """An event, counted.
+
+    Attributes:
+        least: epsilon is at least this.
+        trials: of each of the two states.
+        hits, alarms: how often the event happened under the one and under the other.
+        states: the two; `None` if nothing could be counted.
+        chain: that the paths were of.
+        ticks: that were heard.
+    """
+
+    least: float
+    trials: int
+    hits: int
+    alarms: int
+    states: tuple[int, int] | None
+    chain: MarkovChain
+    ticks: int
+
+
+class _Chosen(NamedTuple):
+    promise: float
+    threshold: float
+    statistic: Statistic
+    made: Mechanism
+    chain: MarkovChain
+    pair: tuple[int, int]
+    trials: int
+
+
+def attacked(
+    mechanisms: Callable[[int], Mechanism],
+    chains: Sequence[MarkovChain],
+    generator: np.random.Generator,
+    trials: int,
+    recorded: Recorded | None,
+    level: float,
+    pairs: Container[tuple[int, int]] | None = None,
+) -> Event:
+    """The event that promises most, counted.
+
+    Args:
+        mechanisms: what is heard, by how many ticks on each side are.
+        chains: that paths are drawn of: one that promises most is taken.
+        trials: to count it on, of each of the two states; fewer where one takes long.
+        recorded: draws that were really made; none to simulate them.
+        level: the probability that the bound is wrong.
+        pairs: of states that are told apart; `None` for all.
+    """
+    best: _Chosen | None = None
+    for chain in chains:
+        far = reach(chain, 3.0)
+        for radius in dict.fromkeys((min(far, 20), min(far, 200)) if recorded is None else (min(far, 20), 10, 2, 0)):
+            made = mechanisms(radius)
+            judged = _judged(made)
+            work = 1 if judged is None else judged.work
+            counted = min(trials, max(_LEAST_TRIALS, _WORK // work))
+            if recorded is not None:
+                counted = min(counted, recorded.trials(made, chain))
+            if not counted:
+                continue
+            for one in _candidates(made, chain, generator, counted, level, pairs):
+                if best is None or one.promise > best.promise:
+                    best = one
+    if best is None:
+        return Event(0.0, 0, 0, 0, None, chains[0], 0)
+    x, z = best.pair
+    made, counted = best.made, best.trials
+    drawn = [paths(best.chain, made, state, counted, generator) for state in (x, z)]
+    if recorded is not None:
+        counted = recorded.enough(made, *drawn)
+        recorded.rewind()
+    hits, alarms = (
+        int((best.statistic(release(made, states[:counted], recorded or Simulated(generator))) >= best.threshold).sum())
+        for states in drawn
+    )
+    least = least_epsilon(hits, counted, alarms, counted, level)
+    return Event(least, counted, hits, alarms, (x, z), best.chain, made.ticks)
+
+
+def reach(chain: MarkovChain, times: float) -> int:
+    """Ticks on each side that may tell of a tick: so many of the times in which the chain forgets."""
+    second = float(np.sort(np.abs(np.linalg.eigvals(chain.transition)))[-2])
+    return max(2, math.ceil(times / max(1 - second, 1e-9)))
+
+
+def _candidates(
+    made: Mechanism,
+    chain: MarkovChain,
+    generator: np.random.Generator,
+    counted: int,
+    level: float,
+    among: Container[tuple[int, int]] | None,
+) -> Iterator[_Chosen]:
+    judged = _judged(made)
+    work = 1 if judged is None else judged.work
+    trials = min(_CHOOSING, max(counted, _LEAST_TRIALS), max(_LEAST_TRIALS, _WORK // work))
+    every = secret_pairs(made)
+    pairs = [pair for pair in every if among is None or pair in among][:_MOST_PAIRS]
+    heard = {
+        state: release(made, paths(chain, made, state, trials, generator), Simulated(generator))
+        for state in dict.fromkeys(state for pair in pairs for state in pair)
+    }
+    logs = {} if judged is None else {state: log_likelihoods(judged, chain, own) for state, own in heard.items()}
+    for x, z in pairs:
+        if judged is not None:
+            statistic: Statistic = _ratio(judged, chain, x, z)
+            under, other = (_clipped(logs[state][:, x] - logs[state][:, z]) for state in (x, z))
+        else:
+            statistic, used = _weighted(heard[x], heard[z])
+            under, other = (statistic(Heard({}, heard[state].counts[used:])) for state in (x, z))
+        threshold, promise = best_threshold(under, other, counted, level)
+        yield _Chosen(promise, threshold, statistic, made, chain, (x, z), counted)
+
+
+def _judged(made: Mechanism) -> Mechanism | None:
+    """What the likelihood is of: all that is heard, or the symbols if counts make it too large; `None` without any."""
+    if made.telling and made.cells <= _MOST_CELLS:
+        return made
+    return made._replace(counts=()) if any(one.heard for one in made.sources) else None
+
+
+def _ratio(made: Mechanism, chain: MarkovChain, x: int, z: int) -> Statistic:
+    def statistic(heard: Heard) -> Floats:
+        logs = log_likelihoods(made, chain, heard)
+        return _clipped(logs[:, x] - logs[:, z])
+
+    return statistic
+
+
+def _weighted(one: Heard, other: Heard) -> tuple[Statistic, int]:
+    """The sum of counts that differs most between two states (Fisher), found on a half of the trials; and how many."""
+    half = len(one.counts) // 2
+    under, against = one.counts[:half].astype(np.float64), other.counts[:half].astype(np.float64)
+    spread = np.cov(under, rowvar=False) + np.cov(against, rowvar=False)
+    weights = np.linalg.lstsq(np.atleast_2d(spread), under.mean(axis=0) - against.mean(axis=0), rcond=None)[0]
+    return lambda heard: np.asarray(heard.counts @ weights), half
+
+
+def _clipped(logs: Floats) -> Floats:
+    return np.clip(logs, -_LARGEST, _LARGEST)
+
+
+_BISECTIONS = 60
+_DIGITS = 10**9
+
+
+def extended_epsilon(
+    policy: Policy,
+    heard: bool,
+    counted: Sequence[tuple[Definition, Ints]],
+    symbols: Sequence[Ints],
+    adversary: Adversary,
+    level: float,
+) -> float | None:
+    """The epsilon that all outputs together have at least.
+
+    Args:
+        heard: whether symbols are.
+        counted: counts that it hears, each with (n,) noises that were drawn.
+        symbols: for each state those that were drawn in it.
+        adversary: that the bound is for; it is reached for the ignorant and the informed.
+        level: the probability that it is wrong.
+
+    Returns:
+        Nats; `None` where it is not known that the bound is reached.
+    """
+    chains = policy.chains
+    reached = isinstance(chains, BinaryChains) and chains.q[0] + chains.r[0] <= 1 and adversary != "universal"
+    if not reached or any((len(one.groups) > 1 or one.terms > 1) and not (heard and one.symbols) for one, _ in counted):
+        return None
+    share = level / (1 + len(counted))
+    logs, spread = np.zeros(2), 0.0
+    for one, noise in counted:
+        if one.symbols and heard:
+            continue
+        scale = largest_scale(noise, share)
+        if one.symbols:
+            spread += one.overlap / scale
+        else:
+            logs += one.overlap / scale
+    if heard:
+        low, high = symbol_bounds(symbols, share)
+        logs += [max(0.0, float(np.log(low[x] / high[1 - x]).max())) for x in (0, 1)]
+    elif spread:
+        low, high = symbol_bounds(symbols, share)
+        gain = math.expm1(min(spread, 200.0))
+        told = np.log1p(low * gain) - np.log1p(high[::-1] * gain)  # a set of one symbol, for two states
+        logs += np.maximum(told.max(axis=1), 0.0)
+    ratios = [Fraction(math.floor(math.exp(one) * _DIGITS), _DIGITS) for one in logs]
+    try:
+        return ratio_loss(chains, ratios[0], ratios[1], adversary).epsilon
+    except GuaranteeError:
+        return None
+
+
+def symbol_bounds(drawn: Sequence[Ints], level: float) -> tuple[Floats, Floats]:
+    """Bounds (k, m), low and high, that all probabilities of symbols are within (Clopper and Pearson)."""
+    symbols = max(int(own.max(initial=0)) for own in drawn) + 1
+    each = level / (2 * len(drawn) * symbols)
+    low, high = np.zeros((len(drawn), symbols)), np.ones((len(drawn), symbols))
+    for x, own in enumerate(drawn):
+        for z, hits in enumerate(np.bincount(own, minlength=symbols)):
+            low[x, z] = betaincinv(hits, own.size - hits + 1, each) if hits else 0.0
+            high[x, z] = betaincinv(hits + 1, own.size - hits, 1 - each) if hits < own.size else 1.0
+    return low, high
+
+
+def largest_scale(noise: Ints, level: float) -> float:
+    """The largest scale of discrete Laplace noise that (n,) noises are not too small for (Chernoff)."""
+    size, limit = int(np.abs(noise).sum()), math.log(level)
+    mean = max(size, 1) / max(noise.size, 1)
+    low = high = 1 / math.log((1 + math.hypot(1.0, mean)) / mean)  # the likeliest
+    while log_chance(Fraction(high), noise.size, size) >= limit and high < 1e9:
+        high *= 2
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if log_chance(Fraction(middle), noise.size, size) >= limit else (low, middle)
+    return high
+
+
+LEVEL = 0.05
+"""How probable it is that any of the bounds of one audit is above the true epsilon."""
+_DRAWS = 50
+"""For each trial, of single ticks, which cost little."""
+_FAR = (2000, 400)
+"""How far a witness goes, for two states and for more."""
+
+
+class Attacked(NamedTuple):
+    """What was reached with all that an audience may read.
+
+    Attributes:
+        audience: who.
+        heard: in words.
+        promised: epsilon, in nats.
+        certified: the bound of what is released to it as it is configured; infinite if there is none.
+        adversary: of the promise.
+        witness: epsilon is at least this if draws are as the policy states: some output is so much likelier under one
+            state than under another. None of recorded draws, of which nothing is known but that they were drawn.
+        extended: epsilon is at least this if draws are independent, given the states (`extended_epsilon`), at the
+            confidence of the audit; `None` if not known.
+        draws: whether they are "simulated" or "recorded".
+        least: epsilon is at least this, whatever the draws; 0 if nothing could be shown.
+        trials: of each of the two states.
+        hits, alarms: how often the event happened under the one and under the other.
+        about: the two states, and the chain, in words.
+    """
+
+    audience: str
+    heard: str
+    promised: float
+    certified: float
+    adversary: Adversary
+    witness: float | None
+    extended: float | None
+    draws: str
+    least: float
+    trials: int
+    hits: int
+    alarms: int
+    about: str
+
+    @property
+    def refuted(self) -> bool:
+        """Whether what is promised is shown to be false."""
+        return max(self.least, self.extended or 0.0, self.witness or 0.0) > self.promised
+
+
+class _Told(NamedTuple):
+    """What is attacked at once: symbols of some policies, and counts."""
+
+    audience: Audience
+    heard: tuple[bool, ...]
+    counts: tuple[Definition, ...]
+
+    @property
+    def words(self) -> str:
+        return ", ".join([*(["symbols"] if any(self.heard) else []), *dict.fromkeys(one.name for one in self.counts)])
+
+
+def attack_audiences(
+    policies: Sequence[Policy],
+    audiences: Sequence[Audience],
+    definitions: Sequence[Definition],
+    *,
+    seed: int,
+    trials: int,
+    recorded: Recorded | None = None,
+    level: float = LEVEL,
+) -> Iterator[Attacked]:
+    """Attack what each audience may read.
+
+    Args:
+        policies: of a stream, or of streams that one class of joint chains names.
+        definitions: all counts that are made of the streams, on devices and by the gateway.
+        seed: of all that is simulated.
+        trials: to count an event on, of each of two states; fewer where one takes long.
+        recorded: draws of the first policy that were really made; with these, what an audience may read of other kinds
+            is left out.
+        level: shared out among the rows: the probability that any bound is wrong.
+
+    Raises:
+        AuditError: the policies are several, and not of one class of chains.
+    """
+    joint = JointStreams.of(policies)
+    every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]
+    for number, one in enumerate(every):
+        generator = np.random.default_rng([seed, number])
+        yield _attack(joint, one, generator, trials, recorded, level / len(every) / 2)
+
+
+def _told(
+    joint: JointStreams, audience: Audience, definitions: Sequence[Definition], recorded: Recorded | None
+) -> Iterator[_Told]:
+    """What an audience hears together; and alone, if it is of a mechanism that does not compose."""
+    mine = tuple(one for one in definitions if _hears(joint, audience, one))
+    heard = [
+        f"{policy.device}/{policy.stream}" in audience.symbols and policy.table is not None for policy in joint.policies
+    ]
+    if recorded is not None:
+        mine = tuple(one for one in mine if all(name in recorded.noises for name in one.names))
+        known = all(one.size for one in recorded.drawn)
+        heard = [own and known and number == 0 for number, own in enumerate(heard)]
+    if any(heard) or mine:
+        yield _Told(audience, tuple(heard), mine)
+    for one in mine if any(heard) or len(mine) > 1 else ():
+        if one.alone:
+            yield _Told(audience, tuple(False for _ in heard), (one,))
+
+
+def _hears(joint: JointStreams, audience: Audience, definition: Definition) -> bool:
+    policy = joint.policies[definition.source]
+    if definition.release:
+        return definition.name in audience.releases
+    return f"{policy.device}/{policy.stream}" in audience.windows
+
+
+def _promise(joint: JointStreams, told: _Told) -> tuple[float, Adversary]:
+    if not told.audience.site:
+        return told.audience.epsilon, told.audience.adversary
+    found = [one.guarantee for one in joint.policies]
+    if not told.audience.symbols and not told.audience.releases:
+        found = [one.windows_alone for one in joint.policies if one.windows_alone is not None] or found
+    most = max(found, key=lambda one: one.epsilon)
+    return most.epsilon, most.adversary
+
+
+def _attack(
+    joint: JointStreams,
+    told: _Told,
+    generator: np.random.Generator,
+    trials: int,
+    recorded: Recorded | None,
+    level: float,
+) -> Attacked:
+    promised, adversary = _promise(joint, told)
+
+    def mechanism(radius: int) -> Mechanism:
+        return mechanism_of(joint, told.heard, told.counts, radius)
+
+    chains = worst_chains(joint, adversary, told_by_tick(mechanism(0)))
+    event = attacked(mechanism, chains, generator, trials, recorded, level)
+    shown = None
+    if recorded is None:
+        far = _FAR[joint.states > 2]
+        shown = max(
+            witness(mechanism(min(far, reach(one, 12.0))), one, knows=adversary != "ignorant").epsilon for one in chains
+        )
+    extended = None
+    if len(joint.policies) == 1 and not any(one.alone for one in told.counts):
+        drawn = recorded or simulated(joint.policies[0], told.counts, generator, _DRAWS * trials)
+        noises = [(one, drawn.noises[one.names[0]]) for one in told.counts]
+        extended = extended_epsilon(joint.policies[0], told.heard[0], noises, drawn.drawn, adversary, level)
+    bound = certified(joint, told.heard, told.counts, adversary, told.audience.epsilon)
+    draws = "simulated" if recorded is None else "recorded"
+    about = "too few draws were recorded"
+    if event.states is not None:
+        names = " rather than ".join(map(joint.named, event.states))
+        about = f"{names}, {_words(event.chain)}, {event.ticks} ticks"
+    counted = (event.least, event.trials, event.hits, event.alarms, about)
+    return Attacked(told.audience.name, told.words, promised, bound, adversary, shown, extended, draws, *counted)
+
+
+def simulated(
+    policy: Policy, definitions: Sequence[Definition], generator: np.random.Generator, draws: int
+) -> Recorded:
+    """So many draws in each state, and of each count's noise, by the policy's own numbers."""
+    source, states = Simulated(generator), len(policy.discretiser.states)
+    drawn = [np.full(draws, x, dtype=np.int64) for x in range(states)]
+    if policy.table is not None:
+        made = JointStreams((policy,), (tuple(range(states)),)).source(0, heard=True)
+        drawn = [source.symbols(own, made) for own in drawn]
+    noises = {
+        name: source.noise(Counted(name, 0, one.length, (), None, one.scale, one.terms), draws)
+        for one in definitions
+        for name in one.names
+    }
+    return Recorded(drawn, noises)
+
+
+def _words(chain: MarkovChain) -> str:
+    if chain.states == 2:
+        return f"q {chain.transition[0, 1]:.4g}, r {chain.transition[1, 0]:.4g}"
+    return f"{chain.states} states"

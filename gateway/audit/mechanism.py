@@ -1,0 +1,425 @@
+"""The mechanism that is attacked: streams with a chain in common, their counts, and the worst chains of their class.
+
+Audiences are promised an epsilon for a whole class of chains, so that an attack on any one member refutes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.audit.outputs import Counted, Mechanism, Source
+from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.exponential import exp_up, log_up
+from fugu.contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
+from fugu.contract.mechanisms import ALONE
+from fugu.contract.noise_table import SCALE
+from fugu.contract.policy import Policy
+from fugu.privacy.chain_class import MarkovChain
+from gateway.releases.allowance import WholeWindow, allowance, counted_symbols, moved_by_all
+from gateway.releases.amplification import charge, smallest_scale
+from gateway.releases.charges import units_above
+from gateway.releases.config import ReleaseConfig, Scheduled
+from gateway.releases.jobs import answers, release_window
+from gateway.releases.statistics import Query, ReleaseError, two_valued
+
+__all__ = [
+    "AuditError",
+    "Definition",
+    "JointStreams",
+    "certified",
+    "mechanism_of",
+    "released",
+    "windows",
+    "worst_chains",
+]
+
+
+class AuditError(FuguError):
+    """A stream, or a recording of one, cannot be attacked; one line that says why."""
+
+
+class Definition(NamedTuple):
+    """Counts of window after window: window n covers the ticks start + n * stride .. + length - 1.
+
+    Attributes:
+        name: of the window, or of the release.
+        release: whether the gateway makes them.
+        groups: what is counted together, each with noise of its own: states, or symbols.
+        symbols: whether symbols are counted.
+        scale: of the noise.
+        terms: how many noises each count has.
+        consecutive: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
+        alone: whether it does not compose with anything: its only window takes all of its audience's epsilon.
+        part: of the release, if it is put together.
+        source: which of the policies it is about.
+    """
+
+    name: str
+    release: bool
+    start: int
+    length: int
+    stride: int
+    groups: tuple[tuple[int, ...], ...]
+    symbols: bool
+    scale: Fraction
+    terms: int = 1
+    consecutive: bool = False
+    alone: bool = False
+    part: str = ""
+    source: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of each count's noise."""
+        kind = "release" if self.release else "window"
+        of = f"{kind} {self.name}{self.part}" + (f" of {self.source}" if self.source else "")
+        return tuple(f"{of} {n}" for n in range(len(self.groups)))
+
+    @property
+    def overlap(self) -> int:
+        """The most windows that share a tick."""
+        return -(-self.length // self.stride)
+
+    @property
+    def spread(self) -> Fraction:
+        """The most that one window tells of a tick, or of its symbol, in nats."""
+        return (4 if self.consecutive else min(len(self.groups), 2)) / self.scale
+
+    @property
+    def rate(self) -> Fraction:
+        """The most that all of them tell of a tick, or of its symbol, in nats."""
+        return self.overlap * self.spread
+
+    def windows(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """First and last ticks of all windows that have one of the ticks low to high."""
+        if self.alone:
+            if self.start <= high and self.start + self.length > low:
+                yield self.start, self.start + self.length - 1
+            return
+        index = max(0, -(-(low - self.length + 1 - self.start) // self.stride))
+        while (first := self.start + index * self.stride) <= high:
+            yield first, first + self.length - 1
+            index += 1
+
+
+def windows(policy: Policy) -> tuple[Definition, ...]:
+    """What the device counts."""
+    names = policy.discretiser.states
+    return tuple(
+        Definition(
+            *(one.name, False, one.start, one.length, one.stride),
+            tuple((x,) for x in range(len(names))) if one.states == "histogram" else (one.counted(names),),
+            *(False, Fraction(one.scale)),
+        )
+        for one in policy.windows
+    )
+
+
+def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Definition, ...], tuple[str, ...]]:
+    """What the gateway counts of a stream, and, in words, which of its releases say nothing of it."""
+    found, left = [], []
+    for plan in config.releases if config is not None else ():
+        if plan.stream != policy.stream or (plan.devices != "all" and policy.device not in plan.devices):
+            continue
+        assert config is not None
+        try:
+            found += _definitions(policy, plan, config)
+        except FuguError as error:
+            left.append(f"release {plan.name}: {error}")
+    return tuple(found), tuple(left)
+
+
+def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
+    """The counts that a release is made of: of windows, of symbols, or of both.
+
+    Raises:
+        ReleaseError: the gateway would not make it, either.
+        ChainClassError: its mechanism has no noise for it.
+    """
+    labels = policy.discretiser.states
+    if not set(plan.states) <= set(labels):
+        raise ReleaseError("the stream has not its states")
+    query = Query(plan.query, tuple(map(labels.index, plan.states or labels)))
+    found = []
+    window = release_window(policy, plan, query) if plan.source != "symbols" else None
+    if window is not None:
+        asked = answers(window, labels, query)
+        assert asked is not None
+        own = tuple((x,) for x in range(len(labels))) if window.states == "histogram" else (window.counted(labels),)
+        groups = tuple(tuple(x for n in row.nonzero()[0] for x in own[n]) for row in asked)
+        terms = plan.length // window.length * int(asked.sum(axis=1).max())
+        spans = (window.start, plan.length, plan.step)
+        found.append(Definition(_called(policy, plan), True, *spans, groups, False, Fraction(window.scale), terms))
+    if policy.table is not None:
+        made = _of_symbols(policy, plan, config, query)
+        found.append(made._replace(part=" beside windows") if found else made)
+    if not found:
+        raise ReleaseError("the stream has no symbols, and no windows that answer it")
+    return found
+
+
+def _of_symbols(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query) -> Definition:
+    assert policy.table is not None
+    symbols = policy.table.symbols
+    consecutive = plan.query == "dwell"
+    groups: tuple[tuple[int, ...], ...] = tuple((z,) for z in range(symbols**2 if consecutive else symbols))
+    if plan.query in ("count", "frequency"):
+        rule = two_valued(policy.table, query.states)
+        if rule is not None:
+            groups = (tuple(int(z) for z in rule.symbols.nonzero()[0]),)
+    alone = plan.mechanism in ALONE
+    if alone:
+        scale = _whole(policy, plan, config, query, len(groups))
+    elif plan.scale is not None:
+        scale = Fraction(plan.scale)
+    else:
+        scale = _share(policy, plan, config, 4 if consecutive else min(len(groups), 2))
+    spans = (plan.once or 0, plan.length, plan.step)
+    return Definition(_called(policy, plan), True, *spans, groups, True, scale, consecutive=consecutive, alone=alone)
+
+
+def _called(policy: Policy, plan: Scheduled) -> str:
+    return f"{plan.name}-{policy.device}" if plan.per_device else plan.name
+
+
+def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query, numbers: int) -> Fraction:
+    assert policy.table is not None
+    if plan.mechanism == "wasserstein":
+        distribution = counted_symbols([policy.chains], policy.table, query.states, [True] * plan.length)
+        basis = WholeWindow(symbols=(distribution,))
+    else:
+        basis = WholeWindow(moved=moved_by_all(query.kind, numbers, plan.length))
+    return basis.scale(config.audiences[plan.audience].epsilon)
+
+
+def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
+    """The scale that a share of the audience's allowance asks for."""
+    assert plan.share is not None
+    assert policy.table is not None
+    promise = config.audiences[plan.audience]
+    by = "chain" if plan.mechanism == "auto" else plan.mechanism
+    free = allowance(policy.chains, promise.epsilon, promise.adversary, by) - units_above(policy.window_rate)
+    budget = int(Fraction(plan.share) * free)
+    if budget < 1:
+        raise ReleaseError("nothing of the allowance is left for it")
+    return smallest_scale([policy.table], sensitivity, budget)
+
+
+_STEPS = 10_000
+_RARE = 1e-6
+"""Probability of states beside two, in a chain of bounded odds ratio that has them as rarely as one likes."""
+
+
+class JointStreams(NamedTuple):
+    """Streams whose states one chain shows.
+
+    Attributes:
+        policies: of the streams.
+        shows: for each of them, the state that each state of the chain shows.
+    """
+
+    policies: tuple[Policy, ...]
+    shows: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, policies: Sequence[Policy]) -> JointStreams:
+        """The streams of some policies.
+
+        Raises:
+            AuditError: they are several and not of one class of joint chains.
+        """
+        chains = policies[0].chains
+        if isinstance(chains, JointChains) and all(one.chains == chains for one in policies):
+            columns = [chains.column(one.device, one.stream) for one in policies]
+            if len(set(columns)) == len(columns):
+                return cls(tuple(policies), tuple(tuple(row[n] for row in chains.shows) for n in columns))
+        if len(policies) > 1:
+            raise AuditError("several policies are attacked together if they name one another in one class of chains")
+        return cls(tuple(policies), (tuple(range(chains.states)),))
+
+    @property
+    def chains(self) -> ChainClass:
+        """The class of chains."""
+        return self.policies[0].chains
+
+    @property
+    def states(self) -> int:
+        """Of the chain."""
+        return len(self.shows[0])
+
+    @property
+    def secrets(self) -> tuple[int, ...]:
+        """For each state of the chain what it shows of all streams of the class; empty if that is the state itself."""
+        if not isinstance(self.chains, JointChains):
+            return ()
+        rows = list(dict.fromkeys(self.chains.shows))
+        return tuple(map(rows.index, self.chains.shows)) if len(rows) < self.states else ()
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Streams of the class whose policy is not given."""
+        if not isinstance(self.chains, JointChains):
+            return ()
+        given = {self.chains.column(one.device, one.stream) for one in self.policies}
+        return tuple(one.name for n, one in enumerate(self.chains.streams) if n not in given)
+
+    def named(self, secret: int) -> str:
+        """What a state of the chain shows, in words."""
+        state = self.secrets.index(secret) if self.secrets else secret
+        shown = zip(self.policies, self.shows, strict=True)
+        return ", ".join(policy.discretiser.states[column[state]] for policy, column in shown)
+
+    def source(self, number: int, *, heard: bool) -> Source:
+        """What draws the symbols of a policy."""
+        table, shows = self.policies[number].table, self.shows[number]
+        if table is None:
+            return Source(np.ones((self.states, 1)), shows, heard=False)
+        weights = np.array(table.weights(), dtype=np.float64) / SCALE
+        return Source(weights[list(shows)], shows, heard)
+
+
+def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tuple[MarkovChain, ...]:
+    """Chains of a class that may be its worst, all stationary; of two states that stay, the stickiest is.
+
+    Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
+    likes: all that counts against him is the odds ratio of the steps. Where odds ratios are what is declared, the chain
+    that he then sees is of the class.
+
+    Args:
+        told: (k, k) how much a tick tells of each state rather than each other.
+    """
+    known = joint.chains
+    if isinstance(known, BinaryChains):
+        pairs = dict.fromkeys((q, r) for q in known.q for r in known.r)
+        if known.q[0] + known.r[0] <= 1:
+            pairs = dict.fromkeys([(known.q[0], known.r[0])])
+            if known.q[1] + known.r[1] > 1:
+                pairs[known.q[1], known.r[1]] = None
+        transitions = [np.array([[1 - q, q], [r, 1 - r]]) for q, r in pairs]
+    elif isinstance(known, BoundedChains) or (isinstance(known, JointChains) and known.odds_ratio is not None):
+        assert known.odds_ratio is not None
+        x, z = (int(n) for n in np.unravel_index(np.argmax(told), told.shape))
+        return (_leaning(told, x, z, known.odds_ratio),)
+    else:
+        assert isinstance(known, FiniteChains | JointChains)
+        transitions = [np.array(one) for one in known.transitions]
+    if adversary == "universal" and not isinstance(known, JointChains) and all(one.min() > 0 for one in transitions):
+        return tuple(_between_two(told, one) for one in transitions)
+    return tuple(MarkovChain.stationary(one) for one in transitions)
+
+
+def _between_two(told: Floats, transition: Floats) -> MarkovChain:
+    """A chain as one sees it who learns at every tick that it is in one of the two states that differ most."""
+    odds = {
+        (x, z): float(transition[x, x] * transition[z, z] / (transition[x, z] * transition[z, x]))
+        for x, z in permutations(range(len(transition)), 2)
+    }
+    x, z = max(odds, key=lambda pair: abs(math.log(odds[pair])) * float(told[pair]))
+    return _leaning(told, x, z, odds[x, z])
+
+
+def _leaning(told: Floats, x: int, z: int, odds: float) -> MarkovChain:
+    """The chain of an odds ratio, nearly always in one of two states, of which all outputs tell most that x was.
+
+    Steps into x are made so likely that an endless past, or future, of outputs for x tells most: with u how much
+    likelier these are under x than under z one tick further away, s / (1 - s) = (odds u)^(-1/2) for s the probability
+    of a step from z into x. Source: docs/proofs/randomised-response.md, "Three adversaries in closed form".
+    """
+    rate, leakage, into = math.exp(float(told[x, z])), 1.0, 1 / math.sqrt(odds)
+    for _ in range(_STEPS if odds > 1 else 0):
+        further = rate * leakage
+        into = 1 / math.sqrt(odds * further)
+        leakage = (odds * into * further + 1) / (odds * into + 1) * (into + 1) / (into * further + 1)
+    matrix = np.full(told.shape, _RARE)
+    for state in range(len(told)):
+        chance = odds * into if state == x else into
+        matrix[state, [x, z]] = chance / (1 + chance), 1 / (1 + chance)
+    return MarkovChain.stationary(matrix / matrix.sum(axis=1, keepdims=True))
+
+
+def mechanism_of(
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], radius: int
+) -> Mechanism:
+    """What is heard around a tick that as many windows as possible have in their midst.
+
+    Args:
+        heard: of which policies the symbols are.
+        radius: how many ticks on each side are heard at least.
+    """
+    whole = [one for one in definitions if one.alone]
+    far = max((one.start for one in definitions), default=0) + 4 * max((one.length for one in definitions), default=1)
+    secret = far + radius
+    if whole:
+        secret = whole[0].start + whole[0].length // 2
+    elif definitions:
+        most = max(definitions, key=lambda one: one.overlap * one.spread)
+        index = -(-(secret - most.start) // most.stride)
+        last = most.start + index * most.stride
+        first = last - (most.overlap - 1) * most.stride
+        secret = (last + first + most.length - 1) // 2
+    covering = [span for one in definitions for span in one.windows(secret, secret)]
+    low = min([secret - radius, *(first for first, _ in covering)])
+    high = max([secret + radius, *(last for _, last in covering)])
+    counts = [
+        Counted(
+            *(name, first - low, one.length, _members(joint, one, group), one.source if one.symbols else None),
+            *(one.scale, one.terms, one.consecutive),
+        )
+        for one in definitions
+        for first, last in one.windows(low, high)
+        if low <= first and last <= high
+        for name, group in zip(one.names, one.groups, strict=True)
+    ]
+    sources = tuple(joint.source(n, heard=own) for n, own in enumerate(heard))
+    return Mechanism(high - low + 1, secret - low, joint.states, sources, tuple(counts), joint.secrets)
+
+
+def _members(joint: JointStreams, definition: Definition, group: tuple[int, ...]) -> tuple[int, ...]:
+    if definition.symbols:
+        return group
+    return tuple(x for x, shown in enumerate(joint.shows[definition.source]) if shown in group)
+
+
+def certified(
+    joint: JointStreams, heard: Sequence[bool], definitions: Sequence[Definition], adversary: Adversary, alone: float
+) -> float:
+    """The bound of the accountant for the symbols that are heard, and counts; infinite if there is none.
+
+    Args:
+        alone: what is promised of a release that does not compose; it holds if nothing else is heard.
+    """
+    if any(one.alone for one in definitions):
+        return alone if len(definitions) == 1 and not any(heard) else math.inf
+    told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
+    try:
+        if not isinstance(joint.chains, JointChains):
+            return ratio_loss(joint.chains, *told[0], adversary).epsilon
+        rates = [0.0] * len(joint.chains.streams)
+        for policy, ratios in zip(joint.policies, told, strict=True):
+            rates[joint.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
+        return shown_loss(joint.chains, adversary, rates).epsilon
+    except GuaranteeError:
+        return math.inf
+
+
+def _tick_ratios(
+    policy: Policy, number: int, heard: bool, definitions: Sequence[Definition]
+) -> tuple[Fraction, Fraction]:
+    """Bounds on the likelihood ratios of all that a tick of a stream adds to, as for `ratio_loss`."""
+    mine = [one for one in definitions if one.source == number]
+    rate = sum((one.rate for one in mine if not one.symbols), Fraction(0))
+    if policy.table is not None and not heard:
+        for one in mine:
+            if one.symbols:
+                rate += one.overlap * Fraction(charge(policy.table, float(one.spread)))
+    symbols = tick_ratios(policy.table) if heard and policy.table is not None else (Fraction(1), Fraction(1))
+    beside = exp_up(rate)
+    return symbols[0] * beside, symbols[1] * beside

@@ -1,0 +1,168 @@
+"""The configuration of batch releases: which audiences there are, and what each of them is told, how often."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from fugu.contract._document import Document
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.release_frames import QueryKind
+from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
+from gateway.releases.entries import SITE
+
+__all__ = ["Audience", "ReleaseConfig", "ReleaseConfigError", "Scheduled", "load_releases"]
+
+_MOST_TICKS = 2**31
+_NOT_AUDIENCES = RESERVED_DEVICES | RESERVED_AUDIENCES
+Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+Ticks = Annotated[int, Field(ge=1, le=_MOST_TICKS)]
+
+
+class ReleaseConfigError(FuguError):
+    """The configuration of releases cannot be read, or does not fit the policies."""
+
+
+class Audience(Document):
+    """What an audience is promised: about no tick of any stream more than epsilon, over all releases, for ever."""
+
+    epsilon: float = Field(gt=0.0)
+    adversary: Adversary
+
+
+class Scheduled(Document):
+    """A statistic that is released again and again: window n covers the ticks n * stride .. n * stride + length - 1.
+
+    Attributes:
+        name: last part of the topic; with `per_device`, the device's name is put behind it.
+        stream: the stream that is counted.
+        devices: names, or all that have the stream.
+        query: what is asked.
+        states: labels of the states that are asked for; none for a histogram.
+        length: ticks in a window.
+        stride: ticks from the beginning of one window to that of the next; the length, if not given.
+        patience: after so many ticks beyond the window's end, devices that are behind are not waited for; none waits.
+        audience: one of those configured, or "site".
+        source: what is counted: for each device the "best" of its own noisy windows and its symbols, "both" of them,
+            weighed by the inverse of their variances, or "symbols" only.
+        mechanism: by whose rule the audience's promise is kept: one of `fugu.contract.mechanisms`, or "auto", that of
+            the
+            least noise among those that compose.
+        once: first tick of the only window that is ever released, for a mechanism that does not compose.
+        scale: of the noise on counts of symbols, an integer or a fraction.
+        share: instead of a scale: how much of the allowance each tick is charged.
+        per_device: a release for each device, not one of their sum.
+        confidence: of the intervals; above 0.999 their coverage is not proven.
+    """
+
+    name: Name
+    stream: Name
+    devices: Literal["all"] | Annotated[tuple[Name, ...], Field(min_length=1)] = "all"
+    query: QueryKind
+    states: tuple[Annotated[str, Field(min_length=1, max_length=64)], ...] = ()
+    length: Ticks
+    stride: Ticks | None = None
+    patience: int | None = Field(default=None, ge=0, le=_MOST_TICKS)
+    audience: Name
+    mechanism: Mechanism | Literal["auto"] = "chain"
+    once: int | None = Field(default=None, ge=0, le=MAX_TICK - _MOST_TICKS)
+    source: Literal["best", "both", "symbols"] = "best"
+    scale: Annotated[str, Field(pattern="^[1-9][0-9]{0,9}(/[1-9][0-9]{0,9})?$")] | None = None
+    share: float | None = Field(default=None, gt=0.0, le=1.0)
+    per_device: bool = False
+    confidence: float = Field(default=0.95, gt=0.0, le=0.999)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        self._check_alone()
+        if self.mechanism not in ALONE and (self.scale is None) == (self.share is None):
+            raise ValueError(f"release {self.name} needs either scale or share")
+        if self.scale is not None and not Fraction(1, 10) <= Fraction(self.scale) <= 10**9:
+            raise ValueError(f"scale of release {self.name} must lie in 1/10..10^9")
+        if self.audience == SITE and self.scale is None:
+            raise ValueError(f"release {self.name} to the site has no allowance to share: give it a scale")
+        if bool(self.states) == (self.query == "histogram"):
+            raise ValueError(f"release {self.name}: a histogram names no states, and any other query names some")
+        if len(set(self.states)) != len(self.states):
+            raise ValueError(f"release {self.name} names a state twice")
+        return self
+
+    def _check_alone(self) -> None:
+        """A mechanism that does not compose has one window, and the noise that its audience's epsilon asks for."""
+        alone = self.mechanism in ALONE
+        what = f"release {self.name}: mechanism {self.mechanism}"
+        if alone and (self.once is None or self.stride is not None):
+            raise ValueError(f"{what} does not compose: give once, the first tick of its only window, and no stride")
+        if alone and (self.scale is not None or self.share is not None):
+            raise ValueError(f"{what} takes all of epsilon: leave out scale and share")
+        if not alone and self.once is not None:
+            raise ValueError(f"{what} composes: once is for those that do not")
+        if self.mechanism != "chain" and self.audience == SITE:
+            raise ValueError(f"release {self.name}: the site sees the symbols, whatever the mechanism")
+        if self.mechanism == "wasserstein" and self.query not in ("count", "frequency"):
+            raise ValueError(f"{what} releases one number, and no {self.query}")
+
+    @property
+    def step(self) -> int:
+        """Ticks from the beginning of one window to that of the next."""
+        return self.stride or self.length
+
+
+class ReleaseConfig(Document):
+    """Audiences by name, and releases.
+
+    Attributes:
+        readers: the broker's `readers.json`, relative to the configuration; none of its accounts may ever be told more
+            than its limit.
+    """
+
+    readers: str | None = None
+    audiences: dict[Name, Audience]
+    releases: Annotated[tuple[Scheduled, ...], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if SITE in self.audiences:
+            raise ValueError("audience site sees the symbols: it has no epsilon of its own")
+        for name in self.audiences:
+            if name in _NOT_AUDIENCES:
+                raise ValueError(f"{name} cannot be the name of an audience")
+        for release in self.releases:
+            if release.audience not in {SITE, *self.audiences}:
+                raise ValueError(f"release {release.name} is for audience {release.audience}, which is not configured")
+            adversary = "universal" if release.audience == SITE else self.audiences[release.audience].adversary
+            if release.mechanism != "auto" and not covers(release.mechanism, adversary):
+                raise ValueError(
+                    f"release {release.name}: mechanism {release.mechanism} protects against the ignorant adversary "
+                    f"only, and audience {release.audience} is promised {adversary}"
+                )
+        if len({release.name for release in self.releases}) != len(self.releases):
+            raise ValueError("two releases have the same name")
+        return self
+
+
+def load_releases(path: Path) -> ReleaseConfig:
+    """Read a configuration file.
+
+    Raises:
+        ReleaseConfigError: one line that names the first thing that is wrong.
+    """
+    try:
+        return ReleaseConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
+    except OSError as error:
+        raise ReleaseConfigError(f"cannot read {path.name}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, TypeError) as error:
+        raise ReleaseConfigError(f"{path.name} is not TOML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = str(first["msg"]).removeprefix("Value error, ")
+        raise ReleaseConfigError(f"{path.name}: {f'{where}: ' if where else ''}{message}") from None

@@ -1,0 +1,378 @@
+"""What a ledger holds: values, its tables, and its rows as they stand for an audit that believes none of them.
+
+Charges are whole units of `gateway.releases.charges`. Equal documents have equal bytes, and their digest names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from fugu.contract.chains import ChainClass
+from fugu.contract.errors import FuguError, TopicError
+from fugu.contract.guarantee import Adversary
+from fugu.contract.mechanisms import ALONE, Mechanism
+from fugu.contract.release_frames import Noise
+from fugu.contract.topics import parse_topic
+from fugu.host.database import LEDGER
+from gateway.database import Database, Kind, Rows
+from gateway.releases.charges import nats
+
+__all__ = [
+    "KIND",
+    "SITE",
+    "Account",
+    "Allowance",
+    "Drawn",
+    "Entry",
+    "Key",
+    "LedgerError",
+    "LedgerRows",
+    "Release",
+    "State",
+    "canonical",
+    "digest",
+    "inputs_digest",
+    "refusal",
+    "uncharged",
+]
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """The one way to write a document of plain values."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(document: bytes) -> str:
+    """The SHA-256 of canonical bytes, as hexadecimal digits."""
+    return hashlib.sha256(document).hexdigest()
+
+
+def inputs_digest(question: bytes, first: int, inputs: bytes) -> str:
+    """The digest of what was read for a question about the window that begins at a wall tick, all of it canonical."""
+    return digest(canonical({"question": digest(question), "first": first, "inputs": digest(inputs)}))
+
+
+SITE = "site"
+"""The audience that sees the symbols anyway: a release to it is post-processing, and charges nothing."""
+
+DEVICE_WINDOWS = ("device-windows", "mixed")
+"""Noise of windows which devices released themselves: an account's base is their charge."""
+
+State = Literal["reserved", "published", "abandoned"]
+
+
+class LedgerError(FuguError):
+    """The ledger refuses a release, or cannot be used; one line that says why."""
+
+
+class Key(NamedTuple):
+    """Whom a charge is for: what an audience may still learn about a stream of a device."""
+
+    device: str
+    stream: str
+    audience: str
+
+    def __str__(self) -> str:
+        """As errors name it."""
+        return f"{self.device}/{self.stream}, audience {self.audience}"
+
+
+class Allowance(NamedTuple):
+    """What may be charged to every tick of an account, and what stands against it.
+
+    Attributes:
+        allowance: the largest total of a tick.
+        base: standing charge of every tick, of what the device itself releases to this audience.
+        epsilon, adversary, mechanism, chains: what the allowance was computed for: the promise, by whose rule releases
+            keep it, and the classes of chains, of which the least allowance counts.
+    """
+
+    key: Key
+    allowance: int
+    base: int
+    epsilon: float
+    adversary: Adversary
+    mechanism: Mechanism
+    chains: tuple[ChainClass, ...]
+
+
+class Account(NamedTuple):
+    """The state of an account.
+
+    Attributes:
+        spent: the most that releases have charged to a tick; the base is not in it.
+        first, last: ticks that have been charged, -1 if none has.
+        runs: rows that the charges take.
+        exclusive: number of the one release that this account may ever have, 0 if there is none such.
+        mechanism: by whose rule its releases are charged.
+        together: the streams that move together, to whose ticks charges are added up; empty if it is one by itself.
+        spent_together: the most that releases about all of these have charged to a tick.
+    """
+
+    key: Key
+    allowance: int
+    base: int
+    spent: int
+    first: int
+    last: int
+    runs: int
+    exclusive: int
+    mechanism: Mechanism
+    together: str = ""
+    spent_together: int = 0
+
+    @property
+    def remaining(self) -> int:
+        """What may still be charged to the tick that has been charged most."""
+        return 0 if self.exclusive else max(self.allowance - self.base - self.spent_together, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release that asks to be made.
+
+    Attributes:
+        name: of the release; together with `first` it says which window of which schedule this is.
+        first, last: wall ticks.
+        charges: for each device, what every one of these ticks is charged.
+        shifts: by how much a device's tick numbers, which are charged, are ahead of the wall ticks; 0 if not given.
+        mechanism: by whose rule it is charged.
+        noise, scale: who adds it, and how much.
+        topic: where the release is published.
+        reason: why there is no charge, if there is none.
+        basis: of a mechanism that does not compose, what its scale follows from, as JSON.
+    """
+
+    name: str
+    audience: str
+    stream: str
+    first: int
+    last: int
+    charges: Mapping[str, int]
+    mechanism: Mechanism
+    noise: Noise
+    scale: str
+    topic: str
+    reason: str = ""
+    basis: str = ""
+    shifts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be accounted for."""
+        if not 0 <= self.first <= self.last:
+            raise LedgerError(f"release {self.name}: ticks {self.first}..{self.last} are none")
+        if min(self.shifts.values(), default=0) < 0:
+            raise LedgerError(f"release {self.name}: tick numbers are never behind the wall clock")
+        if not self.charges or min(self.charges.values()) < 0:
+            raise LedgerError(f"release {self.name}: every device needs a charge of at least 0, and there must be one")
+        if min(self.charges.values()) == 0 and (not self.reason or self.exclusive):
+            raise LedgerError(f"release {self.name}: a charge of 0 needs a reason")
+        if problem := uncharged(self.audience, self.topic, self.charges.values(), self.noise):
+            raise LedgerError(f"release {self.name}: {problem}")
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether the mechanism does not compose: no other release of these streams to this audience, ever."""
+        return self.mechanism in ALONE
+
+
+class Drawn(NamedTuple):
+    """A release with its noise, and what it was computed from, all of it canonical.
+
+    Attributes:
+        payload: to publish.
+        question: that it answers, as `gateway.releases.inputs` writes it.
+        inputs: as `gateway.releases.inputs` writes them: the sums before noise, and the noise.
+        tables: the noise tables that the inputs name.
+    """
+
+    payload: bytes
+    question: bytes
+    inputs: bytes
+    tables: tuple[bytes, ...] = ()
+
+
+class Entry(NamedTuple):
+    """A release that was reserved: its charge stands, whatever became of it."""
+
+    number: int
+    name: str
+    audience: str
+    stream: str
+    time_us: int
+    mechanism: Mechanism
+    noise: Noise
+    scale: str
+    first: int
+    last: int
+    exclusive: bool
+    basis: str
+    reason: str
+    state: State
+    topic: str
+    payload: bytes
+
+
+def uncharged(audience: str, topic: str, charges: Iterable[int], noise: str) -> str:
+    """Why a release would tell somebody something that is not charged to them; empty if it would not.
+
+    Only the site is told things for nothing, and what devices released themselves, with which an account begins; and
+    whom a release is charged to is whom its topic lets read it.
+    """
+    try:
+        readers = parse_topic(topic).audience
+    except TopicError as error:
+        return str(error)
+    if readers != audience:
+        return f"is charged to audience {audience}, and its topic is that of {readers or 'a device'}"
+    if audience != SITE and noise not in DEVICE_WINDOWS and min(charges, default=0) == 0:
+        return f"charges nothing, and audience {audience} does not see the symbols"
+    return ""
+
+
+def refusal(key: Key, first: int, last: int, reached: int, allowance: int, together: str = "") -> LedgerError:
+    """The error of a release that would push ticks above their allowance, with all streams that move together."""
+    who = f"{key}, with all of {together}, which move together" if together else f"{key}"
+    return LedgerError(
+        f"{who}: ticks {first}..{last} would reach {nats(reached):.12g} of {nats(allowance):.12g} allowed, "
+        f"{nats(reached - allowance):.12g} too much"
+    )
+
+
+_SCHEMA = """
+CREATE TABLE accounts (
+    id INTEGER PRIMARY KEY, device TEXT NOT NULL, stream TEXT NOT NULL, audience TEXT NOT NULL,
+    allowance INTEGER NOT NULL, base INTEGER NOT NULL, mechanism TEXT NOT NULL, exclusive INTEGER NOT NULL DEFAULT 0,
+    shifted INTEGER NOT NULL DEFAULT 0, UNIQUE (device, stream, audience));
+CREATE TABLE allowances (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, account INTEGER NOT NULL, allowance INTEGER NOT NULL,
+    base INTEGER NOT NULL, epsilon REAL NOT NULL, adversary TEXT NOT NULL, mechanism TEXT NOT NULL,
+    class INTEGER NOT NULL, after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
+CREATE TABLE classes (id INTEGER PRIMARY KEY, chains TEXT NOT NULL UNIQUE);
+CREATE TABLE together (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, name TEXT NOT NULL,
+    after_entry INTEGER NOT NULL, time_us INTEGER NOT NULL);
+CREATE TABLE runs (
+    account INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, charge INTEGER NOT NULL,
+    PRIMARY KEY (account, first)) WITHOUT ROWID;
+CREATE TABLE groups (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
+CREATE TABLE members (
+    in_group INTEGER NOT NULL, device TEXT NOT NULL, charge INTEGER NOT NULL, shift INTEGER NOT NULL,
+    PRIMARY KEY (in_group, device)) WITHOUT ROWID;
+CREATE TABLE entries (
+    number INTEGER PRIMARY KEY, name TEXT NOT NULL, audience TEXT NOT NULL, stream TEXT NOT NULL,
+    time_us INTEGER NOT NULL, mechanism TEXT NOT NULL, noise TEXT NOT NULL, scale TEXT NOT NULL,
+    first INTEGER NOT NULL, last INTEGER NOT NULL, exclusive INTEGER NOT NULL, basis TEXT NOT NULL,
+    reason TEXT NOT NULL, state TEXT NOT NULL, topic TEXT NOT NULL, payload BLOB NOT NULL, in_group INTEGER NOT NULL,
+    question INTEGER NOT NULL, inputs TEXT NOT NULL, inputs_digest TEXT NOT NULL);
+CREATE TABLE documents (id INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, document TEXT NOT NULL);
+CREATE INDEX waiting ON entries (number) WHERE state = 'reserved';
+CREATE INDEX windows ON entries (name, first);
+CREATE INDEX audiences ON entries (audience, number);
+CREATE INDEX topics ON entries (topic, number, state);
+CREATE TABLE forgotten (
+    device TEXT PRIMARY KEY, through INTEGER NOT NULL, time_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE progress (name TEXT PRIMARY KEY, next INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE binding (identity TEXT NOT NULL, store TEXT NOT NULL);
+INSERT INTO binding VALUES (lower(hex(randomblob(16))), '');
+CREATE TABLE beginnings (
+    device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
+"""
+
+
+KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
+
+_ENTRY = (
+    *("number", "name", "audience", "stream", "time_us", "mechanism", "noise", "scale", "first", "last", "exclusive"),
+    *("basis", "reason", "state", "topic", "payload", "in_group", "question", "inputs", "inputs_digest"),
+)
+_SHOWN = "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, reason, state, in_group"
+_PAGE = 500
+
+
+class LedgerRows:
+    """The rows of one state of a ledger, table by table.
+
+    Args:
+        db: the ledger's.
+    """
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def accounts(self) -> Rows:
+        """Number, device, stream, audience, allowance, base, mechanism, exclusive entry, shifted, of each account."""
+        columns = "id, device, stream, audience, allowance, base, mechanism, exclusive, shifted"
+        return self._db.execute(f"SELECT {columns} FROM accounts")
+
+    def allowances(self) -> Rows:
+        """After which entry, account, allowance, base, mechanism, epsilon, adversary, chains; oldest first."""
+        columns = "after_entry, account, allowance, base, mechanism, epsilon, adversary, chains"
+        return self._db.execute(
+            f"SELECT {columns} FROM allowances LEFT JOIN classes ON classes.id=class ORDER BY serial"
+        )
+
+    def together(self) -> Rows:
+        """After which entry, device, stream, and what it is called with those that it is charged with; oldest first."""
+        return self._db.execute("SELECT after_entry, device, stream, name FROM together ORDER BY serial")
+
+    def members(self) -> Rows:
+        """Group, device, charge and shift of each member of a group."""
+        return self._db.execute("SELECT in_group, device, charge, shift FROM members")
+
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """The entries, oldest first, as mappings from their columns."""
+        query = f"SELECT {', '.join(_ENTRY)} FROM entries WHERE number>? ORDER BY number LIMIT ?"
+        after = -1
+        while page := self._db.execute(query, (after, _PAGE)).fetchall():
+            after = page[-1][0]
+            yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
+
+    def newest(self, audience: str | None, before: int, limit: int) -> list[tuple[Any, ...]]:
+        """What an account of entries shows, without what they were made of: those below a number, the newest first.
+
+        Args:
+            audience: of whom; all if none.
+
+        Returns:
+            Number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state and group
+            of each.
+        """
+        whose, values = ("", ()) if audience is None else ("audience=? AND ", (audience,))
+        query = f"SELECT {_SHOWN} FROM entries WHERE {whose}number<? ORDER BY number DESC LIMIT ?"
+        return self._db.execute(query, (*values, before, limit)).fetchall()
+
+    def group(self, number: int) -> tuple[int, str, int]:
+        """Of a group how many devices it has, the first of their names, and the greatest charge."""
+        query = "SELECT count(*), coalesce(min(device), ''), coalesce(max(charge), 0) FROM members WHERE in_group=?"
+        devices, name, charge = self._db.execute(query, (number,)).fetchone()
+        return int(devices), str(name), int(charge)
+
+    def audiences(self) -> list[str]:
+        """Those that have an account."""
+        return [row[0] for row in self._db.execute("SELECT DISTINCT audience FROM accounts ORDER BY 1")]
+
+    def entry_count(self) -> int:
+        """How many entries there are."""
+        return int(self._db.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+    def payload(self, number: int) -> bytes | None:
+        """What an entry holds, none if there is no such entry."""
+        row = self._db.execute("SELECT payload FROM entries WHERE number=?", (number,)).fetchone()
+        return None if row is None else row[0]
+
+    def forgotten(self) -> Rows:
+        """By device, the last entry whose sums were erased with it, if it is one of that entry's."""
+        return self._db.execute("SELECT device, through FROM forgotten")
+
+    def documents(self) -> Rows:
+        """Number, digest and text of each question and noise table."""
+        return self._db.execute("SELECT id, digest, document FROM documents")
+
+    def runs(self) -> Rows:
+        """Account, first and last tick and charge of each run, by account and tick."""
+        return self._db.execute("SELECT account, first, last, charge FROM runs ORDER BY account, first")

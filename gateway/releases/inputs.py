@@ -1,0 +1,382 @@
+"""What a release asks of its devices, how their answers are put together, and what of it the ledger stores.
+
+A question has all that is needed to count symbols and windows, and nothing else. Its canonical bytes are the same
+wherever they are made, so that their digest names it.
+
+An addend is an unbiased answer for some devices with a bound on its variance that depends on nothing private: on
+scales, tables and how many ticks there were. So which of two answers is taken, and how much each counts, depends on
+nothing private either, and what is put together is unbiased. Two answers for the same devices have independent errors
+given the states, and are weighed by the inverse of their variances.
+
+For each noise table the ledger stores the whole numbers of symbols before noise and the noise on each, and what
+devices' own windows answer, so that a release can be computed once more when its symbols are gone. Questions and tables
+are stored once for all windows, under their digests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.contract.mechanisms import Mechanism
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.release_frames import Noise
+from fugu.contract.windows import Window
+from gateway.releases.entries import canonical, digest
+from gateway.releases.statistics import (
+    Estimates,
+    Part,
+    Query,
+    ReleaseError,
+    estimate,
+    inversion,
+    noise_variance,
+    noisy,
+    quantile,
+    rows_of,
+    sensitivity,
+    two_valued,
+)
+
+__all__ = [
+    "Addend",
+    "Inputs",
+    "Noisy",
+    "Question",
+    "added",
+    "answer",
+    "canonical_table",
+    "combined",
+    "noisy_of",
+    "symbols_addend",
+    "symbols_variances",
+    "table_of",
+    "windows_addend",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of some devices.
+
+    Attributes:
+        name: of the release.
+        stream: that is counted.
+        devices: whose symbols are counted together.
+        labels: of all states, in order; symbols of policies that mean other states are not counted with them.
+        query: what is asked.
+        length: ticks of a window.
+        source: as in the configuration of the release.
+        mechanism: by whose rule it is charged.
+        confidence: of the intervals.
+        windows: by device, that of its windows which answers the query, if it is to be answered from them.
+        silent: the devices that have windows only.
+    """
+
+    name: str
+    stream: str
+    devices: tuple[str, ...]
+    labels: tuple[str, ...]
+    query: Query
+    length: int
+    source: str
+    mechanism: Mechanism
+    confidence: float
+    windows: Mapping[str, Window]
+    silent: frozenset[str]
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return {
+            "name": self.name,
+            "stream": self.stream,
+            "devices": list(self.devices),
+            "labels": list(self.labels),
+            "query": [self.query.kind, list(self.query.states)],
+            "length": self.length,
+            "source": self.source,
+            "mechanism": self.mechanism,
+            "confidence": self.confidence,
+            "windows": {device: window.model_dump(mode="json") for device, window in self.windows.items()},
+            "silent": sorted(self.silent),
+        }
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> Question:
+        """What `document` made."""
+        kind, states = document["query"]
+        return cls(
+            name=document["name"],
+            stream=document["stream"],
+            devices=tuple(document["devices"]),
+            labels=tuple(document["labels"]),
+            query=Query(kind, tuple(states)),
+            length=document["length"],
+            source=document["source"],
+            mechanism=document["mechanism"],
+            confidence=document["confidence"],
+            windows={
+                device: Window.model_validate_json(json.dumps(window)) for device, window in document["windows"].items()
+            },
+            silent=frozenset(document["silent"]),
+        )
+
+
+class Addend(NamedTuple):
+    """An answer for some devices.
+
+    Attributes:
+        values: (n,) unbiased counts of ticks, n = 1 but for a histogram.
+        variances: (n,) bounds of their variances.
+        steps: (n,) the largest weight of a single noise in each.
+        ticks: that were observed.
+    """
+
+    values: Floats
+    variances: Floats
+    steps: Floats
+    ticks: int
+
+    def document(self) -> list[Any]:
+        """As plain values, for JSON."""
+        return [self.values.tolist(), self.variances.tolist(), self.steps.tolist(), self.ticks]
+
+    @classmethod
+    def of_document(cls, listed: Sequence[Any]) -> Addend:
+        """What `document` made."""
+        values, variances, steps = (np.array(one, dtype=np.float64) for one in listed[:3])
+        return cls(values, variances, steps, listed[3])
+
+
+def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
+    """The answer of a device's own windows.
+
+    Args:
+        counts: (w, n) noisy counts of each window that answer the query, added up over its states.
+        numbers: (n,) how many noisy numbers of a window were added up.
+        scales: (w,) of each window's noise.
+        ticks: that the device has counted.
+    """
+    variance = sum(noise_variance(scale) for scale in scales)
+    return Addend(
+        counts.sum(axis=0).astype(np.float64),
+        np.asarray(numbers * variance, dtype=np.float64),
+        np.ones(len(numbers)),
+        ticks,
+    )
+
+
+def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Addend:
+    """The answer of noisy counts of symbols; `scale` is that of their noise."""
+    values, steps = [], []
+    for part in parts:
+        rows, noises = rows_of(query, part.table)
+        rule = two_valued(part.table, query.states) if len(part.counts) == 1 else None
+        value = rows @ part.counts if rule is None else rule.a * part.counts + rule.b * part.ticks
+        values.append(np.asarray(value, dtype=np.float64))
+        steps.append(np.abs(noises).max(axis=1))
+    variances = sum(symbols_variances(query, part, scale) for part in parts)
+    return Addend(
+        np.sum(values, axis=0), np.asarray(variances), np.max(steps, axis=0), sum(part.ticks for part in parts)
+    )
+
+
+def symbols_variances(query: Query, part: Part, scale: Fraction | None) -> Floats:
+    """Bounds (n,) of the variances of what symbols of one table answer: for the worst of states at every tick.
+
+    Args:
+        query: a count, frequency or histogram.
+        part: how many ticks, of which table.
+        scale: of the noise that is added to the counts, or none.
+    """
+    emission, _ = inversion(part.table)
+    rows, noises = rows_of(query, part.table)
+    noise = 0.0 if scale is None else noise_variance(scale)
+    spread = (rows**2 @ emission.T - (rows @ emission.T) ** 2).max(axis=1)
+    return np.asarray(part.ticks * np.maximum(spread, 0.0) + noise * (noises**2).sum(axis=1), dtype=np.float64)
+
+
+def combined(one: Addend, other: Addend) -> Addend:
+    """Two answers for the same devices and ticks, weighed by the inverse of their variances."""
+    weight = other.variances / (one.variances + other.variances)
+    rest = 1.0 - weight
+    return Addend(
+        weight * one.values + rest * other.values,
+        weight**2 * one.variances + rest**2 * other.variances,
+        np.maximum(weight * one.steps, rest * other.steps),
+        max(one.ticks, other.ticks),
+    )
+
+
+def added(addends: Sequence[Addend]) -> Addend:
+    """Answers for different devices, added up."""
+    values, variances, steps, ticks = zip(*addends, strict=True)
+    return Addend(np.sum(values, axis=0), np.sum(variances, axis=0), np.max(steps, axis=0), sum(ticks))
+
+
+def answer(query: Query, total: Addend, confidence: float) -> Estimates:
+    """Values with standard errors and intervals, which are too wide rather than too narrow.
+
+    Half of an interval is the larger of the normal and the Laplace quantile, and one step, because noise is whole.
+
+    Args:
+        query: a count, frequency or histogram.
+        total: of all devices.
+        confidence: of the intervals, in (0, 1).
+    """
+    errors = np.sqrt(total.variances)
+    width = quantile(confidence) * errors + total.steps
+    divisor = float(total.ticks) if query.kind == "frequency" else 1.0
+    return Estimates(*(one / divisor for one in (total.values, errors, total.values - width, total.values + width)))
+
+
+class Inputs(NamedTuple):
+    """Whole numbers of symbols, and answers of windows that devices have made noisy themselves.
+
+    Attributes:
+        symbols: of devices whose windows are not used.
+        beside: of devices whose windows are used as well.
+        windows: what the devices answer of which windows alone are used; none without such devices.
+        doubled: what the windows of those devices answer whose symbols are in `beside`.
+        windows_scale: the largest scale of the noise of windows, none without windows.
+    """
+
+    symbols: tuple[Part, ...]
+    beside: tuple[Part, ...]
+    windows: Addend | None
+    doubled: Addend | None
+    windows_scale: Fraction | None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All counts of symbols, which get noise."""
+        return self.symbols + self.beside
+
+    @property
+    def sensitivity(self) -> int:
+        """The most that the counts change with one symbol, which is in one of them."""
+        return sensitivity(self.parts)
+
+    @property
+    def noise(self) -> Noise:
+        """Who adds the noise."""
+        if self.windows_scale is None:
+            return "discrete-laplace"
+        return "mixed" if self.parts else "device-windows"
+
+    def largest_scale(self, own: Fraction) -> Fraction:
+        """Of the noise, if counts of symbols get noise of a scale."""
+        return max([*([own] if self.parts else []), *([] if self.windows_scale is None else [self.windows_scale])])
+
+    def with_noise(self, scale: Fraction, draw: Callable[[int], int]) -> Noisy:
+        """Draw noise for every count; `draw` as for `gateway.releases.statistics.noisy`."""
+        return Noisy(self, scale, noisy(self.parts, scale, draw))
+
+
+class Noisy(NamedTuple):
+    """Inputs, and the same counts with noise.
+
+    Attributes:
+        own_scale: of the noise on the counts of symbols.
+        counts: `inputs.parts` with noise.
+    """
+
+    inputs: Inputs
+    own_scale: Fraction
+    counts: tuple[Part, ...]
+
+    def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
+        """The answer to a query, and the ticks that it is about; of the sums themselves it depends on nothing.
+
+        Raises:
+            ReleaseError: nothing was counted.
+        """
+        _, _, windows, doubled, _ = self.inputs
+        scale, place = self.own_scale, len(self.inputs.symbols)
+        symbols, beside = self.counts[:place], self.counts[place:]
+        if windows is None and doubled is None:
+            return estimate(query, symbols, scale, confidence), sum(part.ticks for part in symbols)
+        found = [] if windows is None else [windows]
+        if doubled is not None:
+            found.append(combined(doubled, symbols_addend(query, beside, scale)))
+        if symbols:
+            found.append(symbols_addend(query, symbols, scale))
+        total = added(found)
+        if not total.ticks:
+            raise ReleaseError("no tick of the window was counted")
+        return answer(query, total, confidence), total.ticks
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, for JSON; what is not there takes no room."""
+        place = len(self.inputs.symbols)
+        parts = [
+            [digest(canonical_table(sums.table)), sums.ticks, sums.steps, sums.counts.tolist(), noise.tolist()]
+            for sums, counts in zip(self.inputs.parts, self.counts, strict=True)
+            for noise in [counts.counts - sums.counts]
+        ]
+        _, _, windows, doubled, windows_scale = self.inputs
+        every = {
+            "beside": parts[place:],
+            "doubled": doubled and doubled.document(),
+            "scale": parts and str(self.own_scale),
+            "symbols": parts[:place],
+            "windows": windows and windows.document(),
+            "windows_scale": windows_scale and str(windows_scale),
+        }
+        return {name: value for name, value in every.items() if value}
+
+
+def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
+    """What `Noisy.document` made.
+
+    Args:
+        tables: by their digests.
+
+    Raises:
+        KeyError, TypeError, ValueError: it was not made so.
+    """
+    symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
+    windows, doubled = (
+        Addend.of_document(document[name]) if name in document else None for name in ("windows", "doubled")
+    )
+    largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
+    inputs = Inputs(_sums(symbols), _sums(beside), windows, doubled, largest)
+    if not inputs.parts and windows is None:
+        raise ValueError("there is nothing in it")
+    counts = tuple(noisy for _, noisy in (*symbols, *beside))
+    return Noisy(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
+
+
+def _sums(parts: Sequence[tuple[Part, Part]]) -> tuple[Part, ...]:
+    return tuple(sums for sums, _ in parts)
+
+
+def _parts(listed: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:
+    found = []
+    for name, ticks, steps, counts, noise in listed:
+        sums, added_noise = np.array(counts, dtype=np.int64), np.array(noise, dtype=np.int64)
+        if sums.shape != added_noise.shape:
+            raise ValueError("a sum has no noise")
+        part = Part(tables[name], ticks, steps, sums)
+        found.append((part, part._replace(counts=sums + added_noise)))
+    return found
+
+
+def canonical_table(table: NoiseTable) -> bytes:
+    """The one way to write a table of symbols."""
+    return canonical({"rows": [list(row) for row in table.rows]})
+
+
+def table_of(document: bytes) -> NoiseTable:
+    """What `canonical_table` made.
+
+    Raises:
+        KeyError, TypeError, ValueError: it was not made so.
+    """
+    return NoiseTable(tuple(tuple(row) for row in json.loads(document)["rows"]))

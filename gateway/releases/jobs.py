@@ -1,0 +1,298 @@
+"""Configured releases, applied to the policies of a fleet: whose symbols, which states, and what may be charged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import NamedTuple, get_args
+
+import numpy as np
+
+from fugu.chains.arrays import Ints
+from fugu.contract.guarantee import Adversary
+from fugu.contract.instants import instant
+from fugu.contract.mechanisms import ALONE, Composing, Mechanism, covers
+from fugu.contract.policy import Clock, Policy
+from fugu.contract.topics import release_topic
+from fugu.contract.windows import Window
+from fugu.privacy.chain_class import ChainClassError
+from gateway.releases.allowance import allowance, counted_symbols
+from gateway.releases.charges import Stream, named_streams, together_name, units_above
+from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.entries import SITE, Allowance, Key
+from gateway.releases.inputs import Question
+from gateway.releases.statistics import Query, ReleaseError, noise_variance
+from gateway.service.policies import Catalogue
+
+__all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_together", "together_with"]
+
+
+def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
+    """The streams of each joint chain, or of several chains that share some; of policies in force and retired.
+
+    Raises:
+        ReleaseConfigError: such streams do not have one clock, so that nothing can be charged to their ticks.
+    """
+    found: list[frozenset[Stream]] = []
+    clocks: dict[Stream, set[Clock]] = {}
+    for device, stream in catalogue.symbol_streams():
+        for policy in catalogue.policies(device, stream):
+            if named := named_streams(policy.chains, device):
+                clocks.setdefault((device, stream), set()).add(policy.clock)
+                touched = [each for each in found if each & named]
+                found = [each for each in found if not each & named] + [named.union(*touched)]
+    for each in found:
+        if len(set[Clock]().union(*(clocks.get(member, set()) for member in each))) > 1:
+            raise ReleaseConfigError(
+                f"streams {together_name(each)} move together and do not have one clock: plan them with one --epoch"
+            )
+    return found
+
+
+def together_with(groups: list[frozenset[Stream]], device: str, stream: str) -> frozenset[Stream]:
+    """The streams that move with one, itself among them."""
+    own = (device, stream)
+    return next((each for each in groups if own in each), frozenset([own]))
+
+
+_NAME_LENGTH = 64
+_TIED = 1.0 + 1e-6
+
+
+class Job(NamedTuple):
+    """One release of every window.
+
+    Attributes:
+        name: as in its topic and in the ledger.
+        plan: how it is configured.
+        devices: whose symbols are counted together.
+        labels: of all states, in order; symbols of policies that mean other states are not counted with them.
+        query: what is asked.
+        audience: what its audience is promised.
+        topic: where it is published.
+        windows: by device, that of its windows which answers the query, if it is to be answered from them.
+        silent: the devices that have windows only.
+        mechanism: by whose rule it is charged.
+        clock: of the devices' ticks.
+        useful: whether the plans of all devices found shares worth knowing, and one is asked for.
+    """
+
+    name: str
+    plan: Scheduled
+    devices: tuple[str, ...]
+    labels: tuple[str, ...]
+    query: Query
+    audience: Audience
+    topic: str
+    windows: Mapping[str, Window]
+    silent: frozenset[str]
+    mechanism: Mechanism
+    clock: Clock
+    useful: bool
+
+    @property
+    def question(self) -> Question:
+        """What is asked of its devices."""
+        plan = self.plan
+        return Question(
+            *(self.name, plan.stream, self.devices, self.labels, self.query, plan.length, plan.source, self.mechanism),
+            *(plan.confidence, self.windows, self.silent),
+        )
+
+    def time_of(self, tick: int) -> datetime:
+        """When a tick of the wall clock is; a `FrameRangeError` after the year 9999."""
+        return instant(self.clock.epoch_us + tick * self.clock.period_us)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Labels of the states that are asked for."""
+        return tuple(self.labels[state] for state in self.query.states)
+
+
+def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
+    """All jobs of a configuration.
+
+    Raises:
+        ReleaseConfigError: a release names a device or a state that there is not, or sums up what is not comparable.
+    """
+    found: list[Job] = []
+    for plan in config.releases:
+        devices = catalogue.devices(plan.stream) if plan.devices == "all" else plan.devices
+        if not devices:
+            raise ReleaseConfigError(f"release {plan.name}: no device has a stream {plan.stream}")
+        for group in [(device,) for device in devices] if plan.per_device else [tuple(devices)]:
+            found.append(_job(plan, group, config, catalogue))
+    if len({job.name for job in found}) != len(found):
+        raise ReleaseConfigError("two releases would have the same topic")
+    _check_accounts(found)
+    return found
+
+
+def _check_accounts(made: Iterable[Job]) -> None:
+    """Refuse what the ledger would: an account has one mechanism, and one release if that does not compose."""
+    known: dict[tuple[str, str, str], Job] = {}
+    for job in made:
+        for device in job.devices if job.plan.audience != SITE else ():
+            other = known.setdefault((device, job.plan.stream, job.plan.audience), job)
+            what = (
+                f"releases {other.name} and {job.name} both tell {job.plan.audience} about {device}/{job.plan.stream}"
+            )
+            if other.mechanism != job.mechanism:
+                raise ReleaseConfigError(
+                    f"{what}, by {other.mechanism} and by {job.mechanism}: give them one mechanism, or two audiences"
+                )
+            if other is not job and job.mechanism in ALONE:
+                raise ReleaseConfigError(f"{what}, and mechanism {job.mechanism} does not compose with anything")
+
+
+def _job(plan: Scheduled, devices: tuple[str, ...], config: ReleaseConfig, catalogue: Catalogue) -> Job:
+    name = f"{plan.name}-{devices[0]}" if plan.per_device else plan.name
+    if len(name) > _NAME_LENGTH:
+        raise ReleaseConfigError(f"release {name}: its name is longer than {_NAME_LENGTH} characters")
+    if len(set(devices)) != len(devices):
+        raise ReleaseConfigError(f"release {name} names a device twice")
+    newest = []
+    for device in devices:
+        known = catalogue.policies(device, plan.stream)
+        if not known:
+            raise ReleaseConfigError(f"release {name}: no policy for stream {device}/{plan.stream}")
+        newest.append(known[-1])
+    if len({(policy.discretiser.states, policy.clock) for policy in newest}) != 1:
+        raise ReleaseConfigError(f"release {name}: its devices do not have the same states and the same clock")
+    labels = newest[0].discretiser.states
+    for state in plan.states:
+        if state not in labels:
+            raise ReleaseConfigError(f"release {name}: stream {plan.stream} has no state {state!r}")
+    wanted = plan.states or labels
+    if plan.states and len(wanted) == len(labels):
+        raise ReleaseConfigError(f"release {name} asks for all states together, which says nothing")
+    query = Query(plan.query, tuple(labels.index(state) for state in wanted))
+    windows = {
+        device: window
+        for device, policy in zip(devices, newest, strict=True)
+        if plan.source != "symbols" and (window := release_window(policy, plan, query)) is not None
+    }
+    silent = frozenset(device for device, policy in zip(devices, newest, strict=True) if policy.table is None)
+    for device in devices:
+        if device in silent and device not in windows:
+            raise ReleaseConfigError(
+                f"release {name}: {device}/{plan.stream} has no symbols, and no windows that a {plan.query} of "
+                f"{plan.length} ticks every {plan.step} can be put together from"
+            )
+    audience = config.audiences.get(plan.audience) or _site(newest)
+    topic = release_topic(catalogue.fleet, plan.audience, name)
+    mechanism = _mechanism(plan, devices, audience, catalogue)
+    useful = plan.query != "dwell" and all(policy.useful_for == "share" for policy in newest)
+    job = Job(name, plan, devices, labels, query, audience, topic, windows, silent, mechanism, newest[0].clock, useful)
+    if mechanism in ALONE:
+        _check_alone(job, catalogue)
+    return job
+
+
+def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience, catalogue: Catalogue) -> Mechanism:
+    """The mechanism of a release, which has a bound for all its devices; the accountant, unless another allows more."""
+    if plan.mechanism == "chain" or plan.audience == SITE:
+        return "chain"
+    allowed: dict[Mechanism, int] = {}
+    for name in get_args(Composing) if plan.mechanism == "auto" else (plan.mechanism,):
+        if covers(name, audience.adversary):
+            try:
+                allowed[name] = min(_allowance(catalogue, device, plan.stream, audience, name) for device in devices)
+            except ChainClassError as error:
+                if plan.mechanism != "auto":
+                    raise ReleaseConfigError(f"release {plan.name}: mechanism {name}: {error}") from None
+    if not allowed:
+        raise ReleaseConfigError(f"release {plan.name}: no mechanism protects these streams")
+    if "chain" in allowed and allowed["chain"] * _TIED >= max(allowed.values()):
+        return "chain"
+    return max(allowed, key=lambda name: allowed[name])
+
+
+def _allowance(catalogue: Catalogue, device: str, stream: str, audience: Audience, mechanism: Mechanism) -> int:
+    """The least that any policy of a stream allows."""
+    found = catalogue.policies(device, stream)
+    return min(allowance(policy.chains, audience.epsilon, audience.adversary, mechanism) for policy in found)
+
+
+def _check_alone(job: Job, catalogue: Catalogue) -> None:
+    """Refuse what no mechanism that does not compose can be right about, before anything is counted."""
+    for device in job.devices:
+        policies = catalogue.policies(device, job.plan.stream)
+        what = f"release {job.name}: mechanism {job.mechanism}"
+        if any(policy.window_rate for policy in policies):
+            raise ReleaseConfigError(
+                f"{what} composes with nothing, and {device}/{job.plan.stream} releases windows of its own"
+            )
+        if job.mechanism == "wasserstein":
+            if not all(_always_has_state(policy) for policy in policies):
+                raise ReleaseConfigError(
+                    f"{what} needs the distribution of every symbol, and a tick of {device}/{job.plan.stream} "
+                    "without a reading has no state: declare a missing state, or missing_share 0 if there are none "
+                    "(a baseline has some)"
+                )
+            ticks, chains = [True] * job.plan.length, [policy.chains for policy in policies]
+            try:
+                for table in {policy.table for policy in policies if policy.table is not None}:
+                    counted_symbols(chains, table, job.query.states, ticks).check()
+            except (ChainClassError, ReleaseError) as error:
+                raise ReleaseConfigError(f"{what}: {device}/{job.plan.stream}: {error}") from None
+
+
+def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | None:
+    """The window of which a whole number, side by side, is every window of a release; the one with the least noise."""
+    fit = [
+        window
+        for window in policy.windows
+        if answers(window, policy.discretiser.states, query) is not None
+        and plan.length % window.length == plan.step % window.length == 0
+        and window.length % window.stride == window.start % window.stride == 0
+    ]
+    return min(fit, key=lambda one: noise_variance(Fraction(one.scale)) / one.length, default=None)
+
+
+def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
+    """Which of a window's counts add up to an answer, (answers, counts) of 0 and 1; none if they do not answer it."""
+    if query.kind == "dwell":
+        return None
+    if query.kind == "histogram":
+        return np.eye(len(labels), dtype=np.int64) if window.states == "histogram" else None
+    asked = np.isin(np.arange(len(labels)), query.states)
+    if window.states == "histogram":
+        return asked.astype(np.int64)[np.newaxis]
+    return np.ones((1, 1), dtype=np.int64) if set(window.counted(tuple(labels))) == set(query.states) else None
+
+
+def _site(policies: Iterable[Policy]) -> Audience:
+    """What the site is promised: the weakest of the streams' guarantees."""
+    guarantees = [policy.guarantee for policy in policies]
+    ranks: tuple[Adversary, ...] = get_args(Adversary)
+    weakest = min((guarantee.adversary for guarantee in guarantees), key=ranks.index)
+    return Audience(epsilon=max(guarantee.epsilon for guarantee in guarantees), adversary=weakest)
+
+
+def _always_has_state(policy: Policy) -> bool:
+    """Whether no tick has a symbol without a state, whose distribution would be another."""
+    made = policy.discretiser
+    return made.kind != "baseline" and (made.missing is not None or policy.missing_share == 0.0)
+
+
+def allowances(config: ReleaseConfig, made: Iterable[Job], catalogue: Catalogue) -> list[Allowance]:
+    """What may be charged to each stream for each audience: the least that any of its policies allows.
+
+    Streams that move together have one allowance, and the windows of all of them stand against it.
+    """
+    groups = streams_together(catalogue)
+    keys = {(device, job.plan.stream, job.plan.audience, job.mechanism) for job in made for device in job.devices}
+    found = []
+    for device, stream, name, mechanism in sorted(keys):
+        if name != SITE:
+            audience = config.audiences[name]
+            members = sorted(one for one in together_with(groups, device, stream) if catalogue.policies(*one))
+            policies = [policy for one in members for policy in catalogue.policies(*one)]
+            most = min(_allowance(catalogue, *one, audience, mechanism) for one in members)
+            base = sum(max(units_above(one.window_rate) for one in catalogue.policies(*member)) for member in members)
+            chains = tuple(dict.fromkeys(policy.chains for policy in policies))
+            key = Key(device, stream, name)
+            found.append(Allowance(key, most, base, audience.epsilon, audience.adversary, mechanism, chains))
+    return found

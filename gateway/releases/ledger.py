@@ -1,0 +1,552 @@
+"""The ledger: what every audience has been told about every tick, and the refusal to tell more than is allowed.
+
+One database, a file or a schema of a server. A release is one transaction, written through to the disk BEFORE it is
+published: its charges on all devices, its entry, and the bytes to publish; or, if one tick of one device would exceed
+its allowance, nothing. So a crash at any point never under-counts: what was reserved stays charged, and is published
+from the stored bytes or abandoned, never drawn again.
+
+An account is a device's stream and an audience. Its charges per tick are run-length encoded, and neighbours of equal
+charge merge, so that an endless stream of windows side by side takes one row. Charges of releases add up tick by tick,
+on top of the account's base; so do those to streams that move together. A release is about wall ticks; what is charged
+are each device's own tick numbers, which are ahead of them once its clock was set. From then on nobody knows which of
+them fall together with ticks of another device that moves with it, and its largest charge counts for them all.
+Source: docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from fugu.contract.guarantee import Adversary
+from fugu.host.database import LEDGER
+from gateway.database import Lease, is_there, open_engine
+from gateway.location import Location, part_of
+from gateway.releases.charges import ChargedTicks, Stream, beside, clipped, overlay, peak, peak_of_sum, together_name
+from gateway.releases.entries import (
+    KIND,
+    SITE,
+    Account,
+    Allowance,
+    Drawn,
+    Entry,
+    Key,
+    LedgerError,
+    LedgerRows,
+    Release,
+    State,
+    digest,
+    inputs_digest,
+    refusal,
+)
+
+__all__ = ["Ledger", "known_ledger", "ledger_beside"]
+
+_ENTRY = (
+    "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, exclusive, basis, reason, state, "
+    "topic, payload"
+)
+
+
+def ledger_beside(store: Location) -> Location:
+    """Where a gateway's ledger is, if nobody says otherwise: `home-ledger.db` for `home.db`, or a schema beside."""
+    return part_of(store, "ledger")
+
+
+def known_ledger(store: Location) -> Location | None:
+    """The same, if there is one.
+
+    Raises:
+        LedgerError: its server does not say.
+    """
+    beside = ledger_beside(store)
+    return beside if is_there(beside, KIND) else None
+
+
+class Ledger:
+    """An open ledger; one thread uses it at a time, several processes may have it open.
+
+    Args:
+        location: a file, or a schema of a server.
+        create: make it if it is not there.
+        lease: that this process alone makes releases, and who takes that from it; none if others may.
+        read_only: nothing is written, and no gateway ever waits for this process; it must be there.
+
+    Raises:
+        LedgerError: it cannot be opened, is no ledger, was written by a later version, or another process holds it.
+    """
+
+    def __init__(
+        self, location: Location, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
+    ) -> None:
+        self._db = open_engine(location, KIND, create=create, lease=lease, read_only=read_only)
+
+    def close(self) -> None:
+        """Close it."""
+        self._db.close()
+
+    def refuse_damage(self, name: str) -> None:
+        """Read the whole file, which messages call by a name, and see whether its pages fit together.
+
+        Raises:
+            LedgerError: they do not; one line that says what to do.
+        """
+        if problem := self._db.damage():
+            raise LedgerError(f"the ledger {name} is damaged ({problem}): {LEDGER.remedy}")
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does."""
+        return self._db.transaction()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[LedgerRows]:
+        """The rows of one state of the ledger; reading them holds nobody up."""
+        with self._db.snapshot():
+            yield LedgerRows(self._db)
+
+    def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
+        """Open accounts, or change them; every change is recorded.
+
+        An allowance may be lower than what is spent: nothing is taken back, and future releases are refused. What an
+        audience is promised never changes: limits of accounts are computed from it. Nor does an account's mechanism:
+        charges by one rule say nothing by another.
+
+        Raises:
+            LedgerError: an audience was promised something else before, or by another mechanism; nothing is changed.
+        """
+        with self.transaction():
+            entry = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0]
+            for one in allowances:
+                self._keep_promise(one)
+                row = self._one(
+                    "SELECT accounts.id, accounts.allowance, accounts.base, epsilon, adversary, "
+                    "accounts.mechanism, class FROM accounts JOIN allowances ON account=accounts.id "
+                    "WHERE (device, stream, audience)=(?, ?, ?) ORDER BY serial DESC LIMIT 1",
+                    *one.key,
+                )
+                told = (*one[1:-1], self._class(one))
+                if row and row[1:] == told:
+                    continue
+                if row and row[5] != one.mechanism:
+                    raise LedgerError(
+                        f"{one.key}: its releases are charged by mechanism {row[5]} and cannot be by {one.mechanism} "
+                        "now: give the new audience another name"
+                    )
+                if row:
+                    account = row[0]
+                    values = (one.allowance, one.base, account)
+                    self._db.execute("UPDATE accounts SET allowance=?, base=? WHERE id=?", values)
+                else:
+                    columns = "device, stream, audience, allowance, base, mechanism"
+                    query = f"INSERT INTO accounts ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id"
+                    (account,) = self._one(query, *one.key, one.allowance, one.base, one.mechanism)
+                self._db.execute(
+                    "INSERT INTO allowances (account, allowance, base, epsilon, adversary, mechanism, class, "
+                    "after_entry, time_us) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (account, *told, entry, time_us),
+                )
+
+    def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
+        """Add up charges to streams that move together, from now on and with what was charged; changes are recorded.
+
+        Streams that were once charged together stay so, with all that either of them is charged with later.
+        """
+        with self.transaction():
+            for group in groups:
+                wanted = frozenset(group)
+                members = wanted.union(*(self._together(*stream)[1] for stream in wanted))
+                name = together_name(members)
+                new = [stream for stream in sorted(members) if self._together(*stream)[0] != name]
+                self._db.executemany(
+                    "INSERT INTO together (device, stream, name, after_entry, time_us) VALUES (?, ?, ?, ?, ?)",
+                    [(*stream, name, self.newest, time_us) for stream in new],
+                )
+
+    def _together(self, device: str, stream: str) -> tuple[str, frozenset[Stream]]:
+        """What a stream is charged with: its name, empty if nothing, and all of these streams, at least itself."""
+        query = "SELECT name FROM together WHERE (device, stream)=(?, ?) ORDER BY serial DESC LIMIT 1"
+        if (row := self._one(query, device, stream)) is None:
+            return "", frozenset([(device, stream)])
+        rows = self._db.execute("SELECT DISTINCT device, stream FROM together WHERE name=?", row)
+        return str(row[0]), frozenset(map(tuple, rows))
+
+    def _class(self, one: Allowance) -> int:
+        """The number of an allowance's classes of chains; equal ones are kept once."""
+        chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
+        self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
+        return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
+
+    def _keep_promise(self, wanted: Allowance) -> None:
+        before = self._one(
+            "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? "
+            "AND (epsilon, adversary)<>(?, ?) LIMIT 1",
+            *(wanted.key.audience, wanted.epsilon, wanted.adversary),
+        )
+        if before is not None:
+            raise LedgerError(
+                f"audience {wanted.key.audience} was promised epsilon {before[0]:g} ({before[1]}) and cannot be given "
+                f"{wanted.epsilon:g} ({wanted.adversary}) now: give the new audience another name"
+            )
+
+    def reserve(
+        self, release: Release, draw: Callable[[int], Drawn], *, time_us: int, progress: int | None = None
+    ) -> Entry:
+        """Charge a release and keep what will be published and what it was made of, durably, or refuse it as a whole.
+
+        Args:
+            release: what asks to be made.
+            draw: makes what to publish from the entry's number; called only once nothing stands against the release any
+                more, so that no noise is drawn for a refused one.
+            time_us: now, in microseconds of Unix time.
+            progress: if given, this is a window of the schedule `release.name`, which goes on with the one that begins
+                there; no window of a schedule is ever released twice, wherever it is set to go on.
+
+        Raises:
+            LedgerError: a tick would exceed its allowance, there is no allowance, or the window was released before;
+                nothing is charged.
+            DatabaseError: it cannot be used; nothing is charged, or, if a server went away at the very end, all of it
+                may be, and is waiting to be published.
+        """
+        with self.transaction():
+            if progress is not None:
+                self._refuse_again(release)
+            for device, charge in release.charges.items():
+                self._refuse_before(release, device)
+                if charge or release.audience != SITE:
+                    self._charge(Key(device, release.stream, release.audience), release, charge)
+            number = self.newest + 1
+            drawn = draw(number)
+            for table in drawn.tables:
+                self._document(table)
+            self._db.execute(
+                f"INSERT INTO entries ({_ENTRY}, in_group, question, inputs, inputs_digest) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'reserved', ?, ?, ?, ?, ?, ?)",
+                (
+                    *(number, release.name, release.audience, release.stream, time_us, release.mechanism),
+                    *(release.noise, release.scale, release.first, release.last, int(release.exclusive)),
+                    *(release.basis, release.reason, release.topic, drawn.payload, self._group(release)),
+                    *(self._document(drawn.question), drawn.inputs.decode()),
+                    inputs_digest(drawn.question, release.first, drawn.inputs),
+                ),
+            )
+            if release.exclusive:
+                query = "UPDATE accounts SET exclusive=? WHERE (device, stream, audience)=(?, ?, ?)"
+                keys = [(number, device, release.stream, release.audience) for device in release.charges]
+                self._db.executemany(query, keys)
+            if progress is not None:
+                self._set_progress(release.name, progress)
+            return self._entries("number=?", number)[0]
+
+    def _refuse_again(self, release: Release) -> None:
+        """Refuse a window of a schedule that was released."""
+        query = "SELECT number FROM entries WHERE name=? AND first=? LIMIT 1"
+        if row := self._one(query, release.name, release.first):
+            raise LedgerError(
+                f"release {release.name}: ticks {release.first}..{release.last} are refused, because entry {row[0]} "
+                "has released the window that begins there"
+            )
+
+    def _refuse_before(self, release: Release, device: str) -> None:
+        """Refuse ticks of a device, or of those that move with it, from before a ledger that was lost."""
+        query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
+        for member in self._together(device, release.stream)[1]:
+            row = self._one(query, *member)
+            first = release.first + (release.shifts.get(device, 0) if member[0] == device else 0)
+            if row and first < row[0]:
+                last = first + release.last - release.first
+                raise LedgerError(
+                    f"release {release.name}: ticks {first}..{last} are refused, because this ledger begins with tick "
+                    f"{row[0]} of stream {release.stream}: what was told before is not in it"
+                )
+
+    def _charge(self, key: Key, release: Release, charge: int) -> None:
+        """Charge one account, or raise."""
+        account, allowance, base, exclusive, mechanism, _, _ = self._account(key)
+        shift = release.shifts.get(key.device, 0)
+        first, last = release.first + shift, release.last + shift
+        together, others = self._beside(key)
+        exclusive = next(filter(None, (exclusive, *(one[3] for one in others))), 0)
+        if release.mechanism != mechanism:
+            raise LedgerError(
+                f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} keeps no promise "
+                f"whose releases are charged by {mechanism}"
+            )
+        if exclusive:
+            raise LedgerError(
+                f"{key}: ticks {first}..{last} are refused, because entry {exclusive} does not compose with any other "
+                f"release of {together or 'this stream'}"
+            )
+        ids = (account, *(one[0] for one in others))
+        if release.exclusive and (base or any(self._one("SELECT 1 FROM runs WHERE account=?", one) for one in ids)):
+            raise LedgerError(
+                f"{key}: ticks {first}..{last} are refused, because mechanism {release.mechanism} does not compose and "
+                f"something was charged to {together or 'this stream'} before"
+            )
+        # A charge of nothing is for what the device has released itself, which the base holds, once for all releases.
+        if not (charge or base):
+            raise LedgerError(f"{key}: ticks {first}..{last} are refused, because its device releases no windows")
+        before = self._near(account, first, last)
+        after = overlay(before, first, last, charge) if charge else before
+        told = (
+            clipped(after, first, last) if charge else [ChargedTicks(first, last, peak(clipped(before, first, last)))]
+        )
+        for other, *_, shifted, device in others:
+            for run in self._runs_beside(other, first, last, None if shifted else shift, same=device == key.device):
+                told = overlay(told, *run)
+        above = [run for run in told if run.charge + base > allowance]
+        if above:
+            raise refusal(key, above[0].first, above[-1].last, peak(above) + base, allowance, together)
+        gone, new = set(before) - set(after), set(after) - set(before)
+        self._db.executemany("DELETE FROM runs WHERE account=? AND first=?", [(account, run.first) for run in gone])
+        self._db.executemany("INSERT INTO runs VALUES (?, ?, ?, ?)", [(account, *run) for run in new])
+        if charge and shift:
+            self._db.execute("UPDATE accounts SET shifted=1 WHERE id=?", (account,))
+
+    def _beside(self, key: Key) -> tuple[str, list[Any]]:
+        """What a stream is charged with, and the audience's other accounts of these streams, as `_account` has them."""
+        name, members = self._together(key.device, key.stream)
+        others = sorted(members - {(key.device, key.stream)})
+        found = [self._find(Key(*stream, key.audience)) for stream in others]
+        return name, [row for row in found if row is not None]
+
+    def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[ChargedTicks]:
+        """What another account is charged at ticks of one that moves with it; one device has one clock for both."""
+        if same:
+            return clipped(self._near(account, first, last), first, last)
+        runs = self._runs(account) if ahead is None else self._near(account, first - ahead, last - ahead)
+        return beside(runs, first, last, ahead)
+
+    def _runs(self, account: int) -> list[ChargedTicks]:
+        query = "SELECT first, last, charge FROM runs WHERE account=?"
+        return [ChargedTicks._make(row) for row in self._db.execute(query, (account,))]
+
+    def _near(self, account: int, first: int, last: int) -> list[ChargedTicks]:
+        """The runs that overlap or touch the ticks; at most one of them begins before the first."""
+        rows = self._db.execute(
+            "SELECT first, last, charge FROM runs WHERE account=? AND first<=? AND first>=COALESCE("
+            "(SELECT MAX(first) FROM runs WHERE account=? AND first<?), 0) ORDER BY first",
+            (account, last + 1, account, first),
+        )
+        return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
+
+    def _group(self, release: Release) -> int:
+        """The number of a set of devices with their charges; equal sets are kept once."""
+        members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
+        name = digest(json.dumps(members).encode())
+        row = self._one("SELECT id FROM groups WHERE digest=?", name)
+        if row:
+            return int(row[0])
+        (group,) = self._one("INSERT INTO groups (digest) VALUES (?) RETURNING id", name)
+        self._db.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", [(group, *member) for member in members])
+        return int(group)
+
+    def _document(self, document: bytes) -> int:
+        """The number of a document; equal ones are kept once."""
+        name = digest(document)
+        if row := self._one("SELECT id FROM documents WHERE digest=?", name):
+            return int(row[0])
+        query = "INSERT INTO documents (digest, document) VALUES (?, ?) RETURNING id"
+        return int(self._one(query, name, document.decode())[0])
+
+    @property
+    def identity(self) -> str:
+        """Random; a ledger that begins anew has another one."""
+        return str(self._one("SELECT identity FROM binding")[0])
+
+    @property
+    def store(self) -> str:
+        """The identity of the store that it charges releases of, empty before there is one."""
+        return str(self._one("SELECT store FROM binding")[0])
+
+    @property
+    def newest(self) -> int:
+        """The number of the newest entry, 0 if there is none."""
+        return int(self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
+
+    def belong_to(self, store: str) -> None:
+        """Charge releases of the store of an identity."""
+        with self.transaction():
+            self._db.execute("UPDATE binding SET store=?", (store,))
+
+    def begin(self, beginnings: Iterable[tuple[str, str, int]], identity: str, store: str) -> None:
+        """Become another ledger, of a store, that refuses releases before a first tick of each device and stream."""
+        with self.transaction():
+            self._db.executemany(
+                "INSERT INTO beginnings VALUES (?, ?, ?) ON CONFLICT (device, stream) "
+                "DO UPDATE SET first=excluded.first WHERE beginnings.first<excluded.first",
+                list(beginnings),
+            )
+            self._db.execute("UPDATE binding SET identity=?, store=?", (identity, store))
+
+    def beginning(self, devices: Iterable[str], stream: str) -> int:
+        """The first tick of a stream that releases about all these devices may hold; 0 unless the ledger was lost."""
+        query = "SELECT first FROM beginnings WHERE device=? AND stream=?"
+        members = frozenset[Stream]().union(*(self._together(device, stream)[1] for device in devices))
+        return max((row[0] for member in members if (row := self._one(query, *member))), default=0)
+
+    def released(self) -> list[tuple[str, str, int]]:
+        """Device, stream and the last of its ticks that any entry is about."""
+        query = (
+            "SELECT device, stream, MAX(last + shift) FROM entries JOIN members USING (in_group) "
+            "GROUP BY device, stream"
+        )
+        return self._db.execute(query).fetchall()
+
+    def forget(self, device: str, *, time_us: int) -> int:
+        """Erase the sums of all releases that a device was a part of; charges and what was published stay.
+
+        Returns:
+            How many releases had sums.
+        """
+        with self.transaction():
+            found = self._db.execute(
+                "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
+                "(SELECT in_group FROM members WHERE device=?)",
+                (device,),
+            ).rowcount
+            query = "INSERT INTO forgotten VALUES (?, ?, ?) ON CONFLICT (device) DO UPDATE SET "
+            query += "through=excluded.through, time_us=excluded.time_us"
+            self._db.execute(query, (device, self.newest, time_us))
+        self._db.rewrite()
+        return found
+
+    def mark(self, number: int, state: State) -> None:
+        """Record what became of a reserved release; its charge stays, whatever it is."""
+        with self.transaction():
+            self._db.execute("UPDATE entries SET state=? WHERE number=? AND state='reserved'", (state, number))
+
+    def pending(self, after: int = 0, limit: int = 100) -> list[Entry]:
+        """Reserved releases that are not known to be published, oldest first."""
+        return self._entries("state='reserved' AND number>? ORDER BY number LIMIT ?", after, limit)
+
+    def newest_published(self, through: int) -> list[int]:
+        """Numbers of the newest entry of each topic that was published, or reserved and is not above a number."""
+        query = "SELECT MAX(number) FROM entries WHERE state='published' OR state='reserved' AND number<=? "
+        return [row[0] for row in self._db.execute(query + "GROUP BY topic ORDER BY 1", (through,))]
+
+    def entry(self, number: int) -> Entry | None:
+        """An entry, by its number."""
+        return next(iter(self._entries("number=?", number)), None)
+
+    def entries(self, after: int = 0, limit: int = 2**62) -> list[Entry]:
+        """All entries above a number, oldest first."""
+        return self._entries("number>? ORDER BY number LIMIT ?", after, limit)
+
+    def charges(self, number: int) -> dict[str, int]:
+        """For each device of an entry, what its ticks were charged."""
+        query = "SELECT device, charge FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
+        return dict(self._db.execute(query, (number,)).fetchall())
+
+    def shifts(self, number: int) -> dict[str, int]:
+        """For each device of an entry, by how much its ticks are ahead of the entry's wall ticks."""
+        query = "SELECT device, shift FROM members JOIN entries USING (in_group) WHERE number=? ORDER BY device"
+        return dict(self._db.execute(query, (number,)).fetchall())
+
+    def progress(self, name: str) -> int | None:
+        """Where a schedule goes on, none before its first window."""
+        row = self._one("SELECT next FROM progress WHERE name=?", name)
+        return None if row is None else int(row[0])
+
+    def set_progress(self, name: str, following: int) -> None:
+        """Let a schedule go on with the window that begins at a tick, without a release; one released stays so."""
+        with self.transaction():
+            self._set_progress(name, following)
+
+    def schedules(self) -> list[str]:
+        """The names of the releases that have a schedule."""
+        return [row[0] for row in self._db.execute("SELECT name FROM progress ORDER BY name")]
+
+    def accounts(self) -> list[Account]:
+        """Every account, in the order of device, stream and audience."""
+        return self._accounts("")
+
+    def accounts_of(self, device: str) -> list[Account]:
+        """A device's accounts, in the order of stream and audience."""
+        return self._accounts("WHERE device=?", device)
+
+    def promised(self, audience: str) -> tuple[float, Adversary] | None:
+        """The epsilon that an audience was promised, and against whom; none without an account."""
+        query = (
+            "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? LIMIT 1"
+        )
+        row = self._one(query, audience)
+        return None if row is None else (row[0], row[1])
+
+    def alone(self) -> list[Key]:
+        """The accounts that have had a release that does not compose."""
+        rows = self._db.execute("SELECT device, stream, audience FROM accounts WHERE exclusive<>0 ORDER BY 1, 2, 3")
+        return list(map(Key._make, rows))
+
+    def account(self, key: Key) -> Account:
+        """One account.
+
+        Raises:
+            LedgerError: there is none for the key.
+        """
+        number = self._account(key)[0]
+        return self._accounts("WHERE id=?", number)[0]
+
+    def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
+        """What releases have charged to the ticks first..last; ticks between the runs have charge 0.
+
+        Raises:
+            LedgerError: there is no such account.
+        """
+        return clipped(self._near(self._account(key)[0], first, last), first, last)
+
+    def remaining(self, key: Key, first: int, last: int) -> int:
+        """The largest charge that a release over the ticks first..last may still have.
+
+        Raises:
+            LedgerError: there is no such account.
+        """
+        account, allowance, base, exclusive, _, shifted, _ = self._account(key)
+        _, others = self._beside(key)
+        if exclusive or any(one[3] for one in others):
+            return 0
+        near = clipped(self._near(account, first, last), first, last)
+        for other, *_, set_too, device in others:
+            near += self._runs_beside(other, first, last, None if shifted or set_too else 0, same=device == key.device)
+        return int(max(allowance - base - peak_of_sum(near), 0))
+
+    def _account(self, key: Key) -> Any:
+        if (row := self._find(key)) is None:
+            raise LedgerError(f"{key}: has no allowance")
+        return row
+
+    def _find(self, key: Key) -> Any:
+        columns = "id, allowance, base, exclusive, mechanism, shifted, device"
+        return self._one(f"SELECT {columns} FROM accounts WHERE (device, stream, audience)=(?, ?, ?)", *key)
+
+    def _accounts(self, where: str, *values: object) -> list[Account]:
+        rows = self._db.execute(
+            "SELECT device, stream, audience, allowance, base, COALESCE(MAX(charge), 0), COALESCE(MIN(first), -1), "
+            "COALESCE(MAX(last), -1), COUNT(charge), exclusive, mechanism FROM accounts LEFT JOIN runs ON account=id "
+            f"{where} GROUP BY id ORDER BY 1, 2, 3",
+            values,
+        )
+        return [self._spent_together(Account(Key(*row[:3]), *row[3:])) for row in rows.fetchall()]
+
+    def _spent_together(self, account: Account) -> Account:
+        """An account with what all streams have been told that move with its own."""
+        name, others = self._beside(account.key)
+        if not others:
+            return account._replace(together=name, spent_together=account.spent)
+        every = (self._account(account.key), *others)
+        by_clock: dict[str, list[ChargedTicks]] = {}
+        for one, *_, shifted, device in every:
+            by_clock.setdefault(device if shifted else "", []).extend(self._runs(one))
+        return account._replace(together=name, spent_together=sum(map(peak_of_sum, by_clock.values())))
+
+    def _set_progress(self, name: str, following: int) -> None:
+        query = "INSERT INTO progress VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET next=excluded.next"
+        self._db.execute(query, (name, following))
+
+    def _entries(self, where: str, *values: object) -> list[Entry]:
+        rows = self._db.execute(f"SELECT {_ENTRY} FROM entries WHERE {where}", values)
+        return [Entry._make((*row[:10], bool(row[10]), *row[11:])) for row in rows]
+
+    def _one(self, query: str, *values: object) -> Any:
+        return self._db.execute(query, values).fetchone()

@@ -1,0 +1,198 @@
+"""What a store knows of its ledger, so that neither can be replaced or restored unnoticed.
+
+Store and ledger each have a random identity, and hold that of the other; the store also holds the number of the newest
+entry that may have been published, and for every stream the last tick of one. A release is written in one order: its
+charge in the ledger, then its number in the store, then it is published. So, whenever a gateway is killed, the ledger's
+newest entry is never older than the store's; if it is, the ledger was restored, and what it has forgotten was told to
+somebody. Where the two do not fit, the only way on is `resume`: nothing is released any more about ticks that may have
+been.
+"""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from typing import NamedTuple
+
+from fugu.host.database import DatabaseError
+from gateway.database import is_there
+from gateway.releases.entries import KIND, LedgerError
+from gateway.releases.ledger import Ledger
+from gateway.service.store import Lease, Location, Store
+from gateway.service.store.releases import Released
+from gateway.service.store.store import KIND as STORE_KIND
+
+__all__ = ["ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
+
+_RESUME = "put back the one that belongs to it, or begin after what was published: fugu gateway ledger resume"
+
+
+class Beginning(NamedTuple):
+    """The first tick of a stream that releases may be about."""
+
+    device: str
+    stream: str
+    first: int
+
+
+class ReleaseRecord:
+    """The store's side.
+
+    Args:
+        store: an open store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._releases = store.releases
+
+    @property
+    def identity(self) -> str:
+        """Of the store, random."""
+        return self._releases.charged().identity
+
+    @property
+    def entry(self) -> int:
+        """The newest entry that may have been published, 0 if none was."""
+        return self._releases.charged().entry
+
+    def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
+        """Open the store's ledger; a new one is begun only for a store that has published nothing.
+
+        Raises:
+            LedgerError: it cannot be opened, or is not there.
+        """
+        if self.entry and not is_there(ledger, KIND):
+            raise LedgerError(
+                f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
+            )
+        return Ledger(ledger, lease=lease)
+
+    def bind(self, ledger: Ledger) -> None:
+        """Check that a ledger is the store's own and newest one; both learn of each other if neither has published.
+
+        Raises:
+            LedgerError: it is another one, was restored, or belongs to another store; one line that says what to do.
+            DatabaseError: a file cannot be used.
+        """
+        if not self.entry and not ledger.newest:
+            ledger.belong_to(self.identity)
+            with self._store.transaction():
+                self._releases.bind(ledger.identity)
+            return
+        if problem := self.problem(ledger):
+            raise LedgerError(f"{problem}: {_RESUME}")
+        self.note(ledger, ledger.newest)
+
+    def problem(self, ledger: Ledger) -> str:
+        """Why a ledger and this store do not fit, empty if they do; of a gateway that runs, too."""
+        _, known, entry = self._releases.charged()  # before the ledger is looked at, which goes ahead
+        if not entry and not ledger.newest:
+            return ""
+        if entry and ledger.identity != known:
+            return "the ledger is not the one that this store's releases were charged to"
+        if ledger.store != self.identity:
+            return "the ledger has charged releases of another store"
+        if ledger.newest < entry:
+            return f"the ledger ends with entry {ledger.newest}, and entry {entry} may have been published: it is old"
+        return ""
+
+    def note(self, ledger: Ledger, number: int) -> None:
+        """Write down that entries up to a number may be published; durable before it returns, and before they are.
+
+        Raises:
+            LedgerError: the store has another ledger by now; nothing may be published then.
+            DatabaseError: the store does not take it; nothing may be published then.
+        """
+        _, known, noted = self._releases.charged()
+        if known != ledger.identity:
+            raise LedgerError("the store has begun another ledger meanwhile: start the gateway again")
+        if number <= noted:
+            return
+        with self._store.transaction():
+            for entry in ledger.entries(noted):
+                if entry.number <= number:
+                    shifts = ledger.shifts(entry.number).items()
+                    self._releases.note(Released(device, entry.stream, entry.last + by) for device, by in shifts)
+            self._releases.note_entry(number)
+
+    def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:
+        """Let a store and a ledger go on together, after all ticks about which either may have released something.
+
+        Args:
+            after: a tick of every stream that was released, although neither of them has it.
+
+        Returns:
+            Where each stream begins.
+
+        Raises:
+            DatabaseError: a file cannot be used; it is to be done once more.
+        """
+        lasts = {(account.key.device, account.key.stream): after for account in ledger.accounts()}
+        for device, stream, last in [*self._releases.released(), *ledger.released()]:
+            lasts[device, stream] = max(last, lasts.get((device, stream), after))
+        identity = secrets.token_hex(16)  # no copy of the old ledger fits any more
+        ledger.begin([(*key, last + 1) for key, last in lasts.items()], identity, self.identity)
+        with self._store.transaction():
+            self._releases.begin(identity, ledger.newest)
+        return [Beginning(*key, ledger.beginning(key[:1], key[1])) for key in sorted(lasts)]
+
+
+def ledger_problem(ledger: Ledger, store: Location) -> str:
+    """Why a ledger is not the newest one of a store's releases; empty if it is.
+
+    Raises:
+        StoreError: the store cannot be opened.
+    """
+    with closing(Store(store, create=False)) as opened:
+        return ReleaseRecord(opened).problem(ledger)
+
+
+def set_progress(ledger: Location, store: Location, name: str, first: int) -> int:
+    """Let a schedule go on with the first window that begins at a tick or later; the gateway must not run.
+
+    The ledger refuses windows that were released, so that none is released twice, whatever is said here.
+
+    Args:
+        ledger, store: where they are.
+        name: of the release, as in the ledger.
+
+    Returns:
+        Where it would have gone on.
+
+    Raises:
+        FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
+    """
+    with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened:
+        before = opened.progress(name)
+        if before is None:
+            known = ", ".join(opened.schedules()) or "none"
+            raise LedgerError(f"the ledger {ledger.name} has no schedule {name}; it has: {known}")
+        try:
+            opened.set_progress(name, first)
+        except DatabaseError as error:
+            raise LedgerError(f"cannot use the ledger {ledger.name}: {error}") from None
+        return before
+
+
+def resume_ledger(ledger: Location, store: Location, after: int = -1) -> list[Beginning]:
+    """Let a store and a ledger that do not belong together go on, after all that may have been published.
+
+    Args:
+        ledger: where it is; a new one is begun if it is lost.
+        store: where it is; a new one is begun if it is lost. At least one of the two must be there.
+        after: a tick of every stream that was released, although neither of them has it.
+
+    Returns:
+        Where each stream begins.
+
+    Raises:
+        FuguError: one line that says what is wrong; a gateway that runs is.
+    """
+    if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
+        raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")
+    with closing(Store(store, lease=Lease())) as opened, closing(Ledger(ledger)) as resumed:
+        try:
+            return ReleaseRecord(opened).resume(resumed, after)
+        except DatabaseError as error:
+            raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None

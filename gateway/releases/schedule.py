@@ -1,0 +1,468 @@
+"""The schedule of releases: when a window is due, its work in small pieces, and publishing.
+
+A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
+its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
+behind, where that is configured. No single device decides that a window of the others is past: the gateway's clock has
+to say so, too, and just after a new connection, when what has piled up arrives in any order, it waits. Once it has
+waited for nothing, it does so for nothing that was past then, so that a device with holes delays releases only so far.
+
+Where a schedule goes on is in the ledger, in the same transaction as the release, so that each window is released at
+most once, whatever happens in between. What the ledger refuses, and windows without symbols, are counted and passed
+over, never tried again. What was reserved is published from the ledger until the broker has acknowledged it: again
+after a restart, with the same bytes. So is, at every new connection, the newest release of each topic: the broker may
+have lost what it retained.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from fugu.contract.errors import FuguError, cause
+from fugu.contract.window_frames import sequence_name
+from fugu.contract.windows import Window
+from fugu.host.database import DatabaseError, is_lost
+from fugu.mqtt import Link
+from gateway.releases.entries import LedgerError
+from gateway.releases.inputs import Question
+from gateway.releases.jobs import Job
+from gateway.releases.maker import EmptyWindowError, Maker
+from gateway.releases.record import ReleaseRecord
+from gateway.service.recorder import Recorder
+from gateway.service.store import Store
+from gateway.service.tick_time import tick_at
+
+__all__ = ["NotKnownError", "Progress", "Reached", "ReleaseSchedule", "StoreProgress"]
+
+
+class NotKnownError(Exception):
+    """It is not known yet: somebody was asked, and has not answered."""
+
+
+class Reached(NamedTuple):
+    """The newest wall tick of the device that is furthest behind, and of the one that is furthest ahead."""
+
+    low: int
+    high: int
+
+
+class Progress(Protocol):
+    """Where devices are; everything may raise `NotKnownError`, and what a store raises."""
+
+    def reached(self, question: Question) -> Reached:
+        """How far the devices are."""
+
+    def complete(self, question: Question, first: int, end: int) -> bool:
+        """Whether no frame of any device is missing in the wall ticks first..end."""
+
+    def next_frame(self, question: Question, tick: int) -> int | None:
+        """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
+
+    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
+        """The last wall tick that any of these numbers stands for: tick numbers of devices, 0 where none is given."""
+
+    def done(self, question: Question) -> None:
+        """A window is dealt with."""
+
+
+class StoreProgress:
+    """Where the devices of a store are.
+
+    Args:
+        store: owned by the thread that calls.
+        recorder: of the store.
+    """
+
+    def __init__(self, store: Store, recorder: Recorder) -> None:
+        self._store = store
+        self._recorder = recorder
+
+    def reached(self, question: Question) -> Reached:
+        """As in `Progress`."""
+        found = [self._reached(question, device) for device in question.devices]
+        return Reached(min(found), max(found))
+
+    def complete(self, question: Question, first: int, end: int) -> bool:
+        """As in `Progress`."""
+        return all(self._complete(question, device, first, end) for device in question.devices)
+
+    def next_frame(self, question: Question, tick: int) -> int | None:
+        """As in `Progress`."""
+        found: list[int] = []
+        for device in question.devices:
+            name, window = _sequence(question, device)
+            frames = self._store.symbols if window is None else self._store.windows
+            number, shifts = self._store.stream_id(device, name), self._recorder.shifts(device, name)
+            for low, high, shift in shifts.owned(tick) if window is None else shifts.in_ticks(window).owned(tick):
+                first = None if number is None else frames.next_first(number, low)
+                if first is not None and first <= high:
+                    found.append(first - shift)
+        return min(found, default=None)
+
+    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
+        """As in `Progress`."""
+        return max(self._wall_tick(question, device, numbers.get(device, 0)) for device in question.devices)
+
+    def done(self, question: Question) -> None:
+        """Nothing was asked of anybody."""
+
+    def _wall_tick(self, question: Question, device: str, number: int) -> int:
+        name, window = _sequence(question, device)
+        shifts = self._recorder.shifts(device, name)
+        return number - (shifts if window is None else shifts.in_ticks(window)).at(number)
+
+    def _reached(self, question: Question, device: str) -> int:
+        """The newest wall tick of a device; of one with windows only, that after the last one that it counted."""
+        name, window = _sequence(question, device)
+        number = self._recorder.reached(device, name)
+        if window is not None and number >= 0:
+            number = window.start + number * window.stride + window.length
+        return number - self._recorder.shifts(device, name).newest
+
+    def _complete(self, question: Question, device: str, first: int, end: int) -> bool:
+        """Whether no frame of a device is missing, neither of its symbols nor of the windows that answer the query."""
+        stream, window = question.stream, question.windows.get(device)
+        if device not in question.silent:
+            shift, begun = self._recorder.shifts(device, stream).owner(first, end)
+            low, high = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
+            if not self._recorder.complete(device, stream, low, high):
+                return False
+        if window is None:
+            return True
+        name = sequence_name(stream, window.name)
+        shift, begun = self._recorder.shifts(device, name).in_ticks(window).owner(first, end)
+        first, end = (begun - 1, begun - 1) if shift is None else (first + shift, end + shift)
+        low = max(0, (first - window.start) // window.stride)
+        high = (end + 1 - window.length - window.start) // window.stride
+        return self._recorder.complete(device, name, low, max(low, high))
+
+
+def _sequence(question: Question, device: str) -> tuple[str, Window | None]:
+    """The sequence that says how far a device is, and the window that its numbers are indices of, if they are."""
+    if device not in question.silent:
+        return question.stream, None
+    window = question.windows[device]
+    return sequence_name(question.stream, window.name), window
+
+
+_log = logging.getLogger(__name__)
+_SLICE_SECONDS = 0.05
+_SCAN_SECONDS = 0.25
+_PAUSE_SECONDS = 0.5
+_MAX_IN_FLIGHT = 50
+_LATE_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
+
+
+class _Work(NamedTuple):
+    """A window in the making; at the end of its steps it says where the schedule goes on, and why if empty."""
+
+    job: Job
+    first: int
+    steps: Generator[bool, None, tuple[int, str]]
+
+
+class ReleaseSchedule:
+    """Makes and publishes the releases that are due.
+
+    Args:
+        jobs: what to release.
+        maker: makes one release; its ledger belongs to the calling thread.
+        progress: knows how far each stream is.
+        record: what the store knows of the ledger.
+        link: the connection.
+        counters: counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`.
+        seconds: a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        maker: Maker,
+        progress: Progress,
+        record: ReleaseRecord,
+        link: Link,
+        counters: Counter[str],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._seconds = seconds
+        self._gap_since: dict[str, tuple[int, float]] = {}
+        self._waited_through: dict[str, int] = {}
+        self._connected = float("-inf")
+        self._look_again = 0.0
+        self._jobs = jobs
+        self._maker = maker
+        self._ledger = maker.ledger
+        self._progress = progress
+        self._link = link
+        self._counters = counters
+        self._record = record
+        self._next: dict[str, int] = {}
+        self._due: deque[tuple[Job, int]] = deque()
+        self._works: deque[_Work] = deque()
+        self._all_wait = False
+        self._changed = True
+        self._scan_after = 0.0
+        self._pause_until = 0.0
+        self._waiting = True
+        self._sent_through = 0
+        self._again: deque[int] | None = None
+        self._in_flight: dict[int, int] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether no release is on its way to the broker."""
+        return not self._in_flight
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work to do now, or there may be."""
+        waits = (bool(self._works) and not self._all_wait) or bool(self._due) or self._changed
+        return waits and time.monotonic() >= self._pause_until
+
+    def following(self) -> dict[str, int]:
+        """By release: the first tick of the window that comes next, as far as that is known."""
+        return dict(self._next)
+
+    def connected(self) -> None:
+        """There is a new connection: what waited for it comes now; nothing is published before the first."""
+        self._connected = self._seconds()
+        self._again = None
+
+    def unsettled(self) -> None:
+        """Somebody has come back who takes frames: what is missing may be on its way."""
+        self._connected = max(self._connected, self._seconds())
+        self._gap_since.clear()
+
+    def begin_anew(self) -> None:
+        """What was under way will not be answered: it is published again."""
+        self._in_flight.clear()
+        self._sent_through = 0
+        self._waiting = True
+
+    def needed(self) -> dict[tuple[str, str], int]:
+        """For device and stream the first tick that a release needs which is still to be made.
+
+        Raises:
+            DatabaseError, LedgerError: a file cannot be used.
+        """
+        found: dict[tuple[str, str], int] = {}
+        for job in self._jobs:
+            if (first := self._first(job)) is not None:
+                for device in job.devices:
+                    key = device, job.plan.stream
+                    found[key] = min(first, found.get(key, first))
+        return found
+
+    def stored(self) -> None:
+        """New symbols are in the store."""
+        self._changed = True
+
+    def acknowledged(self, message_id: int, accepted: bool) -> None:
+        """The broker has answered for a message.
+
+        Raises:
+            DatabaseError: the ledger cannot be used; the release is published again at the next start.
+        """
+        number = self._in_flight.pop(message_id, None)
+        if number and accepted:
+            self._ledger.mark(number, "published")
+            self._counters["releases_published"] += 1
+
+    def pump(self, *, idle: bool) -> None:
+        """Publish what waits, and work on releases for a short while.
+
+        Args:
+            idle: there is nothing else to do.
+
+        Raises:
+            DatabaseError: the ledger or the store is damaged or gone; other errors of theirs are waited out.
+        """
+        if time.monotonic() < self._pause_until:
+            return
+        try:
+            self._publish()
+            deadline = time.monotonic() + _SLICE_SECONDS
+            self._all_wait = False
+            while time.monotonic() < deadline and self._advance(idle):
+                pass
+            self._publish()
+        except (DatabaseError, LedgerError) as error:
+            if is_lost(error):
+                raise
+            self._works.clear()
+            self._due.clear()
+            self._next.clear()  # a release may be in the ledger all the same, if a server went away when it had it
+            self._changed = self._waiting = True
+            self._pause_until = time.monotonic() + _PAUSE_SECONDS
+            self._counters["ledger_errors"] += 1
+            if self._counters["ledger_errors"] == 1:
+                _log.error("releases wait, because a file cannot be used: %s", error)
+
+    def _advance(self, idle: bool) -> bool:
+        """Do a step of work; false if there is none, or all of it waits for others."""
+        for _ in range(len(self._works)):
+            if not self._step(self._works[0]):
+                return True
+            self._works.rotate(-1)
+        self._all_wait = True
+        if not self._due:
+            self._scan(idle)
+        if not self._due:
+            return False
+        job, first = self._due.popleft()
+        self._works.appendleft(_Work(job, first, self._steps(job, first)))
+        self._all_wait = False
+        return True
+
+    def _step(self, work: _Work) -> bool:
+        """Do a step of a window; whether it waits for others."""
+        job, first, steps = work
+        try:
+            return next(steps)
+        except StopIteration as ended:
+            following, empty = ended.value
+            self._works.remove(work)
+            if empty:
+                self._pass_over(job, following, "releases_empty", empty)
+            else:
+                self._counters["releases"] += 1
+                self._waiting = True
+                self._done(job, following)
+        except DatabaseError:  # the window is tried again when the file can be used
+            raise
+        except FuguError as error:
+            self._works.remove(work)
+            self._pass_over(job, first + job.plan.step, "releases_refused", str(error))
+        except Exception as error:  # what nobody thought of must not stop the gateway
+            self._works.remove(work)
+            self._pass_over(job, first + job.plan.step, "unexpected", f"{cause(error)} in release {job.name}")
+        return False
+
+    def _steps(self, job: Job, first: int) -> Generator[bool, None, tuple[int, str]]:
+        """Make a window; returns where the schedule goes on, and why if there was nothing to count."""
+        following = first + job.plan.step
+        try:
+            yield from self._maker.make(job, first, following)
+        except EmptyWindowError as error:
+            while True:
+                try:
+                    return self._after_gap(job, first), str(error)
+                except NotKnownError:
+                    yield True
+        return following, ""
+
+    def _pass_over(self, job: Job, following: int, counter: str, text: str) -> None:
+        self._counters[counter] += 1
+        _log.log(logging.INFO if counter == "releases_empty" else logging.WARNING, "no release: %s", text)
+        self._ledger.set_progress(job.name, following)
+        self._done(job, following)
+
+    def _done(self, job: Job, following: int) -> None:
+        self._gap_since.pop(job.name, None)
+        self._next[job.name] = following
+        self._progress.done(job.question)
+        self._changed = True
+
+    def _scan(self, idle: bool) -> None:
+        """Look for windows that are due, if anything has changed, and not too often while symbols stream in."""
+        now = time.monotonic()
+        late = any(self._waited(job) for job in self._jobs if job.name in self._gap_since)
+        if not (self._changed or late or now >= self._look_again) or (now < self._scan_after and not idle):
+            return
+        self._changed = False
+        self._scan_after, self._look_again = now + _SCAN_SECONDS, now + _LOOK_SECONDS
+        under_way = {work.job.name for work in self._works}
+        for job in self._jobs:
+            if job.name in under_way:
+                continue
+            with contextlib.suppress(NotKnownError):  # it is looked at again when there are answers
+                first = self._first(job)
+                if first is not None and self._is_past(job, first):
+                    self._due.append((job, first))
+
+    def _first(self, job: Job) -> int | None:
+        """Where a schedule goes on: at first with the first whole window after the first symbol; none without one."""
+        if (found := self._next.get(job.name)) is None:
+            progress = self._ledger.progress(job.name)
+            if (found := job.plan.once if progress is None else progress) is None and (
+                found := self._progress.next_frame(job.question, 0)
+            ) is None:
+                return None
+            stream = job.plan.stream
+            begun = self._progress.wall_tick(
+                job.question, {device: self._ledger.beginning([device], stream) for device in job.devices}
+            )
+            if job.plan.once is None or begun > found:
+                found = -(-max(found, begun) // job.plan.step) * job.plan.step
+            if progress is not None:  # until the first window is done, an earlier symbol may still come
+                self._next[job.name] = found
+        return None if job.plan.once is not None and found > job.plan.once else found
+
+    def _is_past(self, job: Job, first: int) -> bool:
+        end = first + job.plan.length - 1
+        reached = self._progress.reached(job.question)
+        if end < self._overdue(job, reached):
+            return True
+        if reached.low <= end:
+            return False
+        if end <= self._waited_through.get(job.name, -1):
+            return True
+        if self._progress.complete(job.question, first, end):
+            return True
+        if self._gap_since.get(job.name, (-1, 0.0))[0] != first:
+            self._gap_since[job.name] = (first, self._seconds())
+        if not self._waited(job):
+            return False
+        self._waited_through[job.name] = min(reached.high, tick_at(job.clock, self._maker.now_us()))
+        return True
+
+    def _overdue(self, job: Job, reached: Reached) -> int:
+        """Devices that are behind are not waited for with windows that end before this tick."""
+        if job.plan.patience is None or self._seconds() - self._connected < _LATE_SECONDS:
+            return 0
+        return min(reached.high, tick_at(job.clock, self._maker.now_us())) - job.plan.patience
+
+    def _waited(self, job: Job) -> bool:
+        """Whether the frames that a schedule's next window misses have been waited for long enough."""
+        return self._seconds() - self._gap_since[job.name][1] >= _LATE_SECONDS
+
+    def _after_gap(self, job: Job, first: int) -> int:
+        """The first window after an empty one that a stored frame reaches into, or that is not past on all devices."""
+        step, following = job.plan.step, first + job.plan.step
+        frame = self._progress.next_frame(job.question, following)
+        if frame is None:
+            return following
+        reached = self._progress.reached(job.question)
+        frame = min(frame, max(reached.low, self._overdue(job, reached)))
+        return max(following, ((frame - job.plan.length) // step + 1) * step)
+
+    @property
+    def _can_start(self) -> bool:
+        return self._connected > float("-inf") and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
+
+    def _publish(self) -> None:
+        """Publish what the broker had before this connection, then what it has never had."""
+        if self._again is None and self._can_start:
+            self._again = deque(self._ledger.newest_published(self._sent_through))
+        while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:
+            if (message_id := self._link.publish(entry.topic, entry.payload, retain=True)) is None:
+                return
+            self._again.popleft()
+            self._in_flight[message_id] = 0
+        while self._waiting and not self._again and self._can_start:
+            entries = self._ledger.pending(self._sent_through, 1)
+            if not entries:
+                self._waiting = False
+                return
+            entry = entries[0]
+            self._record.note(self._ledger, entry.number)
+            message_id = self._link.publish(entry.topic, entry.payload, retain=True)
+            if message_id is None:
+                return
+            self._in_flight[message_id] = entry.number
+            self._sent_through = entry.number

@@ -1,0 +1,229 @@
+"""Configuration, ledger and allowances together, ready to release: in a gateway, or once by hand outside of one."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from fugu.contract.errors import FuguError, PolicyError
+from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.host.database import DatabaseError
+from fugu.mqtt import Broker, Link, LinkError
+from gateway.database import Lease
+from gateway.location import Location
+from gateway.releases.charges import Stream
+from gateway.releases.config import ReleaseConfigError, load_releases
+from gateway.releases.counts import Counting, StoreCounting, StoresCounting
+from gateway.releases.entries import Allowance, Entry, LedgerError, State
+from gateway.releases.jobs import Job, allowances, jobs, streams_together
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.maker import Maker, finish
+from gateway.releases.readers import check_reader, load_readers
+from gateway.releases.record import ReleaseRecord
+from gateway.service.policies import Catalogue
+from gateway.service.shard_stores import stores
+from gateway.service.store import Store
+
+__all__ = ["Releases", "open_releases", "release_now"]
+
+
+class Releases(NamedTuple):
+    """Ready to release.
+
+    Attributes:
+        renewed: the allowances as the policies of this moment give them.
+        together: the streams that move together, likewise.
+    """
+
+    ledger: Ledger
+    maker: Maker
+    record: ReleaseRecord
+    jobs: list[Job]
+    renewed: Callable[[], list[Allowance]]
+    together: Callable[[], list[frozenset[Stream]]]
+    now_us: Callable[[], int]
+
+    def renew(self) -> None:
+        """Bring the ledger's accounts up to date.
+
+        Raises:
+            FuguError: something cannot be accounted for.
+            DatabaseError: the ledger cannot be used.
+        """
+        granted, together = self.renewed(), self.together()
+        self.ledger.charge_together(together, time_us=self.now_us())
+        self.ledger.set_allowances(granted, time_us=self.now_us())
+
+
+def open_releases(
+    config: Path,
+    ledger: Location,
+    store: Store,
+    catalogue: Catalogue,
+    now_us: Callable[[], int] | None = None,
+    counting: Counting | None = None,
+    lease: Lease | None = None,
+) -> Releases:
+    """Read the configuration, open the store's ledger and bring its allowances up to date.
+
+    Args:
+        config: TOML file.
+        ledger: where it is; made if it is not there, and the store has published nothing.
+        store: holds the symbols, and what is known of the ledger.
+        catalogue: all policies, retired ones too.
+        now_us: the time in microseconds of Unix time; the system's if not given.
+        counting: counts symbols; what is in the store if not given.
+        lease: of the ledger, if this process alone may have it.
+
+    Raises:
+        FuguError: one line that says what is wrong.
+    """
+    now = now_us or (lambda: time.time_ns() // 1000)
+    plan = load_releases(config)
+    wanted = jobs(plan, catalogue)
+
+    def renewed(known: Ledger | None = None) -> list[Allowance]:
+        if plan.readers is not None:
+            alone = known.alone() if known else []
+            for reader in load_readers(config.parent / plan.readers, catalogue.fleet):
+                check_reader(reader, plan, catalogue, alone)
+        return allowances(plan, wanted, catalogue)
+
+    renewed()
+    record = ReleaseRecord(store)
+    opened = record.open(ledger, lease)
+    try:
+        opened.refuse_damage(ledger.name)
+        record.bind(opened)
+        maker = Maker(counting or StoreCounting(store, catalogue), opened, secrets.randbelow, now)
+        releases = Releases(
+            opened, maker, record, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now
+        )
+        releases.renew()
+    except BaseException:
+        opened.close()
+        raise
+    return releases
+
+
+_ANSWER_SECONDS = 20.0
+_POLL_SECONDS = 0.05
+
+
+def release_now(
+    *,
+    config: Path,
+    store: Location,
+    policies: Path,
+    name: str,
+    first: int,
+    ledger: Location | None = None,
+    broker: Broker | None = None,
+    waiting: Callable[[str], None] = lambda _why: None,
+) -> list[ReleaseFrame]:
+    """Make a configured release for the window that begins at a tick.
+
+    Args:
+        ledger: of the releases; beside the store if not given.
+        name: of a release; one with `per_device` is made for every device.
+        broker: where to publish; if none, nothing is published.
+        waiting: told once for which fleet and broker, if there has been no connection for 3 seconds.
+
+    Returns:
+        What was released.
+
+    Raises:
+        FuguError: one line that says what is wrong; what was charged before stays charged.
+    """
+    ledger = ledger or ledger_beside(store)
+    fleet = _fleet(policies)
+    catalogue = Catalogue.load(policies, fleet)
+    with ExitStack() as open_stores:
+        opened = open_stores.enter_context(closing(Store(store, create=False)))
+        shards = [open_stores.enter_context(closing(Store(path))) for path in stores(store).values()]
+        for each in (opened, *shards):
+            catalogue.retire(each.policy_documents())
+        counting = StoresCounting((opened, *shards), catalogue)
+        releases = open_releases(config, ledger, opened, catalogue, counting=counting)
+        with closing(releases.ledger):
+            wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
+            if not wanted:
+                raise ReleaseConfigError(f"no release {name} is configured")
+            entries: list[Entry] = []
+            record = ReleaseRecord(opened)
+            try:
+                for job in wanted:
+                    entries.append(finish(releases.maker.make(job, first)))
+                _hand_out(
+                    *(entries, releases.ledger, record, broker, "published"),
+                    waiting=lambda why: waiting(f"{why}; waiting for fleet {fleet}"),
+                )
+            except LinkError:
+                raise
+            except FuguError:
+                _hand_out(entries, releases.ledger, record, broker, "abandoned")
+                raise
+            except DatabaseError as error:
+                raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
+    return [decode_release(entry.payload) for entry in entries]
+
+
+def _hand_out(
+    entries: list[Entry],
+    ledger: Ledger,
+    record: ReleaseRecord,
+    broker: Broker | None,
+    printed: State,
+    waiting: Callable[[str], None] = lambda _why: None,
+) -> None:
+    """Publish what was made, or record what became of it without a broker: it is printed, or nobody will see it."""
+    for entry in entries:
+        record.note(ledger, entry.number)
+    for entry in entries if broker is None else _published(entries, broker, waiting):
+        ledger.mark(entry.number, printed if broker is None else "published")
+
+
+def _published(entries: list[Entry], broker: Broker, waiting: Callable[[str], None]) -> Iterator[Entry]:
+    """Publish entries one by one; yields each that the broker has accepted."""
+    answered = threading.Event()
+    link = Link(
+        broker,
+        client_id=f"release-{secrets.token_hex(6)}",
+        on_published=lambda _id, accepted: answered.set() if accepted else None,
+        on_absent=waiting,
+    )
+    link.start()
+    try:
+        for entry in entries:
+            answered.clear()
+            deadline = time.monotonic() + _ANSWER_SECONDS
+            sent: int | None = None
+            while not answered.wait(_POLL_SECONDS):
+                link.maintain()
+                sent = link.publish(entry.topic, entry.payload, retain=True) if sent is None else sent
+                if time.monotonic() > deadline or link.last_error.startswith("broker refuses"):
+                    raise LinkError(
+                        f"{link.last_error or 'the broker does not answer'}; entry {entry.number} stays reserved and "
+                        "charged, and a gateway with this ledger publishes it when it starts"
+                    )
+            yield entry
+    finally:
+        link.stop()
+
+
+def _fleet(policies: Path) -> str:
+    """The fleet that the first policy of a folder is for."""
+    try:
+        path = min(path for path in policies.iterdir() if path.suffix == ".json")
+        return str(json.loads(path.read_bytes())["fleet"])
+    except OSError as error:
+        raise PolicyError(f"cannot read the policies: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise PolicyError("the policies directory holds no policy") from None

@@ -1,0 +1,141 @@
+"""The board's own copies of the agent's rules: the same ticks and the same noise, and no word of randomness stays."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from edge_agent.tick_clock import TickClock
+from firmware_sim.board_code import board_module
+from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
+
+NOISE, TICKS = board_module("noise"), board_module("ticks")
+PERIOD = 1_000_000
+HOUR = 3600 * PERIOD
+
+
+def tape(seed: int) -> Callable[[memoryview], None]:
+    generator = random.Random(seed)
+
+    def fill(buffer: memoryview) -> None:
+        buffer[:] = generator.randbytes(len(buffer))
+
+    return fill
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_board_numbers_and_times_its_ticks_as_an_agent_does(seed: int) -> None:
+    """Whatever is done to the clock, tick by tick."""
+    generator = random.Random(seed)
+    agent, board = TickClock(0, PERIOD), TICKS.TickClock(0, PERIOD, 0, 0)
+    elapsed, offset, tick, last = HOUR, 0, HOUR // PERIOD, -1
+    for _ in range(100):
+        elapsed += generator.randrange(2 * PERIOD)
+        match generator.randrange(5):
+            case 0:
+                offset += generator.choice((-HOUR, HOUR, 400_000, -400_000, 1, -1))
+            case 1:
+                agent.rested(elapsed)
+                board.rested(elapsed)
+            case 2:
+                tick = agent.next_wall(elapsed + offset, offset)
+                shift = agent.raised(tick, last, generator.choice((1, 4, 60)))
+                agent.follow(shift, tick + shift)
+                board.shift, board.since = shift, tick + shift
+                tick += shift
+            case _:
+                agent.begin(tick, offset)
+                board.begin(tick, offset)
+                last = max(last, tick)
+                tick += generator.choice((1, 1, 3))
+        asked = [one for near in (tick - 1, tick, tick + 1) for one in (near, last) if one >= 0]
+        assert [board.due(one, offset) for one in asked] == [agent.due(one, offset) for one in asked]
+        assert board.next_wall(elapsed + offset, offset) == agent.next_wall(elapsed + offset, offset)
+        for wall in (tick - 5, tick):
+            for multiple in (1, 7):
+                assert board.raised(wall, last, multiple) == agent.raised(wall, last, multiple)
+
+
+def test_a_board_draws_nothing_while_it_is_to_be_silent() -> None:
+    class Clock:
+        anchors, offset_us, elapsed = 1, 0, HOUR
+
+        def elapsed_us(self) -> int:
+            return self.elapsed
+
+        def now_us(self) -> int:
+            return self.elapsed
+
+        def follow(self) -> None:
+            self.elapsed += PERIOD
+
+    policy = SimpleNamespace(period_us=PERIOD, frame_ticks=4, valid_from=0, valid_until=0, windows=(), symbols=False)
+    outbox = SimpleNamespace(reserved=-1, clock=(0, PERIOD), shift=0, since=0, set_shift=lambda *_: None)
+    drawn: list[int] = []
+    stream = SimpleNamespace(is_empty=True, before=lambda _: None, tick=lambda tick, _: drawn.append(tick))
+    silent: list[str] = []
+    read = iter(range(1000))
+    ticker = TICKS.Ticker(
+        policy, Clock(), outbox, lambda *_: stream, lambda: next(read), lambda _: silent[0] if silent else None
+    )
+    for _ in range(10):
+        ticker.step()
+    before = len(drawn)
+    silent.append("stopped")
+    for _ in range(10):
+        ticker.step()
+    assert (len(drawn), ticker.trouble, next(read)) == (before, "stopped", before)
+    silent.clear()
+    for _ in range(10):
+        ticker.step()
+    assert drawn[before:] == list(range(drawn[before - 1] + 11, drawn[before - 1] + 21))
+    assert ticker.trouble is None
+
+
+@pytest.mark.parametrize("scale", [(1, 2), (5, 2), (1000, 7), (300, 1)])
+def test_from_the_same_bytes_comes_the_same_noise(scale: tuple[int, int]) -> None:
+    agent, board = uniform_below(tape(3)), NOISE.uniform_below(tape(3))
+    noise = [NOISE.discrete_laplace(board, *scale) for _ in range(300)]
+    assert noise == [discrete_laplace(agent, *scale) for _ in range(300)]
+    assert min(noise) < 0 < max(noise)
+
+
+@pytest.mark.parametrize(("word", "symbol"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (2**32 - 1, 2)])
+def test_a_symbol_of_a_board_changes_exactly_at_its_threshold(word: int, symbol: int) -> None:
+    def fill(block: bytearray) -> None:
+        block[:] = array("I", [word] * NOISE.BLOCK_WORDS).tobytes()
+
+    assert NOISE.randomiser(((5, 6), (10, 20)), fill)(1) == symbol
+
+
+@pytest.mark.parametrize(("row", "word", "symbol"), [(0, 9, 2), (2**30, 9, 2), (2**31, 9, 0), (2**32 - 1, 10, 1)])
+def test_a_tick_without_a_state_draws_from_a_row_that_a_word_of_its_own_takes(row: int, word: int, symbol: int) -> None:
+    def fill(block: bytearray) -> None:
+        block[:] = array("I", [word, row] * (NOISE.BLOCK_WORDS // 2)).tobytes()  # taken from the end
+
+    draw = NOISE.randomiser(((5, 6), (10, 20)), fill)
+    assert [draw(None) for _ in range(3)] == [symbol] * 3
+
+
+def test_every_word_of_a_board_is_used_once_and_no_byte_of_it_stays() -> None:
+    blocks: list[Any] = []
+
+    def fill(block: Any) -> None:
+        blocks.append(block)
+        block[:] = bytes(range(1, len(block) + 1))
+
+    draw = NOISE.randomiser(((1,), (1,)), fill)
+    for number in range(1, NOISE.BLOCK_WORDS + 1):
+        draw(0)
+        assert len(blocks) == 1
+        assert blocks[0][-4 * number :] == bytes(4 * number)
+    draw(0)
+    assert len(blocks) == 2
+    for below in (3, 2**16, 2**31):
+        NOISE.uniform_below(fill)(below)
+        assert blocks.pop() == bytes((below - 1).bit_length() + 7 >> 3)

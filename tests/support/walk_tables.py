@@ -1,0 +1,47 @@
+"""Tables of noise for a walk on nine cells, as a gateway sends them."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+
+from edge_agent.measurer import PointSource
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import Noise, TimedTable, encode_table
+from fugu.contract.noise_table import SCALE, NoiseTable
+from gateway.service.kinds.point_model import MeasureModel
+from gateway.service.table_sender import make_noise
+from tests.support.measured import measure_policy
+
+__all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "made", "message", "plan"]
+
+FOR_EVER = MAX_TICK + 1
+WALK = measure_policy(3, start=0, tables=False)
+"""A walk from a corner of nine cells: one state is possible at tick 0, then 3, 6, 8, and all from tick 4 on."""
+SETS = [MeasureModel(WALK).reach.at(tick) for tick in range(5)]
+
+
+def plan(policy: MeasurePolicy) -> PointSource:
+    return PointSource.of(policy.model_dump(mode="json"))
+
+
+def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> Noise:
+    """What the gateway would send for the states possible at a tick."""
+    model = MeasureModel(policy)
+    possible = model.possible(tick)
+    chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
+    noise = make_noise(model, possible, chosen).noise
+    assert noise is not None
+    return noise
+
+
+def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
+    fields = {"policy_version": 1, "first": 0, "until": FOR_EVER} | changes
+    return encode_table(TimedTable(number=number, constraint=constraint, noise=noise, **fields))
+
+
+FULL = made(4)
+MARKED = NoiseTable(tuple(array("I", [1 if x < 8 else SCALE - 1]) for x in range(9)), ((0, 0), (1, 1)))
+"""Tells state 8 from all others."""
