@@ -27,7 +27,8 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import estimate_topic, parse_topic, symbols_topic
 from fugu.mqtt import Broker, Link
-from gateway.service import GatewaySettings, run
+from gateway.service.process import run
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Store
 
 DEVICES, SECONDS, TICKS = 500, 30.0, 10

@@ -20,7 +20,10 @@ from fugu.mqtt import Broker
 from gateway.location import Location, store_location
 from gateway.metrics import Listen
 from gateway.releases.ledger import ledger_beside
-from gateway.service import FleetFiles, GatewaySettings, Keep, Role
+from gateway.service.enrolled import FleetFiles
+from gateway.service.ownership import Role
+from gateway.service.retention import Keep
+from gateway.service.settings import GatewaySettings
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings

@@ -19,9 +19,10 @@ from fugu.host.logs import LogSettings, log_to_stderr
 from fugu.host.wake import Wake
 from gateway.cluster.claims import Claim
 from gateway.location import Server
-from gateway.service import Gateway, GatewaySettings, Role
+from gateway.service.ownership import Role
 from gateway.service.process import serve
-from gateway.service.service import STUCK_SECONDS
+from gateway.service.service import STUCK_SECONDS, Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.shard_channel import ShardChannelError
 from gateway.service.shard_stores import channel_of
 

@@ -18,7 +18,7 @@ from gateway.cluster.actor import State, served
 from gateway.cluster.cluster import Cluster, ClusterError
 from gateway.cluster.part import Given, all_parts
 from gateway.location import Server
-from gateway.service import GatewaySettings
+from gateway.service.settings import GatewaySettings
 
 __all__ = ["run_cluster"]
 

@@ -16,7 +16,8 @@ from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
 from gateway.releases.config import ReleaseConfigError
 from gateway.releases.setup import open_releases
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Store
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu

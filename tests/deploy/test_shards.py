@@ -15,10 +15,11 @@ from fugu.contract.topics import committed_topic
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.doctor import examine, installed
-from gateway.service import Gateway, GatewaySettings
 from gateway.service.ownership import owner
 from gateway.service.process import start_shards
 from gateway.service.retired_shards import RetiredShards
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Store
 from gateway.shard_accounts import ShardAccountError, shard_account
 from tests.support.brokers import wait_until

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.windows import Window
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import StoreError
 from gateway.service.tick_time import share_due_us
 from tests.support.brokers import Mosquitto, wait_until

@@ -13,7 +13,8 @@ import pytest
 from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
 from fugu.contract.topics import status_topic, symbols_topic, window_topic
 from fugu.contract.window_frames import WindowFrame, encode_window
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.gateway_service import Device

@@ -13,10 +13,10 @@ from fugu.contract.health import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
 from gateway.health import Monitor, Sources
-from gateway.service import GatewaySettings, SettingsError
 from gateway.service.contradictions import Contradictions, Stopping
 from gateway.service.recorder import Recorder
 from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings, SettingsError
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Arrivals, Received
 from tests.support.brokers import Mosquitto, wait_until

@@ -13,7 +13,8 @@ from fugu.contract.frames import SymbolFrame
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
 from gateway.releases.record import set_progress
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Lease, Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device

@@ -15,8 +15,8 @@ from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
-from gateway.service import GatewaySettings
 from gateway.service.fleet_part import FleetPart
+from gateway.service.settings import GatewaySettings
 from tests.support.release_scenes import FLEET, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames
 

@@ -12,8 +12,9 @@ import pytest
 from fugu.contract.frames import SymbolFrame, encode_symbols
 from fugu.contract.health import AlarmCode, decode_health
 from fugu.contract.topics import health_topic, symbols_topic
-from gateway.service import Gateway, GatewaySettings
 from gateway.service.ingest import Inbox, Message
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.symbols.tail import Tail
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess

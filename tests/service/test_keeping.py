@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.service import Gateway, GatewaySettings, Keep
 from gateway.service.forgetting import forget_device
 from gateway.service.history import estimates_between
+from gateway.service.retention import Keep
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, write_policies

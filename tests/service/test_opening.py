@@ -10,10 +10,10 @@ import pytest
 
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.mqtt import Broker
-from gateway.service import GatewaySettings, SettingsError, StoreError
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
-from gateway.service.store import Store
+from gateway.service.settings import GatewaySettings, SettingsError
+from gateway.service.store import Store, StoreError
 from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 
 

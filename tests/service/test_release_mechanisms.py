@@ -37,7 +37,8 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.readers import Reader, check_reader
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key

@@ -13,7 +13,8 @@ import pytest
 from fugu.contract.release_frames import decode_release
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Public, scheduled, start_gateway, write_config

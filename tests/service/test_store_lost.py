@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from fugu.host.database import is_lost
-from gateway.service import Gateway, GatewaySettings
 from gateway.service.history_check import HistoryCheck
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Store, StoreError
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess

@@ -19,9 +19,10 @@ from fugu.contract.policy import Policy
 from fugu.contract.topics import committed_topic, status_topic, symbols_topic, window_topic
 from fugu.contract.window_frames import WindowFrame, encode_window
 from fugu.contract.windows import Window
-from gateway.service import Gateway, GatewaySettings
 from gateway.service.ingest import Ingest
 from gateway.service.policies import Catalogue
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.symbols.arrivals import Received
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies

@@ -13,7 +13,8 @@ import pytest
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.mqtt import Broker
-from gateway.service import Gateway, GatewaySettings
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.store import Server, Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.postgres import Postgres

@@ -15,9 +15,10 @@ from fugu.contract.release_frames import decode_release
 from gateway.health import asked
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
-from gateway.service import Gateway, GatewaySettings
 from gateway.service.ownership import owner
 from gateway.service.process import start_shards
+from gateway.service.service import Gateway
+from gateway.service.settings import GatewaySettings
 from gateway.service.shard_stores import shard_store, store_of, stores
 from gateway.service.store import Location, Server, Store
 from tests.support.brokers import Mosquitto, wait_until

@@ -60,7 +60,7 @@ def run(
       fugu gateway run gateway.toml --shard 0/2
       fugu gateway run gateway.toml --shard fleet/2
     """
-    from gateway.service import run as serve
+    from gateway.service.process import run as serve
 
     logs.begin()
     if shard is not None and shards != 1:

@@ -41,7 +41,7 @@ def release(
     gateway = gateway_of(config)
     if gateway.releases is None or gateway.policies is None:
         raise CommandError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
-    from gateway.service import release_now
+    from gateway.releases.setup import release_now
 
     with working(f"making {name}"):
         frames = release_now(
