@@ -1,6 +1,6 @@
 """What a frame of 100 ticks costs to take: the whole gateway beside subscribers that do nothing with it.
 
-Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N] [--shards N]     (make bench installs a broker)
+Usage: python benchmarks/ingest.py [--json] [--frames N] [--in-flight N]     (make bench installs a broker)
 
 Mosquitto's `max_queued_messages` is 0, and two processes publish packets that were encoded before. A "stream" of frames
 is taken while it is published; a "backlog" waits in the broker until its subscriber is let go, so that only the broker
@@ -48,15 +48,13 @@ WARM_UP = 1_000
 PUBLISHERS, WINDOW, AT_ONCE = 2, 1_000, 50
 ROUNDS = 3
 PATIENCE = 600.0
-SHARDS = 2
-SUBSCRIBERS = ("paho", "link", "gateway", "shards")
+SUBSCRIBERS = ("paho", "link", "gateway")
 NAMES = {
     "paho": "an empty paho 3.1.1 subscriber",
     "link": "an empty subscriber by Link",
     "gateway": "the gateway",
-    "shards": "the gateway in shards",
 }
-GATEWAYS = ("gateway", "shards")
+GATEWAYS = ("gateway",)
 LOADS = ("stream", "backlog")
 _CONNACK_BYTES, _PUBACK_BYTES = 4, 4
 
@@ -67,7 +65,6 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--frames", type=int, default=FRAMES, help="how many are measured")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="Mosquitto's max_inflight_messages")
-    parser.add_argument("--shards", type=int, default=SHARDS, help="of the gateway that has some")
     parser.add_argument("--only", choices=SUBSCRIBERS, action="append", help=argparse.SUPPRESS)
     parser.add_argument("--be", choices=("publisher", *SUBSCRIBERS), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
@@ -79,25 +76,23 @@ def main() -> int:
     match options.be:
         case "publisher":
             return _publish(options.port, options.part, options.after, options.frames)
-        case "gateway" | "shards":
-            folder, count = options.folder, options.shards if options.be == "shards" else 1
-            where = Broker(port=options.port), folder / "s.sqlite", folder / "policies"
-            return run(GatewaySettings(FLEET, *where, shards=count))
+        case "gateway":
+            where = Broker(port=options.port), options.folder / "s.sqlite", options.folder / "policies"
+            return run(GatewaySettings(FLEET, *where))
         case "paho":
             return _subscribe_by_paho(options.port)
         case "link":
             return _subscribe_by_link(options.port)
-    load = Load(options.frames, options.in_flight, options.shards)
+    load = Load(options.frames, options.in_flight)
     show(through_a_broker(load, tuple(options.only or SUBSCRIBERS)), as_json=options.json)
     return 0
 
 
 class Load(NamedTuple):
-    """How many frames, how many of them Mosquitto sends before they are acknowledged, and to how many shards."""
+    """How many frames, and how many of them Mosquitto sends before they are acknowledged."""
 
     frames: int
     in_flight: int
-    shards: int
 
 
 class Cost(NamedTuple):
@@ -120,8 +115,8 @@ def through_a_broker(how: Load, subscribers: Sequence[str]) -> dict[str, object]
     for _ in range(ROUNDS):
         for (load, kind), costs in found.items():
             costs.append(_measured(kind, load, how))
-    setting = f"{how.frames}, {DEVICES}, {how.in_flight}, {how.shards}"
-    figures: dict[str, object] = {"frames, devices, Mosquitto's max_inflight_messages, shards": setting}
+    setting = f"{how.frames}, {DEVICES}, {how.in_flight}"
+    figures: dict[str, object] = {"frames, devices, Mosquitto's max_inflight_messages": setting}
     for load in LOADS:
         peer = min(found[load, subscribers[0]]).processor
         for kind in subscribers:
@@ -133,9 +128,6 @@ def through_a_broker(how: Load, subscribers: Sequence[str]) -> dict[str, object]
                 figures[f"{name}: frames at once"] = round(best.together, 1)
             if kind != subscribers[0]:
                 figures[f"{name}: ratio to {NAMES[subscribers[0]]}"] = round(best.processor / peer, 2)
-            if kind == "shards" and "gateway" in subscribers:
-                alone = min(found[load, "gateway"]).processor
-                figures[f"{name}: ratio to {NAMES['gateway']}"] = round(best.processor / alone, 2)
     return figures
 
 
@@ -146,7 +138,7 @@ def _measured(kind: str, load: str, how: Load) -> Cost:
         _write_policies(folder)
         with start_broker("mosquitto", folder, f"max_inflight_messages {how.in_flight}") as (port, _):
             counted = _Counted(port)
-            with _subscriber(kind, folder, port, counted, how.shards) as process:
+            with _subscriber(kind, folder, port, counted) as process:
                 done = counted.done if kind in GATEWAYS else partial(_said, process)
                 with _publishers(port, 0, WARM_UP) as publish:
                     publish()
@@ -231,10 +223,9 @@ class _Counted:
 
 
 @contextmanager
-def _subscriber(kind: str, folder: Path, port: int, counted: _Counted, shards: int) -> Iterator[subprocess.Popen[str]]:
+def _subscriber(kind: str, folder: Path, port: int, counted: _Counted) -> Iterator[subprocess.Popen[str]]:
     """The process that is measured, subscribed."""
     command = [sys.executable, __file__, "--be", kind, "--folder", str(folder), "--port", str(port)]
-    command += ["--shards", str(shards)]
     pipes = None if kind in GATEWAYS else subprocess.PIPE
     with subprocess.Popen(command, stdin=pipes, stdout=pipes, text=True) as process:
         try:

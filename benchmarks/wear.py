@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 
 TICKS = 100
 HOUR = 3600

@@ -94,10 +94,10 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _check(config: str, plan: AgentPlan) -> int:
+    from edge_agent.doctor import tried
     from edge_agent.limits import limits
-    from edge_agent.local_status import LocalStatusError, ask_status
+    from edge_agent.local_control import LocalStatusError, ask_status
     from edge_agent.sensors import silence_warning
-    from edge_agent.trial import tried
 
     print(f"{config}: {len(plan.streams)} stream(s), every guarantee holds")
     for line in limits(config):
@@ -125,7 +125,7 @@ def _by_hand(words: Sequence[str]) -> int:
 
 def _status(config: Path) -> int:
     from edge_agent.config_file import read_config
-    from edge_agent.local_status import ask_status, described
+    from edge_agent.local_control import ask_status, described
 
     print(described(ask_status(config.parent / read_config(config).outbox)))
     return 0

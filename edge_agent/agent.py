@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from edge_agent.binding import identifiers
 from edge_agent.device_clock import Anchor, Clock, DeviceClock, SystemClock
-from edge_agent.local_status import LocalStatus, told
+from edge_agent.local_control import LocalStatus, Pause, told
 from edge_agent.outbox import Outbox
-from edge_agent.pause import Pause
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
@@ -27,9 +26,9 @@ from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode, ordered
 from fugu.contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
+from fugu.host.clock import Wake
 from fugu.host.logs import NOTICES, first_share
 from fugu.host.systemd import Notifier
-from fugu.host.wake import Wake
 from fugu.mqtt import Link, Will
 
 if TYPE_CHECKING:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 from edge_agent.binding import identifiers
 from edge_agent.config_file import read_config
-from edge_agent.local_status import LocalStatusError, ask_status
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
-from edge_agent.pause import Pause, seconds_of
+from edge_agent.local_control import LocalStatusError, Pause, ask_status, seconds_of
+from edge_agent.outbox import Outbox, OutboxError
 from fugu.contract.errors import StatusCode
 from fugu.host.command_line import Parser
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.errors import FuguError, Reason
 
 if TYPE_CHECKING:
-    from edge_agent.config_schema import AgentConfig, StreamConfig
-    from edge_agent.sensor_schema import SensorConfig
+    from edge_agent.config_schema import AgentConfig, SensorConfig, StreamConfig
     from fugu.contract.discretisers import Discretiser
     from fugu.mqtt.broker import Broker
 

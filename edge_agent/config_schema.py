@@ -1,18 +1,209 @@
-"""The fields of an agent's configuration file; docs/deploy.md explains them to people."""
+"""The fields of an agent's configuration file, and of each kind of sensor; docs/deploy.md explains them to people."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from edge_agent.local_broker import is_loopback
-from edge_agent.sensor_schema import FileName, Mqtt, SensorConfig
 from fugu.contract._document import Document
 from fugu.contract.pins import Pins
 from fugu.mqtt.broker import Broker
 
-__all__ = ["AgentConfig"]
+__all__ = ["AgentConfig", "SensorConfig"]
+
+FileName = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+"""Relative to the folder of the configuration; the system's calls end a name at a zero byte."""
+
+Silence = Literal["samples", "changes"]
+KeepAliveTicks = Annotated[int, Field(ge=1, le=2**32)]
+KeepAlive = Annotated[str, Field(min_length=1, max_length=64)]
+_TOPIC = r"^[^$+#\x00-\x1f\x7f][^+#\x00-\x1f\x7f]*$"
+Topic = Annotated[str, StringConstraints(min_length=1, max_length=256, pattern=_TOPIC)]
+"""One topic of others' devices: no wildcard, and nothing of the broker's own."""
+Path = Annotated[str, Field(min_length=1, max_length=256)]
+Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
+
+
+class Replay(Document):
+    """Replay a column of a CSV file (also gzipped) or an array of an NPZ file; tick t reads row t.
+
+    Attributes:
+        time: the column of times, if the rows are changes: each value holds until the next.
+        every: seconds from tick to tick then.
+        rows: replay these only, one after another: pairs of the first, from 0, and the one after the last; of changes
+            they are ticks.
+    """
+
+    kind: Literal["replay"]
+    file: FileName
+    column: str = "value"
+    loop: bool = True
+    time: str | None = None
+    every: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    rows: tuple[tuple[int, int], ...] | None = Field(default=None, min_length=1)
+    silence: Silence = "samples"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if any(not 0 <= first < end for first, end in self.rows or ()):
+            raise ValueError("rows are pairs: the first, from 0, and the one after the last")
+        if (self.time is None) != (self.every is None):
+            raise ValueError("time and every belong together: give both or neither")
+        return self
+
+
+class Lines(Document):
+    """Read one value a line from standard input; the newest line counts.
+
+    Attributes:
+        keep_alive: a line that says that the source works, and nothing else.
+        keep_alive_ticks: how many ticks such a line is good for.
+    """
+
+    kind: Literal["stdin"]
+    silence: Silence = "samples"
+    keep_alive: KeepAlive | None = None
+    keep_alive_ticks: KeepAliveTicks | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _both_or_neither(self.keep_alive, self.keep_alive_ticks)
+        _only_of_changes(self.silence, self.keep_alive_ticks)
+        return self
+
+
+class Call(Document):
+    """Call a Python function, `package.module:function` or the name of an entry point, once a tick.
+
+    Attributes:
+        keep_alive_ticks: how many ticks it is good for that a call came back, with a reading or with none.
+    """
+
+    kind: Literal["call"]
+    target: str
+    silence: Silence = "samples"
+    keep_alive_ticks: KeepAliveTicks | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        _only_of_changes(self.silence, self.keep_alive_ticks)
+        return self
+
+
+class Command(Document):
+    """Run a command, once a tick or for ever.
+
+    Attributes:
+        command: program and arguments; no shell takes them apart.
+        runs: "tick": once a tick, and the last line that it writes counts; "always": each line counts.
+        timeout: of a run, in seconds.
+        keep_alive, keep_alive_ticks: of a command that runs always, as of standard input; of another as of a function.
+    """
+
+    kind: Literal["command"]
+    command: Annotated[tuple[Word, ...], Field(min_length=1, max_length=256)]
+    runs: Literal["tick", "always"] = "tick"
+    timeout: float = Field(default=10.0, gt=0, le=3600)
+    silence: Silence = "samples"
+    keep_alive: KeepAlive | None = None
+    keep_alive_ticks: KeepAliveTicks | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.runs == "always":
+            _both_or_neither(self.keep_alive, self.keep_alive_ticks)
+        elif self.keep_alive is not None:
+            raise ValueError('keep_alive is for a command that runs "always"; of another, every end is a sign of life')
+        _only_of_changes(self.silence, self.keep_alive_ticks)
+        return self
+
+
+class Mqtt(Document):
+    """Read a topic of a broker on this machine.
+
+    Attributes:
+        path: where in a JSON payload the value is, as `device.0.power`; none: the payload is the value.
+        host: a loopback address, `localhost`, or the path of a Unix socket.
+        availability: topic that says whether the device is there; it is while the newest message is `online`.
+        availability_path: where in its payload that is.
+    """
+
+    kind: Literal["mqtt"]
+    topic: Topic
+    path: Path | None = None
+    host: FileName = "127.0.0.1"
+    port: int = Field(default=1883, ge=1, le=65535)
+    username: str | None = None
+    password_file: FileName | None = None
+    silence: Silence = "samples"
+    availability: Topic | None = None
+    availability_path: Path | None = None
+    online: KeepAlive = "online"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if not (self.host.startswith("/") or is_loopback(self.host)):
+            raise ValueError(f"{self.host} is not this machine: only a loopback address or a Unix socket may be read")
+        if self.availability is not None and self.silence == "samples":
+            raise ValueError('availability is for silence = "changes"; of samples, every one is a sign of life')
+        if self.availability is None and self.availability_path is not None:
+            raise ValueError("availability_path is the path in what availability says, which is missing")
+        if self.availability == self.topic:
+            raise ValueError("availability is another topic than that of the readings, which must not be signs of life")
+        return self
+
+
+class Gpio(Document):
+    """Read a pin of a Raspberry Pi: 1 while it is active, else 0.
+
+    Attributes:
+        pin: Broadcom's number of the line.
+        pull_up: true: pulled up, active when low; false: pulled down, active when high.
+        active_state: of a pin without a resistor, whether it is active when high.
+        since: whether a tick is 1 also if the pin was active at any moment since the tick before.
+    """
+
+    kind: Literal["gpio"]
+    pin: int = Field(ge=0, le=1023)
+    pull_up: bool | None = None
+    active_state: bool | None = None
+    since: bool = False
+    silence: Literal["samples"] = "samples"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.pull_up is None) == (self.active_state is None):
+            raise ValueError("give pull_up, or active_state of a pin that has no resistor: one of them says what 1 is")
+        return self
+
+
+class HeartRate(Document):
+    """Read a Bluetooth heart rate monitor, in beats a minute.
+
+    Attributes:
+        no_contact: "reading" takes what a monitor measures that does not touch the skin for a reading; "missing" for
+            none, which needs a policy whose `missing` is a state, since straps slip when hearts are fast.
+    """
+
+    kind: Literal["bluetooth-heart-rate"]
+    address: str = Field(pattern=r"^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$")
+    no_contact: Literal["reading", "missing"] = "reading"
+    silence: Silence = "changes"
+
+
+SensorConfig = Annotated[Replay | Lines | Call | Command | Mqtt | Gpio | HeartRate, Field(discriminator="kind")]
+
+
+def _both_or_neither(keep_alive: str | None, keep_alive_ticks: int | None) -> None:
+    if (keep_alive is None) != (keep_alive_ticks is None):
+        raise ValueError("keep_alive and keep_alive_ticks belong together: give both or neither")
+
+
+def _only_of_changes(silence: Silence, keep_alive_ticks: int | None) -> None:
+    if silence == "samples" and keep_alive_ticks is not None:
+        raise ValueError('a keep-alive is for silence = "changes"; of samples, every one is a sign of life')
 
 
 class ClockConfig(Document):

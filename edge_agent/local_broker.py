@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-__all__ = ["LocalBrokerError", "dial", "is_local", "is_loopback"]
+__all__ = ["LocalBrokerError", "dial", "is_loopback"]
 
 _Address = tuple[object, ...] | str
 """As a socket of its family takes it."""

@@ -19,7 +19,7 @@ from fugu.contract.measure_table import MOST_HELD, TimedTable, decode_table, dec
 from fugu.contract.measurement import ConstraintSets, Measurement
 from fugu.contract.noise_table import NoiseTable, public_row
 
-__all__ = ["Measurer", "PointSource", "TableRefusedError"]
+__all__ = ["PointSource"]
 
 MAX_TABLE_BYTES = 1 << 19
 

@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from edge_agent.config_file import ConfigError
+from edge_agent.device_clock import TickClock
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import Mechanism
-from edge_agent.reading import Reading
 from edge_agent.sensors import Sensor, only_one, open_sensor
-from edge_agent.tick_clock import TickClock
+from edge_agent.sensors.source import Reading
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
 from fugu.contract.classify import Classifier

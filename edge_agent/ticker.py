@@ -6,7 +6,7 @@ a machine is late for by less is made up for little by little, an eighth of a pe
 that lie closer together than a period are more alike than the policy's class says.
 
 When the wall clock has gone back, or the outbox knows of later ticks than it, numbers go on above all there have been:
-see `edge_agent.tick_clock`.
+see `edge_agent.device_clock`.
 
 A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
 end. A tick that the outbox cannot reserve is not drawn for; a count that cannot be made durable is thrown away.
@@ -19,13 +19,11 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from math import lcm
 
-from edge_agent.device_clock import SMALL_US, DeviceClock
-from edge_agent.outbox import Outbox, OutboxFullError
-from edge_agent.outbox_file import OutboxError
+from edge_agent.device_clock import SMALL_US, DeviceClock, TickClock
+from edge_agent.outbox import Outbox, OutboxError, OutboxFullError
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import Sensors, SharedSensor, Stream, check_shared
-from edge_agent.tick_clock import TickClock
 from edge_agent.window import StreamWindows
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import LATE_US, MAX_TICK

@@ -32,7 +32,7 @@ from typing import Any
 
 from fugu.contract.leakage import CONTEXT, Way, as_decimal, ignorant_leakage, informed_leakage, universal_leakage
 
-__all__ = ["ALARM", "CHANGING_LENGTHS", "LENGTHS", "OWN_LENGTH", "Watch", "watched_class"]
+__all__ = ["Watch", "watched_class"]
 
 ALARM = 1e-3
 """How likely a true class is ever called wrong between two starts of the agent, if no stretch has two chains."""

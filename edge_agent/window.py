@@ -20,7 +20,7 @@ from edge_agent.plan import WindowPlan
 from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
 from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW
 
-__all__ = ["ClosedWindow", "StreamWindows", "WindowCount"]
+__all__ = ["ClosedWindow", "StreamWindows"]
 
 
 @dataclass(frozen=True, slots=True)

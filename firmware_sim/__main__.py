@@ -12,8 +12,8 @@ from pathlib import Path
 from firmware_sim.devices import run_crowd, simulate_recording, simulate_states, typical_chain, write_device
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.policies import read_policy
+from fugu.host.clock import Wake
 from fugu.host.command_line import Parser, add_version
-from fugu.host.wake import Wake
 from fugu.mqtt import Broker
 
 LENGTH = 10_000

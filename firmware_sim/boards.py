@@ -23,7 +23,7 @@ from firmware_sim.compiled_policy import FirmwareError
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.policies import AnyPolicy
 
-__all__ = ["UNIT", "BoardProcess", "Life", "Sealed", "readings"]
+__all__ = ["UNIT", "BoardProcess", "Sealed", "readings"]
 
 HEAP_KB = 176
 """That of the whole board on a machine with 64-bit words, and of what simulates its hardware."""

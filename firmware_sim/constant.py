@@ -31,7 +31,7 @@ from fugu.contract.window_frames import decode_window
 from fugu.contract.windows import MAX_WINDOWS
 from fugu.mqtt import Broker, Link
 
-__all__ = ["ConstantError", "Outputs", "parts", "run_constant"]
+__all__ = ["parts", "run_constant"]
 
 _MOST_STATES = 8
 _CEILING = 1e6

@@ -23,7 +23,7 @@ from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Categories, Cells, Policy
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 from fugu.mqtt import Broker
 
 __all__ = [

@@ -21,7 +21,7 @@ from fugu.contract.discretisers import Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 
 __all__ = ["image_of", "main"]
 

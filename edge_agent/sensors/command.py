@@ -14,12 +14,11 @@ import threading
 import time
 from collections.abc import Sequence
 
-from edge_agent.reading import Reading
 from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.lines import lines_of
-from edge_agent.sensors.source import FailedError, LiveSensor, SensorUpdate
+from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate
 
-__all__ = ["CommandLineSensor", "CommandSensor", "output_of"]
+__all__ = ["CommandLineSensor", "CommandSensor"]
 
 MAX_OUTPUT_BYTES = 1 << 16
 AGAIN_SECONDS = 10.0

@@ -9,9 +9,7 @@ import contextlib
 from typing import Any
 
 from edge_agent.config_file import ConfigError
-from edge_agent.reading import Reading
-from edge_agent.sensors.extra import library
-from edge_agent.sensors.source import SensorUpdate
+from edge_agent.sensors.source import Reading, SensorUpdate, library
 from fugu.contract.errors import cause
 
 __all__ = ["GpioSensor"]

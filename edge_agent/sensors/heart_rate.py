@@ -14,11 +14,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from edge_agent.reading import Reading
-from edge_agent.sensors.extra import library
-from edge_agent.sensors.source import LiveSensor, SensorUpdate
+from edge_agent.sensors.source import LiveSensor, Reading, SensorUpdate, library
 
-__all__ = ["MEASUREMENT", "HeartRateSensor", "heart_rate"]
+__all__ = ["HeartRateSensor"]
 
 MEASUREMENT = "00002a37-0000-1000-8000-00805f9b34fb"
 RETRY_SECONDS = 5.0

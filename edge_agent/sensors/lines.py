@@ -6,8 +6,7 @@ import threading
 from collections.abc import Iterator
 from typing import IO, BinaryIO
 
-from edge_agent.reading import Reading
-from edge_agent.sensors.source import LiveSensor, SensorUpdate
+from edge_agent.sensors.source import LiveSensor, Reading, SensorUpdate
 
 __all__ = ["LineSensor", "lines_of"]
 

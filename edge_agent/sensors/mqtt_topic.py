@@ -6,18 +6,74 @@ hears is raw: whoever reads that broker reads the readings.
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 import socket
 from typing import Any
 
 from edge_agent.local_broker import LocalBrokerError, dial
-from edge_agent.reading import Reading
-from edge_agent.sensors.payload import MalformedError, value_at
-from edge_agent.sensors.source import LiveSensor, SensorUpdate
+from edge_agent.sensors.source import LiveSensor, Reading, SensorUpdate
 from fugu.mqtt import Broker, Link
 
 __all__ = ["MqttSensor"]
+
+MAX_PAYLOAD_BYTES = 1 << 16
+
+
+class MalformedError(ValueError):
+    """A payload is too long, no text, not JSON, or has something at the path that is no single value."""
+
+
+def value_at(payload: bytes, path: str | None) -> str | None:
+    """The value in a payload, as text; numbers and names as they were written.
+
+    Args:
+        payload: UTF-8, at most 64 KiB.
+        path: keys and indices of lists, joined by dots; several paths, joined by commas, give several values, joined by
+            commas; none: the payload is the value.
+
+    Returns:
+        The value, or none where the payload has nothing at a path.
+
+    Raises:
+        MalformedError: there is no value; nothing of the payload is in it.
+    """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise MalformedError
+    try:
+        text = payload.decode()
+        if path is not None:
+            document = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
+            values = [_walk(document, one.strip().split(".")) for one in path.split(",")]
+            if None in values:
+                return None
+            text = ",".join(value for value in values if value is not None)
+    except (ValueError, RecursionError):
+        raise MalformedError from None
+    if not (text := text.strip()):
+        raise MalformedError
+    return text
+
+
+def _walk(found: Any, keys: list[str]) -> str | None:
+    """The value at the end of a path, none if it leads nowhere."""
+    for key in keys:
+        if isinstance(found, dict):
+            if key not in found:
+                return None
+            found = found[key]
+        elif isinstance(found, list) and key.isascii() and key.isdigit():
+            if len(key) > 9 or int(key) >= len(found):
+                return None
+            found = found[int(key)]
+        else:
+            return None
+    if isinstance(found, bool):
+        return "true" if found else "false"
+    if not isinstance(found, str):
+        raise MalformedError
+    return found
 
 
 class MqttSensor(LiveSensor):
@@ -27,7 +83,7 @@ class MqttSensor(LiveSensor):
     time, and would come anew with every connection. A malformed message is a reading that is of no use.
 
     Args:
-        config: as `edge_agent.sensor_schema.Mqtt` has it, with `fleet_broker`: host and port of the fleet's.
+        config: as `edge_agent.config_schema.Mqtt` has it, with `fleet_broker`: host and port of the fleet's.
 
     Raises:
         LinkError: the password cannot be read.

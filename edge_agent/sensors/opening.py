@@ -10,10 +10,9 @@ from typing import Any, BinaryIO
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
-from edge_agent.sensors.changes import ChangeSensor
 from edge_agent.sensors.lines import LineSensor
 from edge_agent.sensors.replay import ReplaySensor
-from edge_agent.sensors.source import Sensor
+from edge_agent.sensors.source import ChangeSensor, Sensor
 
 __all__ = ["only_one", "open_sensor", "silence_warning"]
 
@@ -22,7 +21,7 @@ def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor
     """Make the sensor that a configuration names.
 
     Args:
-        config: its values, as `edge_agent.sensor_schema` has them.
+        config: its values, as `edge_agent.config_schema` has them.
         stdin: what to read lines from; by default the standard input.
 
     Raises:

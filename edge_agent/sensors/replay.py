@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from edge_agent.reading import Reading
-from edge_agent.sensors.source import SensorUpdate
+from edge_agent.sensors.source import Reading, SensorUpdate
 
 __all__ = ["ReplaySensor"]
 

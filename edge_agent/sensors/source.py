@@ -1,13 +1,49 @@
-"""What a sensor is, and what its thread and the agent's loop have between them."""
+"""What a sensor and a reading are, and what a sensor's thread and the agent's loop have between them."""
 
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple, Protocol
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn, Protocol
 
-from edge_agent.reading import Reading
+from edge_agent.config_file import ConfigError
 
-__all__ = ["FailedError", "LiveSensor", "Mailbox", "Sensor", "SensorUpdate", "UnavailableError"]
+__all__ = [
+    "ChangeSensor",
+    "FailedError",
+    "LiveSensor",
+    "Reading",
+    "Sensor",
+    "SensorUpdate",
+    "UnavailableError",
+    "library",
+]
+
+
+class Reading:
+    """A raw sensor value on its way to the discretiser; whoever needs the value calls `reveal`."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        """Wrap whatever a sensor gave: a number, a category, or anything else."""
+        self._value = value
+
+    def reveal(self) -> Any:
+        """The raw value; for the discretiser only."""
+        return self._value
+
+    def __repr__(self) -> str:
+        """Never the value."""
+        return "<reading>"
+
+    def __format__(self, spec: str) -> str:
+        """Never the value."""
+        return "<reading>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied."""
+        raise TypeError("a reading does not leave the process")
 
 
 class UnavailableError(Exception):
@@ -105,3 +141,70 @@ class LiveSensor:
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+class ChangeSensor:
+    """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
+
+    Args:
+        keep_alive_ticks: how many ticks a sign that the source works is good for; 0 for one that says so at every
+            tick. Only such signs count, and no reading, so that which ticks are missing does not depend on readings;
+            none: readings hold for ever, or until the source says itself that it does not work.
+    """
+
+    def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
+        self._source = source
+        self._keep_alive_ticks = keep_alive_ticks
+        self._held: Reading | None = None
+        self._alive: int | None = None
+
+    @property
+    def recorded(self) -> bool:
+        """As of the source."""
+        return self._source.recorded
+
+    @property
+    def trouble(self) -> str:
+        """As of the source."""
+        return self._source.trouble
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """What holds at a tick."""
+        return SensorUpdate(self.read(tick), None)
+
+    def read(self, tick: int) -> Reading | None:
+        """The reading that holds at a tick."""
+        update = self._source.poll(tick)
+        if update.works is False:
+            self._held, self._alive = None, None
+        elif update.works:
+            self._alive = tick
+        if update.reading is not None:
+            self._held = update.reading
+        if self._keep_alive_ticks is None:
+            return self._held
+        alive = self._alive is not None and tick - self._alive <= self._keep_alive_ticks
+        return self._held if alive else None
+
+    def finished(self, tick: int) -> bool:
+        """As of the source."""
+        return self._source.finished(tick)
+
+    def close(self) -> None:
+        """As of the source."""
+        self._source.close()
+
+
+def library(module: str, extra: str) -> Any:
+    """Import a library.
+
+    Raises:
+        ConfigError: it is not installed, or does not work here; says how to install it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        missing = error.name if error.name is not None else module
+        raise ConfigError(
+            f"this sensor needs {module}, and {missing} is missing: pip install 'fugu-edge[{extra}]'"
+        ) from None

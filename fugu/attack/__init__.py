@@ -5,7 +5,6 @@ Numbers only; nothing here decides how much noise is added.
 
 from __future__ import annotations
 
-from fugu.attack.epsilon import success_bound
 from fugu.attack.evaluation import (
     ATTACKERS,
     COUNT_ATTACKERS,
@@ -15,6 +14,7 @@ from fugu.attack.evaluation import (
     furthest_learner,
     mean_transitions,
     odds_change,
+    success_bound,
 )
 from fugu.attack.outputs import (
     CountOutputs,

@@ -12,7 +12,7 @@ from fugu.chains import posterior_marginals, viterbi
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.counting import count_marginals
 
-__all__ = ["hard", "path", "single", "smoothing", "smoothing_with", "tilted_marginals"]
+__all__ = ["hard", "path", "single", "smoothing"]
 
 EXACT_TICKS = 1000
 """Windows up to this length are smoothed exactly: time and memory grow with its square."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,6 +18,7 @@ __all__ = [
     "Knowledge",
     "Outputs",
     "SymbolOutputs",
+    "attack_points",
     "known_every",
     "release_counts",
     "release_symbols",
@@ -188,3 +189,29 @@ def known_every(states: Ints, every: int) -> Ints:
         every: at least 2.
     """
     return np.where(np.arange(states.size) % every == 0, states, -1)
+
+
+class PointAttack(NamedTuple):
+    """What naming the likeliest state after a point achieves.
+
+    Attributes:
+        named: share of points whose state was named rightly.
+        certain: share of points that only one state can have released.
+    """
+
+    named: float
+    certain: float
+
+
+def attack_points(prior: Floats, truth: Ints, log_densities: Floats) -> PointAttack:
+    """Name the state with the largest posterior probability, for each of n points.
+
+    Args:
+        prior: N probabilities of the states, before.
+        truth: n states.
+        log_densities: n x N, up to a constant for each point; minus infinity where a state cannot have released it.
+    """
+    with np.errstate(divide="ignore"):
+        posterior = log_densities + np.log(prior)
+    possible = np.count_nonzero(posterior > -np.inf, axis=1)
+    return PointAttack(float(np.mean(posterior.argmax(axis=1) == truth)), float(np.mean(possible == 1)))

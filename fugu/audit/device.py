@@ -11,8 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.audit.distributions import count_cells, point_cells, symbol_distribution
-from fugu.audit.draws import Alarm, Tested, checked, frequencies, related, scaled, smallest_error
+from fugu.audit.draws import (
+    Alarm,
+    Tested,
+    checked,
+    count_cells,
+    frequencies,
+    point_cells,
+    related,
+    scaled,
+    smallest_error,
+    symbol_distribution,
+)
 from fugu.contract.measure_frames import Point
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import StaircaseNoise, TimedTable

@@ -17,7 +17,7 @@ import numpy as np
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["Counted", "Heard", "Mechanism", "Randomness", "Simulated", "Source", "log_likelihoods", "paths", "release"]
+__all__ = ["Counted", "Heard", "Mechanism", "Simulated", "Source", "log_likelihoods", "paths", "release"]
 
 _CELLS = 4_000_000
 """Numbers of one array: trials are taken a part at a time."""

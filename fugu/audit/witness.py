@@ -14,17 +14,62 @@ the state and the last symbol. The adversary who may know states is also told on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import betaincinv
 
 from fugu.audit.outputs import Mechanism
 from fugu.chains.arrays import Floats, Ints
 from fugu.privacy.chain_class import MarkovChain
 
-__all__ = ["Witness", "secret_pairs", "told_by_tick", "witness"]
+__all__ = ["best_threshold", "least_epsilon", "secret_pairs", "told_by_tick", "witness"]
+
+_FEWEST = 8
+_THRESHOLDS = 40
+
+
+def least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: float) -> float:
+    """A lower bound of log( Pr(event | x) / Pr(event | x') ), wrong with a probability of at most `level`.
+
+    Args:
+        hits, of_hits: how often the event happened under x, of how many trials.
+        alarms, of_alarms: the same under x'.
+        level: half of it is given to each of the two probabilities.
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
+    """
+    if hits == 0:
+        return 0.0
+    low = float(betaincinv(hits, of_hits - hits + 1, level / 2))
+    high = 1.0 if alarms == of_alarms else float(betaincinv(alarms + 1, of_alarms - alarms, 1 - level / 2))
+    return max(0.0, math.log(low / high)) if low > 0.0 else 0.0
+
+
+def best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
+    """The threshold that promises the largest bound when so many trials are counted, and that bound.
+
+    Args:
+        under, other: (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
+        trials: that will be counted, of each.
+        level: as for `least_epsilon`.
+    """
+    best, threshold = 0.0, math.inf
+    ordered = np.sort(other)
+    for one in np.unique(np.quantile(under, np.linspace(0, 1, _THRESHOLDS))):
+        share = float((under >= one).mean())
+        against = float(ordered.size - np.searchsorted(ordered, one)) / ordered.size
+        hits, alarms = int(share * trials), math.ceil(against * trials)
+        if share * under.size < _FEWEST:
+            break
+        found = least_epsilon(hits, trials, alarms, trials, level)
+        if found > best:
+            best, threshold = found, float(one)
+    return threshold, best
+
 
 _ROUNDING = 1e-9
 """Above what all roundings of a logarithm here amount to."""

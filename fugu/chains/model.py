@@ -17,7 +17,6 @@ __all__ = [
     "Problem",
     "check_distribution",
     "check_emission",
-    "check_symbols",
     "check_transition",
     "impossible",
     "likelihood_rows",

@@ -18,7 +18,7 @@ from fugu.chains.kernel import kernel
 from fugu.chains.messages import LIFT, TINY
 from fugu.chains.transitions import Transition, aligned, carry_block
 
-__all__ = ["Followed", "Seen", "advance", "backward", "fixed_lag", "follow", "smoothed"]
+__all__ = ["Followed", "Seen", "advance", "fixed_lag", "follow", "smoothed"]
 
 _HIGH = LIFT**9
 _LOG_HIGH = 9.0 * log(LIFT)

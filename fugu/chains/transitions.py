@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
 
-__all__ = ["Moves", "Transition", "aligned", "carry_block", "reached"]
+__all__ = ["Transition", "aligned", "carry_block", "reached"]
 
 _BLOCK = 512
 """Numbers that a block of devices has at least: loops over fewer take longer to begin than to run."""

@@ -51,7 +51,6 @@ COMMANDS = {
     "gateway export": ("history:export", "Write what a gateway has stored as Parquet files."),
     "gateway smooth": ("history:smooth", "Tell states from all symbols, as Parquet files."),
     "gateway learn": ("history:learn", "Learn a class of chains from randomised symbols."),
-    "gateway migrate": ("gateway:app:migrate", "Copy a store from a file to a server, or back."),
     "gateway forget": ("gateway:app:forget", "Erase what a device has sent from the store."),
     "gateway asyncapi": ("asyncapi:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
     "subscribe": ("", edge.COMMANDS["subscribe"]),

@@ -1,14 +1,15 @@
-"""The machine's clocks: whether something that knows the time has set the one on the wall, and which start this is."""
+"""What the kernel says of its clock, and waits that may end early."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import queue
 import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["BOOT_VARIABLE", "boot", "synchronised"]
+__all__ = ["Wake", "boot", "synchronised"]
 
 BOOT_VARIABLE = "FUGU_BOOT_ID"
 """Names the machine's start where the kernel's name for it is hidden, as in our service unit."""
@@ -34,3 +35,28 @@ def _steered() -> bool:
         answer: int = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))  # all zero: it only asks
         return 0 <= answer != _UNSYNCHRONISED
     return False
+
+
+class Wake:
+    """An event that a signal handler may set, and that is over once it has been waited for; one thread waits.
+
+    `threading.Event` has a lock: a handler that runs in the main thread while this is about to wait, or to clear the
+    event, would wait for that lock for ever. Putting into a SimpleQueue is safe at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def set(self) -> None:
+        """Wake the thread that waits, or the next one that will."""
+        self._tokens.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set; whether it was, before the time was over."""
+        try:
+            self._tokens.get(timeout=seconds)
+        except queue.Empty:
+            return False
+        while not self._tokens.empty():
+            self._tokens.get()
+        return True

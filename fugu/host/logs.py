@@ -11,16 +11,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, TextIO, get_args
 
-__all__ = [
-    "LOG_FORMATS",
-    "NOTICES",
-    "LogFormat",
-    "LogSettings",
-    "first_share",
-    "log_settings",
-    "log_to_stderr",
-    "print_any_text",
-]
+__all__ = ["LOG_FORMATS", "NOTICES", "LogSettings", "first_share", "log_settings", "log_to_stderr", "print_any_text"]
 
 LogFormat = Literal["text", "json"]
 LOG_FORMATS: tuple[LogFormat, ...] = get_args(LogFormat)

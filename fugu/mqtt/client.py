@@ -36,7 +36,7 @@ from fugu.mqtt.guard import (
 )
 from fugu.mqtt.packets import PUBACK, Outgoing, acknowledgement, header, publications, publish
 
-__all__ = ["INSIDES", "Client", "insides_fit"]
+__all__ = ["Client", "insides_fit"]
 
 INSIDES = (
     *(

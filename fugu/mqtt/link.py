@@ -31,7 +31,7 @@ from fugu.mqtt.client import Client, insides_fit
 from fugu.mqtt.guard import MOST_AROUND, Message, Wishes
 from fugu.mqtt.plain import PlainClient
 
-__all__ = ["Link", "Will", "is_filter"]
+__all__ = ["Link", "Will"]
 
 _log = logging.getLogger(__name__)
 _UNSUPPORTED_PROTOCOL = "Unsupported protocol version"

@@ -14,7 +14,7 @@ from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.link import ANSWER_SECONDS, Link
 
-__all__ = ["Probe", "Step", "listen", "probe"]
+__all__ = ["listen", "probe"]
 
 Step = Literal["address", "connection", "TLS", "login", "done"]
 _PATIENCE_SECONDS = 10.0

@@ -23,19 +23,10 @@ from fugu.contract.rounding import OUTWARD
 from fugu.places.constraints import surrogates
 from fugu.places.graphs import GraphError
 from fugu.places.hull import Hull, ceil_gauges, complete_hull, difference_hull, pairs_within
-from fugu.places.mass import Box, clamped_mass
 from fugu.places.staircase import RATIO_BITS, staircase
-from fugu.places.tables import TableWeights, build_table, fallback_table, table_loss
+from fugu.places.tables import Box, TableWeights, build_table, clamped_mass, fallback_table, table_loss
 
-__all__ = [
-    "Emission",
-    "compile_noise",
-    "emission",
-    "fallback_noise",
-    "noise_loss",
-    "noise_pairs",
-    "noise_table",
-]
+__all__ = ["Emission", "compile_noise", "emission", "fallback_noise", "noise_loss", "noise_pairs", "noise_table"]
 
 MOST_CELLS = 1 << 25
 """Of an emission matrix: 256 MB."""

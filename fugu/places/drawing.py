@@ -17,7 +17,7 @@ from fugu.places.moments import noise_error
 from fugu.places.protection import Protection, exposed
 from fugu.svg import points, svg
 
-__all__ = ["MOST_NAMES", "graph_svg"]
+__all__ = ["graph_svg"]
 
 SIDE = 440
 MARGIN = 34

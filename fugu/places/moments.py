@@ -27,9 +27,7 @@ __all__ = [
     "l1_sensitivity",
     "laplace_error",
     "measure",
-    "noise_covariance",
     "noise_error",
-    "second_moment",
     "simplices",
 ]
 

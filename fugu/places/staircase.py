@@ -8,24 +8,12 @@ from fractions import Fraction
 from fugu.contract import measure_check
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.measure_check import MOST_EPSILON, RATIO_BITS
-from fugu.contract.staircase import Staircase, draw, normaliser, point_class, shell_weights
+from fugu.contract.staircase import Staircase, normaliser, point_class
 from fugu.places.graphs import GraphError
 from fugu.places.hull import Hull
 from fugu.places.moments import boundary_points
 
-__all__ = [
-    "MOST_EPSILON",
-    "RATIO_BITS",
-    "Staircase",
-    "draw",
-    "floor_exp",
-    "noise_ratio",
-    "normaliser",
-    "probability",
-    "shell_weights",
-    "staircase",
-    "staircase_error",
-]
+__all__ = ["MOST_EPSILON", "RATIO_BITS", "floor_exp", "noise_ratio", "staircase", "staircase_error"]
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:

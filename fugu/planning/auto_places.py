@@ -25,8 +25,8 @@ from fugu.contract.discretisers import Cells
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.places.compiled import emission, fallback_noise
+from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
-from fugu.places.stream_check import rounded_up, verify_stream
 from fugu.places.tables import TableError
 from fugu.planning.candidates import Candidate, sent, useful, useful_for
 from fugu.planning.errors import PlanningError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.points import attack_points
+from fugu.attack.outputs import attack_points
 from fugu.chains.arrays import Bools, Floats
 from fugu.places.constraints import delta_set, surrogates
 from fugu.places.graphs import restrict

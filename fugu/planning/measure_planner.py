@@ -20,12 +20,11 @@ from fugu.contract.measure_table import Noise, set_of
 from fugu.contract.measurement import ConstraintSets, Measurement
 from fugu.contract.stretches import Stretch
 from fugu.places.compiled import compile_noise, fallback_noise, noise_loss, noise_table
-from fugu.places.composition import between_any
+from fugu.places.composition import START_WORDS, between_any, measured_loss, measured_stretches, rounded_up
 from fugu.places.constraints import ConstraintSchedule, delta_set
 from fugu.places.graphs import GraphError
 from fugu.places.moments import noise_error
 from fugu.places.protection import unbounded_factors
-from fugu.places.stream_check import START_WORDS, measured_loss, measured_stretches, rounded_up
 from fugu.places.tables import TableError
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_baselines import LocalAttack, location_set_errors, neighbourhood_attack

@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincinv
 
-from fugu.audit.lower_bound import best_threshold, least_epsilon
 from fugu.audit.outputs import Counted, Heard, Mechanism, Simulated, log_likelihoods, paths, release
-from fugu.audit.witness import secret_pairs, told_by_tick, witness
+from fugu.audit.witness import best_threshold, least_epsilon, secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import GuaranteeError

@@ -9,6 +9,7 @@ with them; a week of which some are gone is left out.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import closing
 from functools import cache
 from typing import NamedTuple
 
@@ -21,7 +22,6 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.privacy.class_watch import WEEKS, Bets, noticeable, why_off
-from gateway.service.shard_stores import snapshots
 from gateway.service.store import Location, Store, StoreError
 
 __all__ = ["WatchedStream", "watch_store"]
@@ -66,19 +66,15 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
     """
     if not 0.0 < false_alarms < 1.0:
         raise StoreError(f"a rate of false alarms is above 0 and below 1 for a fleet and year, got {false_alarms:g}")
-    with snapshots(location) as some:
+    with closing(Store(location, create=False)) as store, store.snapshot():
         policies: dict[tuple[str, str], dict[int, Policy]] = {}
-        owners: dict[str, Store] = {}
-        for store in some:
-            for document in store.policy_documents():
-                policy = read_policy(document.encode())
-                if isinstance(policy, Policy) and policy.table is not None:
-                    policies.setdefault((policy.device, policy.stream), {})[policy.version] = policy
-                    owners[policy.device] = store
+        for document in store.policy_documents():
+            policy = read_policy(document.encode())
+            if isinstance(policy, Policy) and policy.table is not None:
+                policies.setdefault((policy.device, policy.stream), {})[policy.version] = policy
         threshold = len(policies) / false_alarms
         found = []
         for (device, stream), versions in sorted(policies.items()):
-            store = owners[device]
             number = store.stream_id(device, stream)
             gone = 0 if number is None else store.aged.begin(number)
             frames = store.symbols.following(number, gone) if number is not None else ()

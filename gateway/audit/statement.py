@@ -12,11 +12,20 @@ from typing import Any, NamedTuple, get_args
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.audit.alternatives import Bound, above, alternatives, bound
 from fugu.audit.exact import Claim, NotRecomputed, tick_ratios, window_rate
 from fugu.audit.exact.chains.claims import recompute
 from fugu.audit.exact.numbers import exp_up
-from fugu.audit.findings import Finding, against_owner, judged, other_certificate, slack
+from fugu.audit.findings import (
+    Bound,
+    Finding,
+    above,
+    against_owner,
+    alternatives,
+    bound,
+    judged,
+    other_certificate,
+    slack,
+)
 from fugu.contract.envelope import encode_envelope, sign
 from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import Enrolment

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.attack import CountOutputs, Outputs, SymbolOutputs
-from fugu.audit.distributions import inside_distribution
+from fugu.audit.draws import inside_distribution
 from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source
 from fugu.audit.witness import told_by_tick, witness

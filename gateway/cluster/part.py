@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import cause
+from fugu.host.clock import Wake
 from fugu.host.logs import LogSettings, log_to_stderr
-from fugu.host.wake import Wake
 from gateway.cluster.claims import Claim
 from gateway.location import Server
 from gateway.service.ownership import Role
 from gateway.service.process import serve
 from gateway.service.service import STUCK_SECONDS, Gateway
 from gateway.service.settings import GatewaySettings
-from gateway.service.shard_channel import ShardChannelError
-from gateway.service.shard_stores import channel_of
+from gateway.service.shard_channel import ShardChannelError, channel_of
 
 __all__ = ["FLEET", "Given", "all_parts", "serve_part"]
 

@@ -11,9 +11,9 @@ from contextlib import closing
 from math import ceil
 from pathlib import Path
 
+from fugu.host.clock import Wake
 from fugu.host.logs import log_settings
 from fugu.host.systemd import Notifier
-from fugu.host.wake import Wake
 from gateway.cluster.actor import State, served
 from gateway.cluster.cluster import Cluster, ClusterError
 from gateway.cluster.part import Given, all_parts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.database.engine import MOST_VALUES, Database, Kind, Lease, Rows, batched, file_bytes, lock_file, marks
-from gateway.database.opening import delete_part, is_there, open_engine, parts_of
+from gateway.database.opening import is_there, open_engine
 
 __all__ = [
     "MOST_VALUES",
@@ -12,11 +12,9 @@ __all__ = [
     "Lease",
     "Rows",
     "batched",
-    "delete_part",
     "file_bytes",
     "is_there",
     "lock_file",
     "marks",
     "open_engine",
-    "parts_of",
 ]

@@ -63,11 +63,14 @@ class Lease:
         take: whether it is taken from a process that has it, and has perhaps ended unnoticed: that one can write
             nothing from then on. Only on a server; a file is given back by the operating system.
         silent: as `take`, but only if that process has said nothing to the server for so many seconds.
+        shares: whether processes that hold other names write at the same time, all in one generation: once a new one
+            has begun (`Database.new_generation`), none of them can write.
     """
 
     name: str = ""
     take: bool = False
     silent: float | None = None
+    shares: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a name that would have to be quoted."""
@@ -119,14 +122,15 @@ class Database(Protocol):
     def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
         """Run a statement that finds nothing once for each row of values."""
 
-    def every(self, table: str, /) -> Iterator[Any]:
-        """The rows of a table as they are read, within a snapshot."""
-
-    def copy(self, table: str, rows: Iterable[Sequence[object]], /) -> None:
-        """Put many rows into a table: values for all of its columns."""
-
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""
+
+    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
+        """A transaction while nobody else writes; after it, none of those can who share and held something before it.
+
+        Args:
+            names: of leases that others may hold; their sessions are ended first, one of which may be frozen.
+        """
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Reads see one state of it; they hold nobody up, and change nothing."""
@@ -142,9 +146,6 @@ class Database(Protocol):
 
     def size(self) -> int:
         """How many bytes what is stored takes on the disk."""
-
-    def remove(self) -> None:
-        """Delete all of it, and close it."""
 
     def close(self) -> None:
         """Give it back."""
@@ -192,18 +193,14 @@ class SQLiteDatabase:
         """Run a statement that finds nothing once for each row of values."""
         self._db.executemany(query, rows)
 
-    def every(self, table: str, /) -> Iterator[Any]:
-        """The rows of a table as they are read, within a snapshot."""
-        return self._db.execute(f"SELECT * FROM {table}")
-
-    def copy(self, table: str, rows: Iterable[Sequence[Any]], /) -> None:
-        """Put many rows into a table: values for all of its columns."""
-        columns = len(self._db.execute(f"SELECT * FROM {table} LIMIT 0").description)
-        self._db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * columns)})", rows)
-
     def transaction(self) -> AbstractContextManager[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""
         return transaction(self._db)
+
+    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
+        """A transaction: nobody shares a file."""
+        del names
+        return self.transaction()
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Reads see one state of the file; they hold nobody up, and change nothing."""
@@ -235,12 +232,6 @@ class SQLiteDatabase:
     def size(self) -> int:
         """What the file and its log take."""
         return file_bytes(self._path)
-
-    def remove(self) -> None:
-        """Close the file and delete it, and what is beside it."""
-        self.close()
-        for end in ("", "-wal", "-shm", ".lock"):
-            self._path.with_name(self._path.name + end).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the file, and let others have it."""

@@ -4,9 +4,12 @@ A connection that breaks is made again, with growing pauses; until there is one,
 was not committed then is lost, and was not called durable.
 
 What is held is held by a lock of the connection that writes, and by an epoch, a number that goes up whenever somebody
-takes it. Every transaction that writes begins with the schema's write lock and a look at the epoch. So whoever was
-thought dead, a process that was frozen or cut off, can write nothing once another one has taken what it held: a
-transaction of before is ended with its session, and one of after finds another epoch.
+takes it. Every transaction that writes begins with a lock and a look at the epoch. So whoever was thought dead, a
+process that was frozen or cut off, can write nothing once another one has taken what it held: a transaction of before
+is ended with its session, and one of after finds another epoch.
+
+The lock is the schema's. Leases that share write side by side: they share that lock, have one each of their own, and
+look at a second epoch, that of their generation. Whoever begins a new generation has the schema's lock alone.
 """
 
 from __future__ import annotations
@@ -50,17 +53,19 @@ _SESSION = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
     "SET tcp_user_timeout = 20000"
 )
-_PAGE = 64
 _HOLD_SECONDS = 0.1
 """For how long the server may hold what a process had that was killed."""
 _TAKE_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
+_GENERATION = "generation"
+"""Whose epoch all who share look at."""
 _LOCKS = (
     "FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND objsubid=1 "
     "AND database=(SELECT oid FROM pg_database WHERE datname=current_database())"
 )
+_NEXT_EPOCH = "INSERT INTO holders VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET epoch=holders.epoch+1 RETURNING epoch"
 _KEY = "(classid::bigint << 32 | objid::bigint)"
 _SILENCE = "(CASE WHEN state LIKE 'idle%' THEN extract(epoch FROM clock_timestamp()-state_change) ELSE 0 END)::float8"
 """Of a session, in seconds, by the server's clock; one that the server works for is not silent."""
@@ -106,7 +111,7 @@ class PostgresDatabase:
         self._read_only = read_only
         self._kind = kind
         self._lease = lease
-        self._epoch = 0
+        self._epochs = (0, 0)
         self._in_transaction = False
         self._closed = False
         self._lost: FileLostError | None = None
@@ -159,29 +164,6 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 raise self._failed(error) from None
 
-    def every(self, table: str, /) -> Iterator[Any]:
-        """The rows of a table as they are read, within a snapshot."""
-        self.execute(f"DECLARE every NO SCROLL CURSOR FOR SELECT * FROM {table}")
-        while rows := self.execute(f"FETCH {_PAGE} FROM every").fetchall():
-            yield from rows
-        self.execute("CLOSE every")
-
-    def copy(self, table: str, rows: Iterable[Sequence[object]], /) -> None:
-        """Put many rows into a table: values for all of its columns; those that are numbered are numbered on."""
-        with self.transaction():
-            connection = self._usable()
-            try:
-                with connection.cursor() as cursor:
-                    with cursor.copy(f"COPY {table} FROM STDIN (FORMAT BINARY)") as copy:
-                        for row in rows:
-                            copy.write_row(row)
-                    query = "SELECT attname FROM pg_attribute WHERE attrelid=%s::regclass AND attidentity<>''"
-                    for (column,) in cursor.execute(query, (table,)).fetchall():
-                        sequence = f"pg_get_serial_sequence('{table}', '{column}')"
-                        cursor.execute(f"SELECT setval({sequence}, coalesce(max({column}), 0) + 1, false) FROM {table}")
-            except psycopg.Error as error:
-                raise self._failed(error) from None
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All of it becomes durable, or nothing does; inside another one, it is part of that.
@@ -196,10 +178,36 @@ class PostgresDatabase:
         self._begin()
         try:
             yield
-            if (said := self._run("COMMIT").statusmessage) != "COMMIT":
-                raise DatabaseError(f"the transaction has failed before its end: {said}")
+            self._commit()
         finally:
             self._roll_back()
+
+    @contextmanager
+    def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
+        """A transaction while nobody else writes; after it, none of those can who share and held something before it.
+
+        Args:
+            names: of leases that others may hold; their sessions are ended first, one of which may be frozen.
+
+        Raises:
+            FileLostError: another process has taken what this one held; nothing is changed.
+            DatabaseError: nothing is changed.
+        """
+        for name in names:
+            self._end_sessions(Lease(name))
+        self._begin(alone=True)
+        try:
+            yield
+            (epoch,) = self.execute(_NEXT_EPOCH, (_GENERATION,)).fetchone()
+            self._commit()
+            if self._lease is not None and self._lease.shares:
+                self._epochs = self._epochs[0], epoch
+        finally:
+            self._roll_back()
+
+    def _commit(self) -> None:
+        if (said := self._run("COMMIT").statusmessage) != "COMMIT":
+            raise DatabaseError(f"the transaction has failed before its end: {said}")
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -231,7 +239,7 @@ class PostgresDatabase:
             AwayError: that cannot be asked now.
         """
         if self._lease is not None and not self._in_transaction:
-            self._be_sure(self.execute("SELECT epoch FROM holders WHERE name=?", (self._lease.name,)).fetchone())
+            self._be_sure(self.execute(_epochs(self._lease)).fetchone())
 
     def damage(self, _tables: Iterable[str] = ("",), /) -> str:
         """Nothing is looked at: the server has checksums for it."""
@@ -248,26 +256,6 @@ class PostgresDatabase:
         query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
         kinds = "WHERE relnamespace=current_schema()::regnamespace AND relkind IN ('r', 'm')"
         return int(self.execute(query + kinds).fetchone()[0])
-
-    def remove(self) -> None:
-        """Drop the schema with all that is in it, and close."""
-        self.execute(f'DROP SCHEMA "{self._schema}" CASCADE')
-        self.close()
-
-    @staticmethod
-    def parts(server: Server, kind: Kind, prefix: str) -> list[str]:
-        """The parts beside a schema that begin like this.
-
-        Raises:
-            FuguError: `kind.refused`: the server does not say.
-        """
-        query = "SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s || '_' || %s)"
-        with _asked(server, kind) as connection:
-            schema = _own_schema(connection, server)
-            if schema is None:
-                return []
-            found = connection.execute(query, (schema, prefix.replace("-", "_"))).fetchall()
-        return [name.removeprefix(f"{schema}_").replace("_", "-") for (name,) in found]
 
     @staticmethod
     def is_there(server: Server, kind: Kind) -> bool:
@@ -382,13 +370,11 @@ class PostgresDatabase:
         return True
 
     def _new_epoch(self, lease: Lease) -> None:
-        query = (
-            "INSERT INTO holders VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET epoch=holders.epoch+1 RETURNING epoch"
-        )
         if lease.take:
             self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
-        with self._opening("write"):
-            (self._epoch,) = self.execute(query, (lease.name,)).fetchone()
+        with self._opening(_writer(lease)):
+            self.execute(_NEXT_EPOCH, (lease.name,))
+            self._epochs = self.execute(_epochs(lease)).fetchone()
 
     def _locked(self, lease: Lease, deadline: float, *, end: bool) -> bool:
         """Whether the lock is this session's at the deadline at the latest.
@@ -409,11 +395,15 @@ class PostgresDatabase:
         query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
         self.execute(query, (self._key(lease.name), silent)).fetchall()
 
-    def _begin(self, lock: str = "write") -> None:
-        """Begin to write: nobody else does, and what this process holds is still its own."""
-        query = f"BEGIN; SELECT pg_advisory_xact_lock({self._key(lock, 'schema')})"
+    def _begin(self, lock: str = "write", *, alone: bool = False) -> None:
+        """Begin to write: nobody else does who may not, and what this process holds is still its own."""
+        query = "BEGIN"
+        if self._lease is not None and self._lease.shares and not alone:
+            query += f"; SELECT pg_advisory_xact_lock_shared({self._key(lock, 'schema')})"
+            lock = _writer(self._lease)
+        query += f"; SELECT pg_advisory_xact_lock({self._key(lock, 'schema')})"
         if self._lease is not None:
-            query += f"; SELECT epoch FROM holders WHERE name='{self._lease.name}'"
+            query += f"; {_epochs(self._lease)}"
         try:
             cursor = self._run(query)
             if self._lease is not None:
@@ -425,10 +415,12 @@ class PostgresDatabase:
             raise
         self._in_transaction = True
 
-    def _be_sure(self, found: tuple[int] | None) -> None:
-        """Go on only in the epoch in which this process holds it."""
-        if found != (self._epoch,):
-            self._lost = FileLostError(f"another process has taken the {self._kind.file.name} {self._server.name}")
+    def _be_sure(self, found: Any) -> None:
+        """Go on only in the epochs in which this process holds it."""
+        if found != self._epochs:
+            what = f"the {self._kind.file.name} {self._server.name}"
+            anew = f"another generation of processes has {what}"
+            self._lost = FileLostError(anew if found[0] == self._epochs[0] else f"another process has taken {what}")
             self._connection.close()
             raise self._lost
 
@@ -513,6 +505,18 @@ def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | No
     """The first schema of the search path, or that of the part beside it; none if there is none."""
     (schema,) = connection.execute("SELECT current_schema()").fetchone() or (None,)
     return schema if schema is None or not server.part else f"{schema}_{server.part.replace('-', '_')}"
+
+
+def _writer(lease: Lease) -> str:
+    """The lock that a transaction under a lease has alone."""
+    return f"writer {lease.name}" if lease.shares else "write"
+
+
+def _epochs(lease: Lease) -> str:
+    """A query for the epoch of a lease, and that of its generation if it shares; 0 for what nobody has had."""
+    names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
+    each = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in names]
+    return f"SELECT {', '.join([*each, '0'][:2])}"
 
 
 @lru_cache(maxsize=256)

@@ -23,14 +23,12 @@ from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
 from fugu.host.database import STORE, is_lost
-from fugu.host.files import read_text
 from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
 from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
-from gateway.service.shard_stores import stores
 from gateway.service.store import Location, Server, Store, StoreError
 from gateway.shard_accounts import own_account
 
@@ -47,7 +45,7 @@ class Installation:
     Attributes:
         policies: folder of policy files.
         broker: with the gateway's credentials.
-        shards: how many processes it shall be; of several each needs an account of its own.
+        shards: how many accounts there are for shards.
         secrets: files that only their owner may read, besides those of the broker.
     """
 
@@ -56,7 +54,7 @@ class Installation:
     store: Location | None = None
     policies: Path | None = None
     secrets: tuple[Path, ...] = ()
-    shards: int = 1
+    shards: int = 0
 
 
 def installed(file: Path) -> Installation:
@@ -66,15 +64,14 @@ def installed(file: Path) -> Installation:
         FuguError: it cannot be read, or a key is wrong.
     """
     config, folder = read_gateway(file), file.parent
-    policies, unit = folder / "policies", folder / "fugu-gateway.service"
-    shards = re.search(r"--shards (\d+)", read_text(unit, "the unit")) if unit.exists() else None
+    policies = folder / "policies"
     return Installation(
         config.fleet,
         config.broker,
         config.store,
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
-        int(shards[1]) if shards else 1,
+        sum(1 for one in folder.iterdir() if re.fullmatch(r"password-\d+|client-\d+\.key", one.name)),
     )
 
 
@@ -101,7 +98,7 @@ def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: N
         findings += checks.unit(name)
     if found.broker is not None:
         findings += _broker(found.broker, found.fleet, waiting, connected=connected)
-        for index in range(found.shards if found.shards > 1 else 0):
+        for index in range(found.shards):
             findings += _shard(found.broker, index, found.fleet, connected=connected)
     return findings
 
@@ -142,15 +139,12 @@ def _store(store: Location) -> Iterator[Finding]:
         yield readable
     else:  # what is in it was published to the site, to nobody else
         yield readable._replace(verdict="warn")
-    for path in (store, *stores(store).values()):
-        assert isinstance(path, Path)
-        yield _pages(path)
+    yield _pages(store)
 
 
 def _on_server(store: Server) -> Finding:
     try:
-        for place in (store, *stores(store).values()):
-            Store(place, create=False).close()
+        Store(store, create=False).close()
     except StoreError as error:
         return Finding("store", "FAIL", str(error))
     return Finding("store", "ok", f"{store} can be reached")

@@ -121,19 +121,15 @@ def write_gateway(
     write_public(folder / "ca.pem", broker.authority_certificate)
     files = {"ca_file": "ca.pem", **credentials.write(folder)}
     operator = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
-    numbers = [shard.write(folder, partial(numbered, index=index)) for index, shard in enumerate(shards)]
+    for index, shard in enumerate(shards):
+        shard.write(folder, partial(numbered, index=index))
     write_public(folder / "gateway.toml", _gateway_toml(broker, files, operator, in_place=in_place))
     if in_place:
         return
-    processes = max(len(shards), 1)
-    names = ["gateway.toml", *(name for fields in (files, operator, *numbers) for name in _files(fields))]
+    names = ["gateway.toml", *(name for fields in (files, operator) for name in _files(fields))]
     fields = {
         "CREDENTIALS": _load(names, GATEWAY.config),
         "PROGRAM": program,
-        "MORE": f" --shards {processes}" if shards else "",
-        "HIGH": f"{processes}G",
-        "MEMORY": f"{2 * processes}G",
-        "TASKS": str(64 * processes),
     }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
 

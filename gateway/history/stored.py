@@ -1,10 +1,10 @@
-"""A gateway's store and those of its shards as one history: a state of each, which the gateway may go on to change."""
+"""A gateway's store as a history: one state of it, which the gateway may go on to change."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -24,7 +24,6 @@ from gateway.service.kinds.kind import Place
 from gateway.service.kinds.point_model import PointEstimates
 from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
-from gateway.service.shard_stores import snapshots
 from gateway.service.shifts import Span as ShiftSpan
 from gateway.service.store import Store
 from gateway.service.symbols.past import Past, TickProbabilities
@@ -52,14 +51,9 @@ class MeasuredStream(NamedTuple):
     policies: dict[int, MeasurePolicy]
 
 
-class _Stored(NamedTuple):
-    store: Store
-    number: int
-
-
 @contextmanager
 def stored_history(location: Location) -> Iterator[StoredHistory]:
-    """One state of a store, and of each of its shards' stores.
+    """One state of a store.
 
     Args:
         location: of the store; its gateway may be running.
@@ -67,33 +61,33 @@ def stored_history(location: Location) -> Iterator[StoredHistory]:
     Raises:
         StoreError: there is no such store.
     """
-    with snapshots(location) as some:
-        yield StoredHistory(some)
+    with closing(Store(location, create=False)) as store, store.snapshot():
+        yield StoredHistory(store)
 
 
 class StoredHistory:
-    """What some stores hold, of different devices, by spans of wall-clock time.
+    """What a store holds, by spans of wall-clock time.
 
     Args:
-        some: open, and in one state as long as this is used.
+        store: open, and in one state as long as this is used.
     """
 
-    def __init__(self, some: Sequence[Store]) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._policies: dict[tuple[str, str], dict[int, AnyPolicy]] = defaultdict(dict)
         self._catalogue = Catalogue("")
-        self._stored: dict[tuple[str, str, str], _Stored] = {}
-        self._pasts: dict[tuple[Store, int], Past] = {}
-        self._points: dict[tuple[Store, int], Points] = {}
-        for store in some:
-            documents = store.policy_documents()
-            self._catalogue.retire(documents)
-            for policy in map(read_policy, documents):
-                self._policies[policy.device, policy.stream][policy.version] = policy
-            after = 0
-            while sequences := store.aged.sequences(after, _SEQUENCES):
-                after = sequences[-1].number
-                for one in sequences:
-                    self._stored[one.device, one.stream, one.window] = _Stored(store, one.number)
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._pasts: dict[int, Past] = {}
+        self._points: dict[int, Points] = {}
+        documents = store.policy_documents()
+        self._catalogue.retire(documents)
+        for policy in map(read_policy, documents):
+            self._policies[policy.device, policy.stream][policy.version] = policy
+        after = 0
+        while sequences := store.aged.sequences(after, _SEQUENCES):
+            after = sequences[-1].number
+            for one in sequences:
+                self._numbers[one.device, one.stream, one.window] = one.number
 
     def policies(self) -> list[AnyPolicy]:
         """The policies that what is stored was made under, by device, stream and version."""
@@ -104,7 +98,7 @@ class StoredHistory:
         return [
             SymbolStream(device, stream, policies)
             for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, Policy)) and (device, stream, "") in self._stored
+            if (policies := _of(known, Policy)) and (device, stream, "") in self._numbers
         ]
 
     def measured(self) -> list[MeasuredStream]:
@@ -112,24 +106,24 @@ class StoredHistory:
         return [
             MeasuredStream(device, stream, policies)
             for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._stored
+            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._numbers
         ]
 
     def windows(self) -> list[WindowSequence]:
         """Every sequence of windows, by device, stream and name."""
         return [
             WindowSequence(device, stream, window, _of(self._policies.get((device, stream), {}), Policy))
-            for device, stream, window in sorted(self._stored)
+            for device, stream, window in sorted(self._numbers)
             if window
         ]
 
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
-        stored = self._stored[stream.device, stream.stream, ""]
-        holding = partial(stored.store.symbols.holding, stored.number)
-        for clock, first, last in self._ranges(stream.policies, stored, span):
+        number = self._numbers[stream.device, stream.stream, ""]
+        holding = partial(self._store.symbols.holding, number)
+        for clock, first, last in self._ranges(stream.policies, number, span):
             low, high = span.walls(clock)
-            for frame in _paged(holding, _symbols_from(stored), first, last):
+            for frame in _paged(holding, self._symbols_from(number), first, last):
                 if stream.policy(frame.policy_version).clock == clock:
                     piece = _piece(frame).cut(max(first, low + frame.shift), min(last, high + frame.shift))
                     if len(piece.symbols):
@@ -137,12 +131,12 @@ class StoredHistory:
 
     def estimates(self, stream: SymbolStream, span: Span, lag: int) -> Iterator[TickProbabilities]:
         """The states at a stream's ticks in a span of time, given its symbols, all before and `lag` later ones."""
-        stored = self._stored[stream.device, stream.stream, ""]
-        if (past := self._pasts.get((stored.store, lag))) is None:
-            past = self._pasts[stored.store, lag] = Past(stored.store, self._catalogue, lag)
-        for clock, first, last in self._ranges(stream.policies, stored, span):
+        number = self._numbers[stream.device, stream.stream, ""]
+        if (past := self._pasts.get(lag)) is None:
+            past = self._pasts[lag] = Past(self._store, self._catalogue, lag)
+        for clock, first, last in self._ranges(stream.policies, number, span):
             low, high = span.walls(clock)
-            for run in past.estimates(Place(stored.number, stream.device, stream.stream), first, last, newest=True):
+            for run in past.estimates(Place(number, stream.device, stream.stream), first, last, newest=True):
                 inside = run.cut(low + run.shift, high + run.shift)
                 if stream.policy(run.version).clock == clock and len(inside.probabilities):
                     yield inside
@@ -159,11 +153,11 @@ class StoredHistory:
 
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
-        stored = self._stored[stream.device, stream.stream, ""]
-        holding = partial(stored.store.points.holding, stored.number)
-        for clock, first, last in self._ranges(stream.policies, stored, span):
+        number = self._numbers[stream.device, stream.stream, ""]
+        holding = partial(self._store.points.holding, number)
+        for clock, first, last in self._ranges(stream.policies, number, span):
             low, high = span.walls(clock)
-            for frame in _paged(holding, _points_from(stored), first, last):
+            for frame in _paged(holding, self._points_from(number), first, last):
                 policy = stream.policies.get(frame.policy_version)
                 inside = first <= frame.first and low <= frame.first - frame.shift <= high
                 if inside and policy is not None and policy.clock == clock:
@@ -171,22 +165,22 @@ class StoredHistory:
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
         """What a frame of points determines: of its ticks, and of those that see so many ticks more with it."""
-        stored = self._stored[stream.device, stream.stream, ""]
-        place = Place(stored.number, stream.device, stream.stream)
-        points = self._points.setdefault((stored.store, lag), Points(stored.store, self._catalogue, lag))
+        number = self._numbers[stream.device, stream.stream, ""]
+        place = Place(number, stream.device, stream.stream)
+        points = self._points.setdefault(lag, Points(self._store, self._catalogue, lag))
         if (now := points.estimate(place, frame.first)) is not None:
             yield now
         yield from points.lagged(place, frame.first)
 
     def counts(self, sequence: WindowSequence, span: Span) -> Iterator[WindowFrame]:
         """The windows that begin in a span of time, in the order of their indices."""
-        store, number = self._stored[sequence.device, sequence.stream, sequence.window]
-        ahead = store.shifts(number).newest
+        number = self._numbers[sequence.device, sequence.stream, sequence.window]
+        ahead = self._store.shifts(number).newest
         known = [policy.window(sequence.window) for policy in sequence.policies.values()]
         longest = max((window.length for window in known if window is not None), default=0)
         for clock in _clocks(sequence.policies):
             low, high = span.walls(clock)
-            for frame in store.windows.within(number, low, high + ahead + longest):
+            for frame in self._store.windows.within(number, low, high + ahead + longest):
                 policy = sequence.policies.get(frame.policy_version)
                 if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
@@ -199,28 +193,26 @@ class StoredHistory:
         """
         span, found = Span(after, LAST_US), list[int]()
         for sequence in self.windows():
-            store, number = self._stored[sequence.device, sequence.stream, sequence.window]
-            ahead = store.shifts(number).newest
+            number = self._numbers[sequence.device, sequence.stream, sequence.window]
+            ahead = self._store.shifts(number).newest
             for clock in _clocks(sequence.policies):
-                if (tick := store.windows.next_first(number, span.walls(clock)[0])) is not None:
+                if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
                     found.append(clock.epoch_us + (tick - ahead) * clock.period_us)
         for stream in self.streams():
-            found += self._next_times(stream, _symbols_from, span)
+            found += self._next_times(stream, self._symbols_from, span)
         for measured in self.measured():
-            found += self._next_times(measured, _points_from, span)
+            found += self._next_times(measured, self._points_from, span)
         return max(min(found), after) if found else None
 
     def _next_times(self, stream: SymbolStream | MeasuredStream, following: _Following, span: Span) -> Iterator[int]:
-        stored = self._stored[stream.device, stream.stream, ""]
-        for clock, first, _ in self._ranges(stream.policies, stored, span):
-            if (frame := following(stored)(first)) is not None:
+        number = self._numbers[stream.device, stream.stream, ""]
+        for clock, first, _ in self._ranges(stream.policies, number, span):
+            if (frame := following(number)(first)) is not None:
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
-    def _ranges(
-        self, policies: Mapping[int, AnyPolicy], stored: _Stored, span: Span
-    ) -> Iterator[tuple[Clock, int, int]]:
+    def _ranges(self, policies: Mapping[int, AnyPolicy], number: int, span: Span) -> Iterator[tuple[Clock, int, int]]:
         """Where the numbers of a span's ticks are: a range for each clock, and for each time that it was set."""
-        spans = stored.store.shifts(stored.number).spans or (ShiftSpan(0, 0, MAX_TICK),)
+        spans = self._store.shifts(number).spans or (ShiftSpan(0, 0, MAX_TICK),)
         for clock in _clocks(policies):
             low, high = span.walls(clock)
             for i, (shift, begun, _) in enumerate(spans):
@@ -229,19 +221,19 @@ class StoredHistory:
                 if first <= last:
                     yield clock, first, last
 
+    def _symbols_from(self, number: int) -> Callable[[int], SymbolFrame | None]:
+        """The first frame that holds a tick or a later one, from there on."""
+        return lambda first: next(self._store.symbols.following(number, first), None)
+
+    def _points_from(self, number: int) -> Callable[[int], MeasureFrame | None]:
+        """The same of points."""
+        return lambda first: next((one.frame for one in self._store.points.following(number, first)), None)
+
 
 _Frame = TypeVar("_Frame", SymbolFrame, MeasureFrame)
 _Following = (
-    Callable[[_Stored], Callable[[int], SymbolFrame | None]] | Callable[[_Stored], Callable[[int], MeasureFrame | None]]
+    Callable[[int], Callable[[int], SymbolFrame | None]] | Callable[[int], Callable[[int], MeasureFrame | None]]
 )
-
-
-def _symbols_from(stored: _Stored) -> Callable[[int], SymbolFrame | None]:
-    return lambda first: next(stored.store.symbols.following(stored.number, first), None)
-
-
-def _points_from(stored: _Stored) -> Callable[[int], MeasureFrame | None]:
-    return lambda first: next((one.frame for one in stored.store.points.following(stored.number, first)), None)
 
 
 def _paged(

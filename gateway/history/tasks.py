@@ -24,7 +24,7 @@ _MOST_STREAMS = 64
 
 
 class Source(NamedTuple):
-    """Where a history is: a gateway's store (with shards the fleet's), or a folder that was exported; and which of it.
+    """Where a history is: a gateway's store, or a folder that was exported; and which of it.
 
     Attributes:
         devices, stream: only these; all if not given.

@@ -28,7 +28,7 @@ from fugu.contract.reports import (
 )
 from fugu.contract.topics import Topic
 from fugu.contract.window_frames import decode_window
-from fugu.mqtt.descriptions import Descriptions
+from fugu.mqtt.decoder import Descriptions
 from gateway.page.attack_view import AttackView
 
 __all__ = ["DeviceView"]

@@ -1,15 +1,11 @@
-"""The sums of a release before any noise: of each device's symbols, or of windows that it has made noisy itself.
-
-Counts of different devices add up, so that they may be counted apart, and put together.
-"""
+"""The sums of a release before any noise: of each device's symbols, or of windows that it has made noisy itself."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -24,7 +20,7 @@ from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 
-__all__ = ["Counting", "Counts", "StoreCounting", "StoresCounting"]
+__all__ = ["Counting", "Counts", "StoreCounting"]
 
 
 class DeviceWindows(NamedTuple):
@@ -168,59 +164,6 @@ class Counts:
             max((one.scale for one in self.windows.values()), default=None),
         )
 
-    def add(self, other: Counts) -> None:
-        """Put those of other devices to these."""
-        for mine, others in ((self.tally, other.tally), (self.beside, other.beside)):
-            for part in others.parts:
-                mine.add_part(part)
-        self.windows |= other.windows
-        self.tables |= other.tables
-        self.counted |= other.counted
-        self.shifts |= other.shifts
-
-    def document(self) -> dict[str, Any]:
-        """As plain values, for JSON."""
-        every = [*(part.table for part in (*self.tally.parts, *self.beside.parts)), *set().union(*self.tables.values())]
-        tables = {table: place for place, table in enumerate(dict.fromkeys(every))}
-        return {
-            "tables": [[list(row) for row in table.rows] for table in tables],
-            "tally": [_part(part, tables) for part in self.tally.parts],
-            "beside": [_part(part, tables) for part in self.beside.parts],
-            "windows": {device: _windows(one) for device, one in self.windows.items()},
-            "symbols": {device: sorted(tables[one] for one in used) for device, used in self.tables.items()},
-            "counted": {device: one.model_dump(mode="json") for device, one in self.counted.items()},
-            "shifts": self.shifts,
-        }
-
-    @classmethod
-    def of_document(cls, question: Question, document: Mapping[str, Any]) -> Counts:
-        """What `document` made."""
-        tables = [NoiseTable(tuple(tuple(row) for row in rows)) for rows in document["tables"]]
-        made = cls.of(question)
-        for tally, parts in ((made.tally, document["tally"]), (made.beside, document["beside"])):
-            for place, ticks, steps, counts in parts:
-                tally.add_part(Part(tables[place], ticks, steps, np.array(counts, dtype=np.int64)))
-        made.windows = {device: _of_windows(one) for device, one in document["windows"].items()}
-        made.tables = {device: {tables[place] for place in used} for device, used in document["symbols"].items()}
-        made.counted = {
-            device: CountedSymbols.model_validate_json(json.dumps(one)) for device, one in document["counted"].items()
-        }
-        made.shifts = dict(document["shifts"])
-        return made
-
-
-def _part(part: Part, tables: Mapping[NoiseTable, int]) -> list[Any]:
-    return [tables[part.table], part.ticks, part.steps, part.counts.tolist()]
-
-
-def _windows(one: DeviceWindows) -> list[Any]:
-    return [one.addend.document(), str(one.scale), one.beginning, one.shift]
-
-
-def _of_windows(listed: Iterable[Any]) -> DeviceWindows:
-    addend, scale, beginning, shift = listed
-    return DeviceWindows(Addend.of_document(addend), Fraction(scale), beginning, shift)
-
 
 class Counting(Protocol):
     """Counts what a release is about."""
@@ -292,24 +235,3 @@ class StoreCounting:
         found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
         _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class StoresCounting:
-    """Counts what is in several stores, each of which has some of the devices.
-
-    Attributes:
-        catalogue: the policies that made the symbols.
-    """
-
-    stores: Sequence[Store]
-    catalogue: Catalogue
-
-    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
-        """As in `Counting`."""
-        total = Counts.of(question)
-        for store in self.stores:
-            known = set(store.devices())
-            mine = replace(question, devices=tuple(device for device in question.devices if device in known))
-            total.add((yield from StoreCounting(store, self.catalogue).count(mine, first)))
-        return total

@@ -32,7 +32,7 @@ from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, Maker
 from gateway.releases.record import ReleaseRecord
-from gateway.service.recorder import Recorder
+from gateway.service.shifts import Shifts
 from gateway.service.store import Store
 from gateway.service.tick_time import tick_at
 
@@ -65,8 +65,18 @@ class Progress(Protocol):
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
         """The last wall tick that any of these numbers stands for: tick numbers of devices, 0 where none is given."""
 
-    def done(self, question: Question) -> None:
-        """A window is dealt with."""
+
+class Accounted(Protocol):
+    """What a store has accounted for, as `gateway.service.recorder.Recorder` knows it."""
+
+    def shifts(self, device: str, name: str) -> Shifts:
+        """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""
+
+    def reached(self, device: str, stream: str) -> int:
+        """The last tick of the newest frame of a stream, -1 if there is none."""
+
+    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
+        """Whether no frame of the ticks first..last is missing."""
 
 
 class StoreProgress:
@@ -77,7 +87,7 @@ class StoreProgress:
         recorder: of the store.
     """
 
-    def __init__(self, store: Store, recorder: Recorder) -> None:
+    def __init__(self, store: Store, recorder: Accounted) -> None:
         self._store = store
         self._recorder = recorder
 
@@ -106,9 +116,6 @@ class StoreProgress:
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
         """As in `Progress`."""
         return max(self._wall_tick(question, device, numbers.get(device, 0)) for device in question.devices)
-
-    def done(self, question: Question) -> None:
-        """Nothing was asked of anybody."""
 
     def _wall_tick(self, question: Question, device: str, number: int) -> int:
         name, window = _sequence(question, device)
@@ -365,7 +372,6 @@ class ReleaseSchedule:
     def _done(self, job: Job, following: int) -> None:
         self._gap_since.pop(job.name, None)
         self._next[job.name] = following
-        self._progress.done(job.question)
         self._changed = True
 
     def _scan(self, idle: bool) -> None:

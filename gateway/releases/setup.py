@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from gateway.database import Lease
 from gateway.location import Location
 from gateway.releases.charges import Stream
 from gateway.releases.config import ReleaseConfigError, load_releases
-from gateway.releases.counts import Counting, StoreCounting, StoresCounting
+from gateway.releases.counts import StoreCounting
 from gateway.releases.entries import Allowance, Entry, LedgerError, State
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
@@ -28,7 +28,6 @@ from gateway.releases.maker import Maker, finish
 from gateway.releases.readers import check_reader, load_readers
 from gateway.releases.record import ReleaseRecord
 from gateway.service.policies import Catalogue
-from gateway.service.shard_stores import stores
 from gateway.service.store import Store
 
 __all__ = ["Releases", "open_releases", "release_now"]
@@ -68,7 +67,6 @@ def open_releases(
     store: Store,
     catalogue: Catalogue,
     now_us: Callable[[], int] | None = None,
-    counting: Counting | None = None,
     lease: Lease | None = None,
 ) -> Releases:
     """Read the configuration, open the store's ledger and bring its allowances up to date.
@@ -79,7 +77,6 @@ def open_releases(
         store: holds the symbols, and what is known of the ledger.
         catalogue: all policies, retired ones too.
         now_us: the time in microseconds of Unix time; the system's if not given.
-        counting: counts symbols; what is in the store if not given.
         lease: of the ledger, if this process alone may have it.
 
     Raises:
@@ -102,7 +99,7 @@ def open_releases(
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)
-        maker = Maker(counting or StoreCounting(store, catalogue), opened, secrets.randbelow, now)
+        maker = Maker(StoreCounting(store, catalogue), opened, secrets.randbelow, now)
         releases = Releases(
             opened, maker, record, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now
         )
@@ -145,13 +142,9 @@ def release_now(
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
     catalogue = Catalogue.load(policies, fleet)
-    with ExitStack() as open_stores:
-        opened = open_stores.enter_context(closing(Store(store, create=False)))
-        shards = [open_stores.enter_context(closing(Store(path))) for path in stores(store).values()]
-        for each in (opened, *shards):
-            catalogue.retire(each.policy_documents())
-        counting = StoresCounting((opened, *shards), catalogue)
-        releases = open_releases(config, ledger, opened, catalogue, counting=counting)
+    with closing(Store(store, create=False)) as opened:
+        catalogue.retire(opened.policy_documents())
+        releases = open_releases(config, ledger, opened, catalogue)
         with closing(releases.ledger):
             wanted = [job for job in releases.jobs if name in (job.name, job.plan.name)]
             if not wanted:

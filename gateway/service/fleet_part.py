@@ -22,11 +22,11 @@ from fugu.mqtt import Link
 from gateway.database import Lease
 from gateway.describe import Describing, InForce
 from gateway.home_assistant import HomeAssistant
-from gateway.releases.counts import Counting
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.releases.schedule import NotKnownError, Progress, ReleaseSchedule
 from gateway.releases.setup import Releases, open_releases
 from gateway.service.enrolled import Enrolled
+from gateway.service.fleet_progress import FleetProgress
 from gateway.service.fleet_service import FleetService
 from gateway.service.policies import Catalogue
 from gateway.service.settings import GatewaySettings
@@ -45,15 +45,13 @@ class OfShards(NamedTuple):
     """What releases about the devices of shards need.
 
     Attributes:
-        number: how many there are.
         channel: owned by the worker's thread.
-        counting: counts over all shards.
+        progress: of all shards.
         missing: the shards that nothing was heard of lately.
     """
 
-    number: int
     channel: ShardChannel
-    counting: Counting
+    progress: FleetProgress
     missing: Callable[[], tuple[int, ...]]
 
 
@@ -86,7 +84,7 @@ class FleetPart:
         fleet, files = settings.fleet, settings.enrolled
         self._counters = counters
         self._of_shards = of_shards
-        self._look_at = 0.0
+        self._store, self._look_at = store, 0.0
         self._gone: set[int] = set()
         self._needed: dict[tuple[str, str], int] | None = None
         self._service: FleetService | None = None
@@ -108,8 +106,7 @@ class FleetPart:
                 path = settings.ledger or ledger_beside(settings.store)
                 self._releases = made = open_releases(
                     *(settings.releases, path, store, catalogue),
-                    counting=None if of_shards is None else of_shards.counting,
-                    lease=None if isinstance(path, Path) else Lease("releases", take=settings.elsewhere),
+                    lease=None if isinstance(path, Path) else Lease("releases", take=of_shards is not None),
                 )
                 self._ledger = made.ledger
                 self._schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, link, counters)
@@ -278,13 +275,14 @@ class FleetPart:
         )
 
     def _look_at_shards(self, shards: OfShards) -> None:
-        """See what shards have answered, and tell them what releases still need."""
+        """See what shards have stored, and tell them what releases still need."""
         if time.monotonic() < self._look_at:
             return
         self._look_at = time.monotonic() + _LOOK_SECONDS
-        shards.channel.check(shards.number)
+        self._store.check()
+        shards.channel.check()
         gone, self._gone = self._gone, set(shards.missing())
-        if self._schedule is not None:
+        if self._schedule is not None and shards.progress.look():
             if gone - self._gone:
                 self._schedule.unsettled()
             self._schedule.stored()

@@ -14,7 +14,6 @@ from fugu.host.database import DatabaseError
 from gateway.database import is_there
 from gateway.releases.entries import KIND, LedgerError
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.service.shard_stores import store_of
 from gateway.service.store import Lease, Location, Store, StoreError
 from gateway.service.store.aged import Forgotten
 
@@ -25,7 +24,7 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
     """Erase a device's symbols, points and windows, and what is known from them, and write the file anew without them.
 
     Args:
-        location: of the store; its gateway must not be running.
+        location: of the store; its gateway must not be running, and shards that run anyway end.
         ledger: of its releases, if there are any; beside the store if not given.
 
     Raises:
@@ -33,9 +32,9 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
         LedgerError: the store's releases were charged to a ledger that is not there, or is another one.
     """
     charged = _ledger(location, ledger)
-    with closing(Store(store_of(location, device), create=False, lease=Lease())) as store:
+    with closing(Store(location, create=False, lease=Lease())) as store:
         try:
-            with store.transaction():
+            with store.new_generation():
                 forgotten = store.aged.forget(device)
             if forgotten is None:
                 raise StoreError(f"store {location.name} has nothing of a device {device}")

@@ -12,7 +12,6 @@ from gateway.service.kinds.counted_estimates import MOST_TICKS, CountedEstimates
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.points import Points
 from gateway.service.policies import Catalogue
-from gateway.service.shard_stores import store_of
 from gateway.service.store import Location, Store, StoreError
 from gateway.service.symbols.past import Past, TickProbabilities
 
@@ -73,7 +72,7 @@ def estimates_between(
         StoreError: there is no such store, or it has nothing of the stream.
     """
     last = MAX_TICK if last is None else last
-    with closing(Store(store_of(location, device), create=False)) as store, store.snapshot():
+    with closing(Store(location, create=False)) as store, store.snapshot():
         catalogue = Catalogue("")
         catalogue.retire(store.policy_documents())
         number = store.stream_id(device, stream)

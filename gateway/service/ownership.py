@@ -54,12 +54,10 @@ class Role(NamedTuple):
     Attributes:
         shards: how many there are.
         shard: the one that this is; none for what the fleet has once.
-        elsewhere: whether this is what the fleet has once, without its shards.
     """
 
     shards: int
     shard: Shard | None
-    elsewhere: bool
 
     @classmethod
     def parse(cls, text: str) -> Role:
@@ -74,4 +72,4 @@ class Role(NamedTuple):
         shard = None if found[1] == "fleet" else Shard(int(found[1]), count)
         if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
             raise ShardError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
-        return cls(count, shard, shard is None)
+        return cls(count, shard)

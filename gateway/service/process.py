@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import signal
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
 
-from fugu.contract.errors import FuguError
-from fugu.host.logs import LogSettings, log_to_stderr
+from fugu.host.clock import Wake
 from fugu.host.systemd import Notifier
-from fugu.host.wake import Wake
 from fugu.places.tracking import warm as warm_points
 from gateway.location import Server
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError
 from gateway.service.settings import GatewaySettings, SettingsError
-from gateway.service.shard_stores import stores
-from gateway.service.shards import Shards
 from gateway.service.store import Location
 from gateway.service.symbols.warming import warm
 
-__all__ = ["prepare", "run", "serve", "start_shards"]
+__all__ = ["prepare", "run", "serve"]
 
 _log = logging.getLogger(__name__)
 _SWITCH_SECONDS = 1e-4
 _START_BYTES_PER_SECOND = 2_000_000
-"""Devices that move between shards are copied and compared at 7 MB a second, measured on one core of a server."""
 
 
 def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
@@ -44,9 +37,9 @@ def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -
     Raises:
         FuguError: one line that says what keeps the gateway from starting.
     """
-    if not isinstance(settings.store, Server) and (settings.shard is not None or settings.elsewhere):
-        raise SettingsError(f"the store {settings.store.name} is a file: the shards of one machine are --shards N")
-    gateway = Gateway(settings, start_shards(settings))
+    if not isinstance(settings.store, Server) and settings.shards > 1:
+        raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
+    gateway = Gateway(settings)
     wanted = Wake()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: wanted.set())
@@ -77,7 +70,7 @@ def serve(
 ) -> int:
     """Start a gateway, and serve until it is to end, or has ended by itself.
 
-    A shard waits before until what is stored is arranged for as many shards.
+    A shard waits before until as many shards may have the devices.
 
     Args:
         wanted: set when it is to end.
@@ -119,40 +112,8 @@ def serve(
     return 1 if gateway.failed.is_set() else 0
 
 
-def start_shards(settings: GatewaySettings) -> Shards | None:
-    """The shards' processes of a gateway that has some; they are started with it."""
-    return (
-        Shards(settings, _serve_shard)
-        if settings.shards > 1 and settings.shard is None and not settings.elsewhere
-        else None
-    )
-
-
-def _serve_shard(settings: GatewaySettings, parent: Connection, logs: LogSettings) -> None:
-    """Serve a shard in a process of its own until SIGTERM, or until its parent is gone."""
-    log_to_stderr(logs.log_format, verbose=logs.verbose)
-    wanted = Wake()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too
-    signal.signal(signal.SIGTERM, lambda _number, _frame: wanted.set())
-
-    def turn() -> bool:
-        with contextlib.suppress(OSError):
-            if parent.poll():  # nothing is ever sent here: it has ended
-                _log.critical("shard %s ends: its parent is gone", settings.shard)
-                return False
-        return True
-
-    try:
-        code = serve(Gateway(settings), wanted, lambda: parent.send(""), turn)
-    except FuguError as error:
-        parent.send(str(error))
-        code = 1
-    sys.exit(code)
-
-
 def _start_seconds(store: Location) -> float:
-    """How long it may take at most to look at all of the stores that are files, and to move their devices."""
+    """How long it may take at most to look at a store that is a file."""
     if not isinstance(store, Path):
         return STUCK_SECONDS
-    files = [one for one in (store, *stores(store).values()) if isinstance(one, Path) and one.exists()]
-    return STUCK_SECONDS + sum(one.stat().st_size for one in files) / _START_BYTES_PER_SECOND
+    return STUCK_SECONDS + (store.stat().st_size if store.exists() else 0) / _START_BYTES_PER_SECOND

@@ -30,11 +30,13 @@ from fugu.mqtt import Link, Will
 from fugu.places.tracking import warm as warm_points
 from gateway.describe import digest
 from gateway.health import Monitor, Sources
+from gateway.location import part_of
 from gateway.metrics import Metrics, Reading
 from gateway.releases.entries import LedgerError
 from gateway.releases.schedule import StoreProgress
 from gateway.service.enrolled import Enrolled
 from gateway.service.fleet_part import FleetPart, OfShards
+from gateway.service.fleet_progress import FleetProgress
 from gateway.service.history_check import HistoryCheck
 from gateway.service.ingest import (
     Acknowledged,
@@ -45,19 +47,16 @@ from gateway.service.ingest import (
     Message,
 )
 from gateway.service.intake import Intake
+from gateway.service.own_devices import OwnDevices
 from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.publisher import MAX_IN_FLIGHT
 from gateway.service.recorder import Recorder
-from gateway.service.retired_shards import RetiredShards, client_id
 from gateway.service.settings import GatewaySettings
-from gateway.service.shard_channel import ShardChannel
-from gateway.service.shard_part import ShardPart
-from gateway.service.shard_releases import ShardCounting, ShardProgress
-from gateway.service.shard_stores import arrange, channel_of, is_shared, retired, shard_store
+from gateway.service.shard_channel import ShardChannel, channel_of
 from gateway.service.shard_watch import ShardWatch
-from gateway.service.shards import Shards
 from gateway.service.store import Lease, Store, store_bytes
+from gateway.service.store.store import lease_of
 from gateway.service.symbols.arrivals import Arrivals
 from gateway.service.symbols.streams import Streams
 from gateway.service.symbols.warming import warm
@@ -80,7 +79,7 @@ _LARGEST_BYTES = 1 << 16
 
 
 class NotArrangedError(FuguError):
-    """A shard cannot start yet: devices are being moved, or there are as many shards as it knows nothing of."""
+    """A shard cannot start yet: another number of processes shares the devices."""
 
 
 class UselessError(FuguError):
@@ -95,18 +94,17 @@ class Gateway:
         failed: set if the worker has ended by itself: its files are of no use, or it met what it never should.
     """
 
-    def __init__(self, settings: GatewaySettings, shards: Shards | None = None) -> None:
+    def __init__(self, settings: GatewaySettings) -> None:
         self.counters: Counter[str] = Counter()
         self.failed = threading.Event()
         fleet = settings.fleet
         self._settings = settings
-        self._shards = shards
         self._broker = settings.broker
         if (one := settings.shard) is not None:
             self._broker = shard_account(settings.broker, one.index, one.count)
         self._shard_watch: ShardWatch | None = None
         self._shard = settings.shard
-        self._path = settings.store if self._shard is None else shard_store(settings.store, self._shard.index)
+        self._path = settings.store if self._shard is None else part_of(settings.store, f"shard-{self._shard.index}")
         self._last_round = time.monotonic()
         self._failing_since: float | None = None
         self._unreachable = False
@@ -115,14 +113,13 @@ class Gateway:
         self._enrolled: Enrolled | None = None
         self._channels: list[ShardChannel] = []
         self._intake: Intake | None = None
-        self._shard_part: ShardPart | None = None
-        self._retired: RetiredShards | None = None
+        self._own: OwnDevices | None = None
         self._fleet_part: FleetPart | None = None
         self._metrics: Metrics | None = None
         self._inbox = Inbox(_INBOX_MESSAGES, _INBOX_BYTES, _INBOX_PATIENCE_SECONDS)
         self._link = Link(
             self._broker,
-            client_id=client_id(fleet, None if self._shard is None else self._shard.index),
+            client_id=f"gateway-{fleet}" if self._shard is None else f"gateway-{fleet}-{self._shard.index}",
             subscriptions=() if self._shard else (*Intake.topics(fleet), *FleetPart.topics(settings)),
             durable=True,
             max_payload=_LARGEST_BYTES,
@@ -146,13 +143,16 @@ class Gateway:
         settings, shard = self._settings, self._shard
         catalogue = Catalogue.load(settings.policies, settings.fleet, (lambda _: True) if shard is None else shard.owns)
         if shard is not None:
-            with closing(ShardChannel(channel_of(settings.store))) as channel:
-                self._refuse_others(channel, shard)
-        self._check = HistoryCheck(self._path)
-        self._store = Store(self._path, lease=self._new_lease())
+            with closing(Store(settings.store)) as seen:
+                _refuse_others(seen, shard)
+        self._check = HistoryCheck(settings.store)
+        lease = Lease("" if shard is None else lease_of(shard.index), take=self._shared, shares=self._shared)
+        self._store = Store(settings.store, lease=lease, shard=shard)
         try:
-            if shard is None and (settings.shards > 1 or is_shared(settings.store)):
-                arrange(self._store, self._open_channel("fleet"), settings.store, settings.shards, self._seal)
+            if shard is None:
+                self._store.arrange(settings.shards, self._seal)
+            else:
+                _refuse_others(self._store, shard)
             self._check.before(self._store)
             if settings.metrics is not None:
                 self._metrics = Metrics(settings.metrics, self._measured)
@@ -176,25 +176,20 @@ class Gateway:
         if self._metrics is not None:
             self._metrics.start()
 
-    def _new_lease(self, name: str = "") -> Lease:
-        """Of a process that is the only one of its kind: of those that are started one by one the newest is."""
-        return Lease(name, take=self._shard is not None or self._settings.elsewhere)
+    @property
+    def _shared(self) -> bool:
+        """Whether this is one of several processes."""
+        return self._settings.shards > 1
 
-    def _refuse_others(self, channel: ShardChannel, shard: Shard) -> None:
-        if (found := channel.shards) != shard.count:
-            now = f"for {found} shards" if found else "for none"
-            raise NotArrangedError(f"shard {shard} waits: devices are arranged {now} now")
-
-    def _seal(self, store: Store) -> None:
-        """Seal what a store has in its journal, before it is taken apart."""
+    def _seal(self) -> None:
+        """Seal what the journal holds, before other processes own the devices."""
         known = Catalogue(self._settings.fleet)
-        known.retire(store.policy_documents())
-        Recorder(store, known, self._settings.lag, Counter()).seal(now=True)
+        known.retire(self._store.policy_documents())
+        Recorder(self._store, known, self._settings.lag, Counter()).seal(now=True)
 
     def _open_alone(self, catalogue: Catalogue) -> None:
         """Both parts in this process."""
         recorder = self._open_recorder(catalogue)
-        self._retire(1)
         progress = StoreProgress(self._store, recorder)
         self._fleet_part = FleetPart(
             *(self._settings, self._link, self._store, catalogue, progress, self._enrolled),
@@ -204,44 +199,32 @@ class Gateway:
 
     def _open_shard(self, catalogue: Catalogue, shard: Shard) -> None:
         """The intake of this shard's devices."""
-        channel, self._beats = (self._open_channel(f"{what}-{shard.index}") for what in ("shard", "beats"))
-        self._refuse_others(channel, shard)
+        channel = self._open_channel(None)
+        self._beats = self._open_channel(f"beats-{shard.index}")
         recorder = self._open_recorder(catalogue)
-        parts = (shard, self._link, self._store, catalogue, recorder, channel, self.counters)
         self._open_intake(catalogue, recorder, channel.needed, lambda: channel.known)
-        self._shard_part = ShardPart(*parts)
+        self._own = OwnDevices(shard, self._store, self._link, catalogue, self.counters)
 
     def _open_fleet(self, catalogue: Catalogue) -> None:
         """What the fleet has once; the shards have their devices."""
         settings, count = self._settings, self._settings.shards
-        for index in range(count):
-            with closing(Store(shard_store(settings.store, index))) as store:
-                catalogue.retire(store.policy_documents())
-        (channel,) = self._channels
-        self._retire(count)
+        catalogue.retire(self._store.policy_documents())
+        channel = self._open_channel("fleet")
+        channel.begin()
         self._link.unsubscribe(Intake.topics(settings.fleet)[:2])  # a session of before may have had all frames
         self._shard_watch = watch = ShardWatch(ShardChannel(channel_of(settings.store)), count, self.counters)
         self._open_monitor(catalogue, [])
-        progress = ShardProgress(channel, count, lambda: watch.missing)
+        progress = FleetProgress(self._store, count, lambda: watch.missing)
         self._fleet_part = FleetPart(
-            *(
-                settings,
-                self._link,
-                self._store,
-                catalogue,
-                progress,
-                self._enrolled,
-                self.counters,
-                self._monitor.hold,
-            ),
-            OfShards(count, channel, ShardCounting(channel, count, self.counters), lambda: watch.missing),
+            *(settings, self._link, self._store, catalogue, progress, self._enrolled),
+            *(self.counters, self._monitor.hold),
+            OfShards(channel, progress, lambda: watch.missing),
         )
         watch.start()
-        if self._shards is not None:
-            self._shards.start(self.counters, watch)
 
-    def _open_channel(self, name: str) -> ShardChannel:
-        self._channels.append(ShardChannel(channel_of(self._settings.store), self._new_lease(name)))
+    def _open_channel(self, name: str | None) -> ShardChannel:
+        lease = None if name is None else Lease(name, take=True)
+        self._channels.append(ShardChannel(channel_of(self._settings.store), lease))
         return self._channels[-1]
 
     def _open_recorder(self, catalogue: Catalogue) -> Recorder:
@@ -291,14 +274,10 @@ class Gateway:
         assert self._intake is not None
         return self._intake
 
-    def _retire(self, shards: int) -> None:
-        gone = retired(self._settings.store, shards)
-        self._retired = RetiredShards(self._settings.fleet, self._settings.broker, gone)
-
     def _tell(self, brief: Mapping[str, Any]) -> None:
         """Say how this shard is, from the monitor's thread."""
         assert self._shard is not None
-        more = {"alive": self.is_alive, "inbox": self._inbox.waiting, "store_bytes": self._store_bytes()}
+        more = {"alive": self.is_alive, "inbox": self._inbox.waiting}
         with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
             self._beats.beat(self._shard.index, {**brief, **more})
 
@@ -318,7 +297,7 @@ class Gateway:
         """What the store takes on its disk; of one on a server as it was a short while ago."""
         now = time.monotonic()
         if isinstance(self._path, Path) or now >= self._size_due:
-            self._size, self._size_due = store_bytes(self._path), now + _SIZE_SECONDS
+            self._size, self._size_due = store_bytes(self._settings.store), now + _SIZE_SECONDS
         return self._size
 
     def _of_shards(self, name: str) -> int:
@@ -332,14 +311,14 @@ class Gateway:
         connected = self._link.connected and not (self._shard_watch and self._shard_watch.missing)
         return Reading(
             *(self._monitor.latest, self._monitor.counters(), connected, age),
-            *(self._inbox.waiting + self._of_shards("inbox"), self._store_bytes() + self._of_shards("store_bytes")),
+            *(self._inbox.waiting + self._of_shards("inbox"), self._store_bytes()),
         )
 
     def _details(self) -> dict[str, object]:
         """For those who ask: what only the gateway itself knows."""
         found: dict[str, object] = {
             "inbox": self._inbox.waiting + self._of_shards("inbox"),
-            "store_bytes": self._store_bytes() + self._of_shards("store_bytes"),
+            "store_bytes": self._store_bytes(),
             "estimates_waiting": 0 if self._intake is None else self._intake.reports_waiting,
             "next_releases": {} if self._fleet_part is None else self._fleet_part.following(),
         }
@@ -354,8 +333,6 @@ class Gateway:
         self._inbox.close()
         self._worker.join()
         self._check.stop()
-        if self._shards is not None:
-            self._shards.stop()
         self._monitor.stop()
         self._link.stop()
         self._close()
@@ -363,12 +340,8 @@ class Gateway:
     def _close(self) -> None:
         if self._metrics is not None:
             self._metrics.stop()
-        if self._shards is not None:
-            self._shards.stop()
         if self._shard_watch is not None:
             self._shard_watch.stop()
-        if self._retired is not None:
-            self._retired.stop()
         self._store.close()
         if self._fleet_part is not None:
             self._fleet_part.stop()
@@ -423,7 +396,7 @@ class Gateway:
                     raise UselessError(self._check.problem)
                 self._link.maintain()
                 self._report_connection()
-                busy = any(part.busy for part in (self._fleet_part, self._shard_part) if part is not None)
+                busy = self._fleet_part is not None and self._fleet_part.busy
                 self._round(self._inbox.take(_BATCH, 0.0 if busy else IDLE_SECONDS))
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while self._link.connected and not self._finished and time.monotonic() < deadline:
@@ -463,21 +436,19 @@ class Gateway:
                 self._connected()
         if messages:
             self._take(messages)
-        parts = [part for part in (self._intake, self._shard_part, once) if part is not None]
+        parts = [part for part in (self._intake, self._own, once) if part is not None]
         if self._enrolled is not None and self._enrolled.refresh():
             for part in parts:
                 part.renew()
         for part in parts:
             for pump in part.pumps(idle=not events):
                 self._use_store(pump)
-        if self._retired is not None:
-            self._use_store(self._retired.pump)
 
     def _is_for_others(self, message: Message) -> bool:
         """Whether a message is not for the intake."""
         if self._fleet_part is not None and self._fleet_part.heard(message.topic, message.payload):
             return True
-        return self._shard_part is not None and self._shard_part.heard(message.topic)
+        return self._own is not None and self._own.heard(message.topic)
 
     def _take(self, messages: Sequence[Message]) -> None:
         arrivals, births = self._ingest.take(messages)
@@ -492,8 +463,6 @@ class Gateway:
             self._record(arrivals)
             self._monitor.repeated(self._recorder.repeats())
             self._intake.stored(heard)
-            if self._shard_part is not None:
-                self._shard_part.stored()
             if self._fleet_part is not None:
                 self._fleet_part.stored(heard)
 
@@ -547,3 +516,9 @@ class Gateway:
         if is_lost(error):
             self._check.doubt()
             raise UselessError(f"the store or the ledger is damaged ({error})") from None
+
+
+def _refuse_others(store: Store, shard: Shard) -> None:
+    if (found := store.shards) != shard.count:
+        now = f"{found} shards" if found > 1 else "one process"
+        raise NotArrangedError(f"shard {shard} waits: {now} may have the devices now")

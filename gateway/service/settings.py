@@ -41,9 +41,8 @@ class GatewaySettings:
         on_conflict: what is done about a device that contradicts itself: an operator is told, or it is stopped as well.
         metrics: where Prometheus may ask; nowhere if not given.
         home_assistant: whether Home Assistant is told of devices.
-        shards: how many processes share the devices; each has a store of its own, beside `store`.
+        shards: how many processes share the devices, if there are several.
         shard: this is one of them; none is the process of the whole fleet.
-        elsewhere: this is the process of the whole fleet, and others start its shards, where they like.
     """
 
     fleet: str
@@ -60,7 +59,6 @@ class GatewaySettings:
     home_assistant: bool = False
     shards: int = 1
     shard: Shard | None = None
-    elsewhere: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a lag that estimates cannot state."""

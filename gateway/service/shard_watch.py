@@ -33,7 +33,6 @@ class _Known:
         self.before: Counter[str] = Counter()
         self.counted: Counter[str] = Counter()
         self.heard = now
-        self.healthy = float("-inf")
 
 
 class ShardWatch:
@@ -89,14 +88,6 @@ class ShardWatch:
         """Of all shards together, also from before they were started again."""
         return sum(((one.before + one.counted) for one in self._known), Counter[str]())
 
-    def healthy(self, index: int) -> float:
-        """When a shard last said that its worker goes on; minus infinity if it never has."""
-        return self._known[index].healthy
-
-    def gone(self, index: int) -> None:
-        """A shard has ended: it is missing until it says something."""
-        self._known[index].heard = float("-inf")
-
     def look(self) -> None:
         """See what was said.
 
@@ -109,8 +100,6 @@ class ShardWatch:
             if beat is None or beat.number == one.number:
                 continue
             one.number, one.heard = beat.number, now
-            if beat.body["alive"]:
-                one.healthy = now
             if beat.body["since"] != one.since:
                 self._counters["shards_restarted"] += one.since > 0.0
                 one.since, one.before = beat.body["since"], one.before + one.counted

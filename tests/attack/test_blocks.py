@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.attack.epsilon import block_sums, highest_share, lowest_mean, mean_interval
+from fugu.attack.evaluation import block_sums, highest_share, lowest_mean, mean_interval
 
 
 @pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.9, 0.93), (0.99, 0.90)])

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack.points import attack_points
+from fugu.attack.outputs import attack_points
 from fugu.places.graphs import explicit, lattice
 from fugu.places.hull import gauge
 from fugu.places.local_noise import local_hulls, local_points, planes, point_densities

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.audit.lower_bound import least_epsilon
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
+from fugu.audit.witness import least_epsilon
 from fugu.contract.chains import BinaryChains
 from fugu.contract.exponential import exp_up
 from fugu.contract.frames import SymbolFrame, encode_symbols

@@ -16,8 +16,7 @@ from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.constant import ConstantError, parts, run_constant
 from fugu.audit import draws
 from fugu.audit.device import device_tests
-from fugu.audit.distributions import count_cells, point_cells, symbol_distribution
-from fugu.audit.draws import checked, related
+from fugu.audit.draws import checked, count_cells, point_cells, related, symbol_distribution
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.measure_table import StaircaseNoise

@@ -14,12 +14,11 @@ import pytest
 
 from fugu.audit.exact import NotRecomputed
 from fugu.audit.exact.chains import leakage
-from fugu.audit.exact.chains.claims import recompute, stream_loss
-from fugu.audit.exact.chains.known import known_loss
+from fugu.audit.exact.chains.claims import known_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
 from fugu.contract.chains import JointChains, Shown
 from fugu.contract.guarantee import Adversary, shown_loss
-from fugu.places.stream_check import measured_loss, rounded_up
+from fugu.places.composition import measured_loss, rounded_up
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import MeasureHeader, build_measure_policy

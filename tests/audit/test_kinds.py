@@ -19,7 +19,7 @@ from fugu.contract.measure_policy import StreamLoss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from fugu.places.stream_check import measured_loss
+from fugu.places.composition import measured_loss
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import planned_audiences
 from gateway.audit.attacks import Attacked, attack_audiences, attacked

@@ -21,8 +21,7 @@ from gateway.cluster.claims import Claim, Vacancies
 from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
-from gateway.service.shard_channel import KIND, ShardChannelError
-from gateway.service.shard_stores import channel_of, shard_store
+from gateway.service.shard_channel import KIND, ShardChannelError, channel_of
 from gateway.service.store import Store
 from tests.support.brokers import wait_until
 from tests.support.postgres import refused
@@ -30,6 +29,7 @@ from tests.support.postgres import refused
 pytestmark = pytest.mark.processes
 
 PARTS = ("fleet", "shard-0", "shard-1")
+SHARD = Lease("shard 0", take=True, shares=True)
 LONG = 1000.0
 """Seconds, of a clock that these tests say."""
 
@@ -145,7 +145,7 @@ def hold_shard(server: Server, told: Connection) -> None:
     """As a shard's process: claim it, take its store, and store what it is told to, or say why not."""
     channel = channel_of(server)
     assert isinstance(channel, Server)
-    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), lease=Lease(take=True))) as store:
+    with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
         told.send("")
         while document := told.recv():
             try:
@@ -174,7 +174,7 @@ def test_a_process_that_is_frozen_and_goes_on_writes_nothing_after_another_has_i
     assert said("before") == ""
     os.kill(process.pid, signal.SIGSTOP)
     wait_until(lambda: "shard-0" in vacancies.look(time.monotonic()), "its silence")
-    with closing(Claim(channel, "shard-0")), closing(Store(shard_store(server, 0), lease=Lease(take=True))) as store:
+    with closing(Claim(channel, "shard-0")), closing(Store(server, lease=SHARD)) as store:
         store.add_policy(1, 2, "of the one that has it now")
         os.kill(process.pid, signal.SIGCONT)
         answers = {said("too late")}

@@ -17,7 +17,7 @@ import pytest
 
 from edge_agent.__main__ import main as agent
 from edge_agent.doctor import examine as examine_device
-from edge_agent.local_status import LocalStatus
+from edge_agent.local_control import LocalStatus
 from fugu.cli.main import main
 from fugu.contract.frames import Status, encode_status
 from fugu.contract.topics import status_topic, time_topic

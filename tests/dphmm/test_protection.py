@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.places.candidates import cheapest
 from fugu.places.graphs import GraphError, complete, explicit, lattice
 from fugu.places.hull import capped, complete_hull, extended, graph_hull
 from fugu.places.moments import area, noise_error
 from fugu.places.protection import (
     Objective,
+    cheapest,
     degree_of_protection,
     exposed,
     factor,

@@ -11,19 +11,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from fugu.contract.staircase import Staircase, draw, normaliser, shell_weights
 from fugu.places.graphs import GraphError, complete
 from fugu.places.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
-from fugu.places.staircase import (
-    Staircase,
-    draw,
-    floor_exp,
-    noise_ratio,
-    normaliser,
-    probability,
-    shell_weights,
-    staircase,
-    staircase_error,
-)
+from fugu.places.staircase import floor_exp, noise_ratio, probability, staircase, staircase_error
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES
 
 HULL = graph_hull(VALUES, GRAPH)

@@ -14,8 +14,7 @@ from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_policy import StreamLoss, StreamStart
 from fugu.contract.measurement import Measurement
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.places.composition import accepted_loss
-from fugu.places.stream_check import measured_loss, verify_stream
+from fugu.places.composition import accepted_loss, measured_loss, verify_stream
 from tests.support.measured import measure_policy
 
 EPSILON = 0.5

@@ -12,7 +12,6 @@ import pytest
 from fugu.contract.noise_table import SCALE
 from fugu.places.graphs import GraphError, complete, lattice, one_step, within_radius
 from fugu.places.hull import difference_hull, graph_hull
-from fugu.places.mass import clamped_mass, window
 from fugu.places.protection import protect, protected_pairs
 from fugu.places.staircase import floor_exp
 from fugu.places.tables import (
@@ -21,8 +20,10 @@ from fugu.places.tables import (
     build_table,
     certified,
     check_table,
+    clamped_mass,
     fallback_table,
     table_loss,
+    window,
 )
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, estimate_error, grid, states
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.agent import Agent
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from edge_agent.agent import Agent
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
+from edge_agent.device_clock import TickClock
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import AgentPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
-from edge_agent.tick_clock import TickClock
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import Committed, Gap, StreamCommit, encode_committed
 from fugu.contract.topics import committed_topic

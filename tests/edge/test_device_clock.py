@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
 from edge_agent.device_clock import SMALL_US, Anchor, DeviceClock, SystemClock
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import ClockSettings, StreamPlan
 from edge_agent.randomiser import system_entropy
 from fugu.contract.errors import StatusCode
 from fugu.contract.stretches import stretch_ticks
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 from fugu.mqtt import Broker
 from tests.support.agents import agent_plan, measured_plan, stream_plan, window_plan
 from tests.support.clocked_device import Device, Live, check

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
-from edge_agent.local_status import described
+from edge_agent.local_control import described
 from edge_agent.measurer import Measurer, PointSource
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan

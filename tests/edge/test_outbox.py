@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping
 from edge_agent.window import ClosedWindow
 from fugu.contract.frames import Gap

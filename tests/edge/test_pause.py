@@ -10,8 +10,7 @@ import pytest
 
 from edge_agent.__main__ import main
 from edge_agent.agent import Agent
-from edge_agent.local_status import LocalStatusError, ask_status
-from edge_agent.pause import Pause, PauseError, seconds_of
+from edge_agent.local_control import LocalStatusError, Pause, PauseError, ask_status, seconds_of
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from firmware_sim.devices import write_device

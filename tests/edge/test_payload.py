@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.sensors.payload import MalformedError, value_at
+from edge_agent.sensors.mqtt_topic import MalformedError, value_at
 
 SECRET = "71.53194726"
 

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from edge_agent.reading import Reading
+from edge_agent.sensors.source import Reading
 
 SECRET = 71.5319
 

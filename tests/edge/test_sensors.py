@@ -17,7 +17,6 @@ import pytest
 
 from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import StreamConfig
-from edge_agent.reading import Reading
 from edge_agent.recording import read_recording
 from edge_agent.sensors import (
     CallSensor,
@@ -29,6 +28,7 @@ from edge_agent.sensors import (
     open_sensor,
     silence_warning,
 )
+from edge_agent.sensors.source import Reading
 from tests.support.brokers import PATIENCE, wait_until
 
 

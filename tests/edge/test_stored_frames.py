@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.agent import Agent
-from edge_agent.local_status import described
+from edge_agent.local_control import described
 from edge_agent.outbox import Outbox, OutboxFullError
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor

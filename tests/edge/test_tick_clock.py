@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edge_agent.tick_clock import TickClock
+from edge_agent.device_clock import TickClock
 
 PERIOD = 1_000_000
 HOUR = 3600 * PERIOD

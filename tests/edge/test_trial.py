@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from edge_agent.__main__ import main
-from edge_agent.local_status import LocalStatus
-from edge_agent.trial import tried
+from edge_agent.doctor import tried
+from edge_agent.local_control import LocalStatus
 from tests.support.agents import THRESHOLD, stream_plan, toml
 from tests.support.brokers import PATIENCE
 from tests.support.processes import policy

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from edge_agent.outbox import Outbox
-from edge_agent.outbox_file import OutboxError
+from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount

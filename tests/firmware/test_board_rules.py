@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.tick_clock import TickClock
+from edge_agent.device_clock import TickClock
 from firmware_sim.board_code import board_module
 from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
 

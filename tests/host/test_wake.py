@@ -6,12 +6,12 @@ import subprocess
 import sys
 import threading
 
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 from tests.support.brokers import PATIENCE
 
 INTERRUPTED = """
 import signal
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 
 wake, signals = Wake(), 0
 

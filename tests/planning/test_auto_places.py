@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Floats
-from fugu.places.composition import stream_loss
-from fugu.places.stream_check import verify_stream
+from fugu.places.composition import stream_loss, verify_stream
 from fugu.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import Question

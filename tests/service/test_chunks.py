@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -206,13 +205,8 @@ class Failing:
 
         return counted()
 
-    def every(self, table: str, /) -> Iterator[Any]:
-        self._count()
-        return self._db.every(table)
-
-    def copy(self, table: str, rows: Iterable[Sequence[object]], /) -> None:
-        self._count()
-        self._db.copy(table, rows)
+    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
+        return self._db.new_generation(names)
 
     def snapshot(self) -> AbstractContextManager[None]:
         self._count()

@@ -29,7 +29,8 @@ def rows(scene: Scene) -> dict[str, list[Any]]:
     database = scene.store._db
     with scene.store.snapshot():
         found = {
-            name: sorted(database.every(name), key=repr) for name in re.findall(r"CREATE TABLE (\w+)", KIND.schema)
+            name: sorted(database.execute(f"SELECT * FROM {name}"), key=repr)
+            for name in re.findall(r"CREATE TABLE (\w+)", KIND.schema)
         }
     del found["release_record"]
     return found

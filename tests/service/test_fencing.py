@@ -11,17 +11,18 @@ import pytest
 
 from fugu.host.database import AwayError
 from fugu.host.held_files import FileLostError
-from gateway.database import Lease, delete_part, open_engine, parts_of
+from gateway.database import Lease, open_engine
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import part_of
 from gateway.service.store import Server, Store, StoreError
 from gateway.service.store.store import KIND
 from tests.support.brokers import wait_until
-from tests.support.postgres import refused
+from tests.support.postgres import refused, refused_anew
 
 pytestmark = pytest.mark.processes
 
 TAKE = Lease("shard 1", take=True)
+SHARED = [Lease(f"shard {index}", take=True, shares=True) for index in range(2)]
 OTHERS = "DELETE FROM policies"
 
 
@@ -143,26 +144,74 @@ def test_one_at_a_time_writes_where_nobody_holds(server: Server) -> None:
         assert store.reserved_counter() == 60
 
 
-def test_parts_are_schemas_of_their_own(server: Server) -> None:
-    Store(server).close()
-    wanted = [part_of(server, f"shard-{index}") for index in (0, 2, 11)]
-    for number, one in enumerate(wanted):
-        with closing(Store(one, lease=Lease())) as store:
-            store.add_policy(1, 1, f"of {number}")
-    Store(part_of(server, "shards")).close()
-    assert list(parts_of(server, KIND, "shard-").values()) == [wanted[0], wanted[2], wanted[1]]
-    with closing(Store(server)) as store:
-        assert store.policy_documents() == []
-    with closing(Store(wanted[1], create=False)) as store:
-        assert store.policy_documents() == ["of 1"]
-        with closing(Store(wanted[1], lease=TAKE)):
-            pass
-    with closing(Store(wanted[2], lease=Lease())), pytest.raises(StoreError, match="another gateway runs"):
-        delete_part(wanted[2], KIND)
-    delete_part(wanted[2], KIND)
-    assert list(parts_of(server, KIND, "shard-")) == ["shard-0", "shard-2"]
-    with pytest.raises(StoreError, match="there is no store"):
-        Store(wanted[2], create=False)
+def test_shards_write_side_by_side_and_each_is_taken_by_itself(server: Server) -> None:
+    """The first has a transaction open while the second commits one, and while a third one is taken."""
+    with closing(Store(server, lease=SHARED[0])) as zero, closing(Store(server, lease=SHARED[1])) as one:
+        with zero.transaction():
+            zero.add_policy(1, 1, "of zero")
+            one.add_policy(2, 1, "of one")
+            with closing(Store(server, lease=SHARED[1])) as next_one:
+                next_one.add_policy(2, 2, "of the next one")
+        refused(lambda: one.add_policy(2, 3, "of the dead"))
+        assert sorted(zero.policy_documents()) == ["of one", "of the next one", "of zero"]
+
+
+def test_a_new_generation_keeps_all_of_before_out_also_one_that_is_frozen(server: Server) -> None:
+    with closing(Store(server, lease=Lease("", take=True, shares=True))) as fleet:
+        fleet.arrange(2, lambda: None)
+        old = [Store(server, lease=lease) for lease in SHARED]
+
+        def frozen() -> None:
+            with old[0].transaction():
+                old[0].add_policy(1, 1, "before it froze")
+                fleet.arrange(3, lambda: None)
+                old[0].add_policy(1, 2, "after it woke")
+
+        with pytest.raises(AwayError):
+            frozen()
+        for one in old:
+            refused_anew(lambda one=one: one.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            refused_anew(one.check)
+        fleet.arrange(2, lambda: None)  # again as many as they were
+        for one in old:
+            refused_anew(lambda one=one: one.add_policy(1, 3, "of the dead"))  # type: ignore[misc]
+            one.close()
+        fleet.reserve_counter(7)
+        assert (fleet.shards, fleet.policy_documents()) == (2, [])
+
+
+def test_a_generation_that_does_not_come_about_leaves_all_as_it_was(server: Server) -> None:
+    def fails() -> None:
+        raise StoreError("it cannot be sealed")
+
+    with closing(Store(server, lease=Lease("", take=True, shares=True))) as fleet:
+        fleet.arrange(2, lambda: None)
+        with closing(Store(server, lease=SHARED[0])) as shard:
+            with pytest.raises(StoreError, match="cannot be sealed"):
+                fleet.arrange(3, fails)
+            assert fleet.shards == 2
+
+            def again() -> bool:
+                try:
+                    shard.add_policy(1, 1, "it goes on")
+                except AwayError:  # its session was ended
+                    return False
+                return True
+
+            wait_until(again, "a connection")
+            fleet.check()
+
+
+def test_one_process_takes_the_devices_back_and_fences_what_shared_them(server: Server) -> None:
+    with closing(Store(server, lease=Lease("", take=True, shares=True))) as fleet:
+        fleet.arrange(2, lambda: None)
+        with pytest.raises(StoreError, match="another gateway runs"):
+            Store(server, lease=Lease())
+    with closing(Store(server, lease=SHARED[1])) as shard, closing(Store(server, lease=Lease())) as alone:
+        alone.arrange(1, lambda: None)
+        refused_anew(lambda: shard.add_policy(1, 1, "of the dead"))
+        alone.add_policy(1, 1, "of the one")
+        assert (alone.shards, alone.policy_documents()) == (1, ["of the one"])
 
 
 def test_a_broken_connection_of_a_part_finds_its_own_tables_again(server: Server) -> None:

@@ -48,6 +48,6 @@ def test_what_is_no_shard_is_refused(text: str) -> None:
 
 
 def test_a_shard_is_written_as_it_is_read() -> None:
-    assert Role.parse("2/3") == (3, Shard(2, 3), False)
+    assert Role.parse("2/3") == (3, Shard(2, 3))
     assert str(Shard(2, 3)) == "2/3"
-    assert Role.parse("fleet/256") == (256, None, True)
+    assert Role.parse("fleet/256") == (256, None)

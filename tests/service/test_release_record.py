@@ -11,15 +11,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
-from gateway.database import delete_part
-from gateway.releases.entries import KIND, LedgerError
-from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.releases.entries import LedgerError
+from gateway.releases.ledger import Ledger
 from gateway.releases.record import ReleaseRecord, resume_ledger
 from gateway.releases.setup import open_releases, release_now
-from gateway.service.migration import migrate_store
-from gateway.service.store import Location, Server, Store, StoreError
+from gateway.service.store import Server, Store
 from tests.support.command import Fugu, runner
 from tests.support.release_scenes import FLEET, Bench, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames, write_policies
@@ -254,7 +254,9 @@ def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, se
     assert [entry["first"] for entry in shown["entries"]] == [0, 20]
     exported = json.loads(fugu("gateway", "export", server.url, "--parquet", tmp_path / "all", "--json").out)
     assert exported["releases"] == 2
-    delete_part(ledger_beside(server), KIND)
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
+        connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(f"{schema}_ledger")))
     with pytest.raises(LedgerError, match=r"there is no ledger postgresql://.* ledger, and releases of this store"):
         released(40)
     resume = fugu("gateway", "ledger", "resume", "--store", server.url)
@@ -262,26 +264,3 @@ def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, se
     with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
         released(39)
     assert released(40) == 1
-
-
-def test_a_ledger_beside_its_store_moves_with_it_and_back(fugu: Fugu, site: Path, server: Server) -> None:
-    def released(store: Location, first: int) -> int:
-        files = {"config": site / "releases.toml", "policies": site / "policies", "store": store}
-        (frame,) = release_now(**files, name="active", first=first)  # type: ignore[arg-type]
-        return frame.entry
-
-    old, new = site / "s.sqlite", site / "new.sqlite"
-    assert [released(old, first) for first in (0, 0)] == [1, 2]
-    rows = migrate_store(old, server)
-    assert (rows["entries"], rows["members"]) == (2, 1)
-    assert "agrees: 2 releases" in fugu("check", "ledger", "--store", server.url).out
-    with pytest.raises(LedgerError, match=r"ticks 0\.\.19 would reach"):
-        released(server, 0)
-    assert released(server, 20) == 3
-    migrate_store(server, new)
-    assert "agrees: 3 releases" in fugu("check", "ledger", "--store", new).out
-    assert released(new, 40) == 4
-    with closing(Ledger(site / "empty-ledger.sqlite")) as begun:
-        begun.belong_to("another")
-    with pytest.raises(StoreError, match=r"the ledger empty-ledger\.sqlite is not empty: name a new store"):
-        migrate_store(new, site / "empty.sqlite")

@@ -12,7 +12,7 @@ from gateway.service.shard_watch import ShardWatch
 def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
     now, counters = [100.0], Counter[str]()
     shards = ShardChannel(tmp_path / "c.db")
-    shards.begin(2)
+    shards.begin()
 
     def say(shard: int, since: float, stored: int, **more: object) -> None:
         said = {"alive": True, "connected": True, "since": since, "counters": {"stored": stored}}
@@ -27,19 +27,15 @@ def test_shards_are_known_by_what_they_say(tmp_path: Path) -> None:
     assert watch.missing == ()
     say(1, 8.0, 2, connected=False, alive=False)
     assert watch.missing == (1,)
-    assert (watch.healthy(0), watch.healthy(1)) == (100.0, 100.0)
     now[0] = 105.5
     say(1, 8.0, 3)
     assert watch.missing == (0,)  # it has said nothing for more than five seconds
     say(0, 107.0, 4)  # and was another process then
     assert (watch.missing, watch.counters(), counters["shards_restarted"]) == ((), Counter(stored=10 + 4 + 3), 1)
-    watch.gone(0)
-    watch.look()
-    assert watch.missing == (0,)
     say(0, 109.0, 0)
     assert (watch.missing, watch.counters()["stored"], counters["shards_restarted"]) == ((), 17, 2)
     # The fleet's process was started again: what it finds is of shards that go on.
-    shards.begin(2)
+    shards.begin()
     again = ShardWatch(ShardChannel(tmp_path / "c.db"), 2, counters, lambda: now[0])
     again.look()
     assert again.missing == (0, 1)

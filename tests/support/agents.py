@@ -18,7 +18,7 @@ from edge_agent.sensors import ReplaySensor
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.noise_table import NoiseTable
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.outboxes import symbol_frames

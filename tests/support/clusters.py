@@ -15,13 +15,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import psycopg
-from psycopg.sql import SQL, Identifier
 
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.release_frames import decode_release
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
-from gateway.location import Server, part_of
+from gateway.location import Server
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.ownership import owner
@@ -88,21 +87,18 @@ class Fleet:
 
     def epochs(self) -> dict[str, int]:
         """How often each part's store was taken, by the part."""
-        found = {}
         with psycopg.connect(self.store.url) as connection:
-            (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
-            for part in ("", *(f"_shard_{index}" for index in range(self.shards))):
-                query = SQL("SELECT coalesce(max(epoch), 0) FROM {}.holders").format(Identifier(schema + part))
-                row = connection.execute(query).fetchone()
-                found[part.strip("_").replace("_", "-") or "fleet"] = int(row[0]) if row else 0
-        return found
+            rows = connection.execute("SELECT name, epoch FROM holders").fetchall()
+        epochs: dict[str, int] = dict(rows)
+        del epochs["generation"]
+        return {name.replace(" ", "-") or "fleet": epoch for name, epoch in epochs.items()}
 
 
-def check_store(fleet: Fleet, sent: dict[str, list[SymbolFrame]]) -> int:
-    """See that every frame is stored once, where its owner keeps it, and says what was sent; returns how many ticks."""
+def check_store(where: Server, sent: dict[str, list[SymbolFrame]]) -> int:
+    """See that every frame is stored once, and says what was sent; returns how many ticks."""
     ticks = 0
     for name, frames in sent.items():
-        with closing(Store(part_of(fleet.store, f"shard-{owner(name, fleet.shards)}"))) as store:
+        with closing(Store(where)) as store:
             number = store.stream_id(name, "hr")
             assert number is not None, name
             stored = store.symbols.holding(number, 0, frames[-1].last)
@@ -162,7 +158,7 @@ def lose_nodes(folder: Path, *, shards: int = 6, devices: int = 60) -> dict[str,
         assert fleet.epochs() == epochs, "a part was taken from a process that lived"
         assert fleet.stop() == 0, fleet.log
         figures["frames"] = sum(map(len, sent.values()))
-        figures["ticks stored, each once"] = check_store(fleet, sent)
+        figures["ticks stored, each once"] = check_store(fleet.store, sent)
         figures["releases, each once"] = _check_releases(fleet, public)
     return figures
 

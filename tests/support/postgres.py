@@ -25,7 +25,7 @@ from fugu.host.held_files import FileLostError
 from gateway.service.store import Server
 from tests.support.brokers import free_port, wait_until
 
-__all__ = ["Postgres", "refused"]
+__all__ = ["Postgres", "refused", "refused_anew"]
 
 _DEBIAN = Path("/usr/lib/postgresql")
 _ACCOUNTS = ("postgres", "nobody")
@@ -145,7 +145,15 @@ def _program(name: str) -> str:
 
 def refused(ask: Callable[[], object]) -> None:
     """See that another process has what was held: first because the session has gone, then for good."""
+    _lost(ask, "another process has taken")
 
+
+def refused_anew(ask: Callable[[], object]) -> None:
+    """See that another generation has begun."""
+    _lost(ask, "another generation of processes")
+
+
+def _lost(ask: Callable[[], object], why: str) -> None:
     def answered() -> bool:
         try:
             ask()
@@ -153,5 +161,5 @@ def refused(ask: Callable[[], object]) -> None:
             return False
         return True
 
-    with pytest.raises(FileLostError, match="another process has taken"):
+    with pytest.raises(FileLostError, match=why):
         wait_until(answered, "the answer")

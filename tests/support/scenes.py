@@ -20,6 +20,7 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import model_of
+from gateway.service.ownership import Shard
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder
 from gateway.service.store import Location, Store
@@ -118,13 +119,14 @@ class Scene:
     lag: int = 8
     policies: tuple[Policy, ...] = POLICIES
     counters: Counter[str] = field(default_factory=Counter)
+    shard: Shard | None = None
 
     def __post_init__(self) -> None:
         self.open()
 
     def open(self) -> None:
         """Open the store, with nothing in memory."""
-        self.store = Store(self.path)
+        self.store = Store(self.path, shard=self.shard)
         known = catalogue(self.policies)
         known.retire(self.store.policy_documents())
         self.recorder = Recorder(self.store, known, self.lag, self.counters)

@@ -22,7 +22,7 @@ import edge_agent.randomiser
 import edge_agent.ticker
 import fugu.contract.classify
 from edge_agent.__main__ import main
-from fugu.host.wake import Wake
+from fugu.host.clock import Wake
 from fugu.mqtt import Link
 
 START_US = 1_800_000_000_250_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.local_status import LocalStatusError, ask_status
+from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from fugu.contract.health import AlarmCode, HealthAlarm, decode_health
 from fugu.contract.topics import health_topic, status_topic, stop_topic

@@ -15,8 +15,7 @@ from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
-from gateway.service.shard_channel import KIND
-from gateway.service.shard_stores import channel_of
+from gateway.service.shard_channel import KIND, channel_of
 from gateway.service.store import Server
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.clusters import Fleet, check_store, lose_nodes
@@ -53,7 +52,7 @@ def test_what_ends_is_started_again_and_goes_on_without_the_command_that_made_it
             wait_until(lambda: crowd.all_stored, "every frame")
             assert fleet.stop() == 0
             assert cluster.states() == {}
-        assert check_store(fleet, crowd.sent) > 0
+        assert check_store(fleet.store, crowd.sent) > 0
 
 
 def wait_for_others(cluster: Cluster, before: dict[str, int], parts: set[str]) -> dict[str, int]:

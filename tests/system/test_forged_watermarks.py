@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.local_status import ask_status
+from edge_agent.local_control import ask_status
 from firmware_sim.devices import AgentProcess
 from fugu.contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
 from fugu.contract.topics import committed_topic, parse_topic

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edge_agent.local_status import LocalStatusError, ask_status, described
+from edge_agent.local_control import LocalStatusError, ask_status, described
 from fugu.mqtt import Link
 from tests.support.agents import toml
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

@@ -1,4 +1,4 @@
-"""When ticks come: the agent's rules (`edge_agent/tick_clock.py`, `edge_agent/device_clock.py`), in integers.
+"""When ticks come: the agent's rules (`edge_agent/device_clock.py`), in integers.
 
 Between anchors, wall time is what the monotonic clock says; small differences are followed, and a jump counts once the
 wall clock has stayed there for ten minutes. Numbers of ticks only ever go up.

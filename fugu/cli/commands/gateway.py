@@ -1,4 +1,4 @@
-"""`fugu gateway run`, `cluster`, `status`, `watch`, `history`, `migrate` and `forget`."""
+"""`fugu gateway run`, `cluster`, `status`, `watch`, `history` and `forget`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from fugu.cli.commands.options import (
     store_of,
 )
 from fugu.cli.view.terminal import answer, say, working
-from fugu.contract.errors import UsageError
 from fugu.contract.frames import MAX_TICK
 from gateway.location import store_location
 
@@ -35,9 +34,6 @@ app = command_group("Receive what devices publish, and estimate from it.")
 def run(
     config: ConfigArgument,
     logs: LogOptions,
-    shards: Annotated[
-        int, typer.Option(metavar="N", help="So many processes here share the devices; each has a store of its own.")
-    ] = 1,
     shard: Annotated[
         str | None, typer.Option(metavar="I/N", help="Be one of N shards of any machine, or fleet/N: the rest of it.")
     ] = None,
@@ -63,10 +59,8 @@ def run(
     from gateway.service.process import run as serve
 
     logs.begin()
-    if shard is not None and shards != 1:
-        raise UsageError("--shards are all on this machine, --shard is one of any: give one of the two")
     gateway = gateway_of(config)
-    settings, page = gateway.settings(shard, shards), gateway.page_settings()
+    settings, page = gateway.settings(shard), gateway.page_settings()
     with _beside(page), ExitStack() as starting:
         starting.enter_context(working(f"checking {settings.store}, and starting"))
         return serve(settings, started=starting.close)
@@ -185,29 +179,6 @@ def history(
     place = place_of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
         print(history_json(row) if as_json else history_line(row))
-
-
-@app.command("migrate")
-def migrate(
-    source: Annotated[str, typer.Argument(metavar="FILE|URL", help="The store; its gateway must not be running.")],
-    target: Annotated[str, typer.Argument(metavar="FILE|URL", help="A new store.")],
-    as_json: JsonOption = False,
-) -> None:
-    """Copy a store from a file to a server, or back.
-
-    And those of its shards, and the ledger beside it. All of it, or nothing; the old ones must not be used any more.
-
-    \b
-    examples:
-      fugu gateway migrate home.db postgresql://fugu@db.example/home?sslmode=verify-full
-      fugu gateway migrate postgresql://fugu@db.example/home?sslmode=verify-full home.db
-    """
-    from gateway.service.migration import migrate_store
-
-    old, new = store_location(source), store_location(target)
-    with working(f"copying {old.name}", measured=True) as told:
-        rows = migrate_store(old, new, told)
-    answer(as_json, lambda: rows, lambda: say(f"{new.name} has all {sum(rows.values())} rows; put {old.name} away."))
 
 
 @app.command("forget")

@@ -80,7 +80,7 @@ def _check_measurement(policy: MeasurePolicy, as_json: bool) -> None:
     told: tuple[Stretch, ...] = ()
     how = "no bound is claimed"
     if stream.epsilon is not None:
-        from fugu.places.stream_check import START_WORDS, measured_stretches, verify_stream
+        from fugu.places.composition import START_WORDS, measured_stretches, verify_stream
 
         with working("deriving what the stream loses"):
             derived = verify_stream(policy)

@@ -13,8 +13,8 @@ from fugu.contract.sentences import class_sentence, protected_sentence
 from gateway.releases.charges import nats
 
 if TYPE_CHECKING:
-    from fugu.audit.alternatives import Bound
     from fugu.audit.draws import Tested
+    from fugu.audit.findings import Bound
     from gateway.audit.ledger import LedgerAudit
     from gateway.audit.statement import Statement
     from gateway.audit.stream import StreamAudit

@@ -9,7 +9,7 @@ from fugu.cli.view.guarantee import show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.stretches import Stretch
-from fugu.places.stream_check import measured_stretches
+from fugu.places.composition import measured_stretches
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
 

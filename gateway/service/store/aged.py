@@ -6,6 +6,7 @@ that a device is never asked again for what was removed. What is removed is over
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -68,14 +69,19 @@ class Forgotten(NamedTuple):
 class AgedStore:
     """Frames of all kinds, oldest first; used within the store's transactions."""
 
-    def __init__(self, database: Database, symbols: SymbolStore) -> None:
+    def __init__(self, database: Database, symbols: SymbolStore, owns: Callable[[str], bool]) -> None:
         self._db = database
         self._symbols = symbols
+        self._owns = owns
 
     def sequences(self, after: int, limit: int) -> list[Sequence]:
-        """Sequences whose numbers are above one, in the order of their numbers."""
+        """Some sequences whose numbers are above one, in the order of their numbers; none if there are no more."""
         query = "SELECT id, device, stream FROM streams WHERE id>? ORDER BY id LIMIT ?"
-        return [Sequence(*row) for row in self._db.execute(query, (after, limit))]
+        while rows := self._db.execute(query, (after, limit)).fetchall():
+            if mine := [Sequence(*row) for row in rows if self._owns(row[1])]:
+                return mine
+            after = rows[-1][0]
+        return []
 
     def oldest(self, frames: Frames, number: int, limit: int) -> list[Aged]:
         """The first frames of a sequence."""

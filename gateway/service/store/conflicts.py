@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.database import Database
@@ -36,8 +37,9 @@ CREATE TABLE conflicts (
 CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTEGER NOT NULL) WITHOUT ROWID;
 """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, owns: Callable[[str], bool]) -> None:
         self._db = db
+        self._owns = owns
 
     def note(self, device: str, sequence: str, first: int, now: int) -> None:
         """One more frame contradicts another."""
@@ -49,7 +51,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
 
     def every(self) -> list[Conflict]:
         """All of them."""
-        return [Conflict(*row) for row in self._db.execute("SELECT * FROM conflicts")]
+        return [Conflict(*row) for row in self._db.execute("SELECT * FROM conflicts") if self._owns(row[0])]
 
     def stop(self, device: str, version: int) -> None:
         """A device is to draw nothing under policy documents up to a version."""
@@ -63,4 +65,4 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
     def stops(self) -> dict[str, tuple[int, bool]]:
         """By device: the version up to which it is or was stopped, and whether that is over."""
         rows = self._db.execute("SELECT device, version, over FROM stops")
-        return {device: (version, bool(over)) for device, version, over in rows}
+        return {device: (version, bool(over)) for device, version, over in rows if self._owns(device)}

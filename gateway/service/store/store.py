@@ -9,7 +9,7 @@ disk before anybody is told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import NamedTuple
@@ -17,10 +17,10 @@ from typing import NamedTuple
 from fugu.host.database import STORE, DatabaseError
 from gateway.database import MOST_VALUES, Kind, Lease, batched, file_bytes, marks, open_engine
 from gateway.location import Location
-from gateway.service.coverage import Merge
+from gateway.service.coverage import Coverage, Merge
 from gateway.service.kinds.kind import Place
+from gateway.service.ownership import Shard
 from gateway.service.shifts import Shifts, Span
-from gateway.service.store import moving
 from gateway.service.store.aged import AgedStore
 from gateway.service.store.conflicts import ConflictStore
 from gateway.service.store.discovered import DiscoveryStore
@@ -30,7 +30,7 @@ from gateway.service.store.releases import ReleaseStore
 from gateway.service.store.symbols import SymbolStore
 from gateway.service.store.windows import WindowStore
 
-__all__ = ["KIND", "Outgoing", "Store", "store_bytes"]
+__all__ = ["KIND", "Outgoing", "Store", "lease_of", "store_bytes"]
 
 
 _TABLES = """
@@ -43,6 +43,8 @@ CREATE TABLE policies (
 CREATE TABLE coverage (
     stream INTEGER NOT NULL, after INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (stream, after))
     WITHOUT ROWID;
+CREATE TABLE layout (shards INTEGER NOT NULL);
+INSERT INTO layout VALUES (1);
 CREATE TABLE watermarks (reserved INTEGER NOT NULL);
 INSERT INTO watermarks VALUES (0);
 CREATE TABLE shifts (
@@ -56,7 +58,6 @@ CREATE TABLE outbox (
 _PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore)
 KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
 _STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
-_OF_DEVICES = moving.tables(KIND.schema)
 
 
 class Outgoing(NamedTuple):
@@ -78,6 +79,7 @@ class Store:
         create: whether it is made if it is not there.
         lease: that this process alone has it until it is closed: the second of two gateways would take the first one's
             session at the broker, and lose it; none if others may have it.
+        shard: whose devices alone are seen, each row being a device's; all if this is None.
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
@@ -87,15 +89,19 @@ class Store:
         StoreError: if it cannot be opened, is no store or of another version, or another process holds it.
     """
 
-    def __init__(self, location: Location, *, create: bool = True, lease: Lease | None = None) -> None:
+    def __init__(
+        self, location: Location, *, create: bool = True, lease: Lease | None = None, shard: Shard | None = None
+    ) -> None:
         self._name = location.name
         self._db = open_engine(location, KIND, create=create, lease=lease)
-        self.symbols = SymbolStore(self._db)
+        self._shard = shard
+        self._owns: Callable[[str], bool] = (lambda _device: True) if shard is None else shard.owns
+        self.symbols = SymbolStore(self._db, shard)
         self.points = PointStore(self._db)
         self.windows = WindowStore(self._db)
         self.releases = ReleaseStore(self._db)
-        self.aged = AgedStore(self._db, self.symbols)
-        self.conflicts = ConflictStore(self._db)
+        self.aged = AgedStore(self._db, self.symbols, self._owns)
+        self.conflicts = ConflictStore(self._db, self._owns)
         self.discovered = DiscoveryStore(self._db)
 
     def close(self) -> None:
@@ -138,23 +144,31 @@ class Store:
         """
         self._db.rewrite()
 
-    def devices(self) -> list[str]:
-        """The devices of which anything is stored."""
-        return moving.devices(self._db, _OF_DEVICES)
+    @property
+    def shards(self) -> int:
+        """How many processes share the devices."""
+        return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
 
-    def knows(self, device: str) -> bool:
-        """Whether anything of a device is stored."""
-        return moving.knows(self._db, device, _OF_DEVICES)
+    def arrange(self, shards: int, seal: Callable[[], None]) -> None:
+        """Let so many processes share the devices from now on, if it were not so many before.
 
-    def move_device(self, device: str, target: Store) -> None:
-        """Bring all that is stored of a device into another store; done again after a crash, nothing is lost or twice.
+        Rows are devices', but for those of the journal: it is sealed. All of it is one transaction, after which no
+        process of before can write.
+
+        Args:
+            seal: leaves nothing in the journal.
 
         Raises:
-            StoreError: the other one has something else of the device.
-            DatabaseError: a store cannot be used.
+            DatabaseError: it cannot be done; nothing has changed.
         """
-        moving.copy_device(self._db, target._db, device, _OF_DEVICES)
-        moving.remove_device(self._db, device, _OF_DEVICES)
+        if self.shards != shards:
+            with self.new_generation():
+                seal()
+                self._db.execute("UPDATE layout SET shards=?", (shards,))
+
+    def new_generation(self) -> AbstractContextManager[None]:
+        """A transaction while nobody else writes, after which no shard can write that began before."""
+        return self._db.new_generation([lease_of(index) for index in range(self.shards)])
 
     def stream_id(self, device: str, stream: str) -> int | None:
         """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
@@ -181,12 +195,37 @@ class Store:
 
     def policy_documents(self) -> list[str]:
         """The policies that stored frames were made under."""
-        return [row[0] for row in self._db.execute("SELECT document FROM policies")]
+        if self._shard is None:
+            return [row[0] for row in self._db.execute("SELECT document FROM policies")]
+        rows = self._db.execute("SELECT device, document FROM policies JOIN streams ON id=policies.stream")
+        return [document for device, document in rows if self._owns(device)]
 
     def add_policy(self, stream: int, version: int, document: str) -> None:
         """Keep the policy that frames are stored under."""
         query = "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (stream, version) DO NOTHING"
         self._db.execute(query, (stream, version, document))
+
+    def numbers(self, stream: str, devices: Sequence[str]) -> dict[str, int]:
+        """By device the number of its sequence of a name, as far as anything is stored."""
+        found: dict[str, int] = {}
+        for some in batched(devices, MOST_VALUES):
+            query = f"SELECT device, id FROM streams WHERE stream=? AND device IN ({marks(some)})"
+            found |= dict(self._db.execute(query, (stream, *some)).fetchall())
+        return found
+
+    def accounted(self, numbers: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
+        """Of some sequences what is accounted for, and their shifts."""
+        tail = self.symbols.tail
+        intervals = {number: tail.intervals(number) for number in numbers}
+        spans: dict[int, list[Span]] = {number: [] for number in numbers}
+        for some in batched(numbers, MOST_VALUES):
+            query = f"SELECT stream, after, through FROM coverage WHERE stream IN ({marks(some)})"
+            for number, after, through in self._db.execute(query, some):
+                intervals[number].append((after, through))
+            query = f"SELECT stream, shift, first, last FROM shifts WHERE stream IN ({marks(some)})"
+            for number, *span in self._db.execute(query, some):
+                spans[number].append(Span(*span))
+        return {number: (Coverage(intervals[number]), Shifts(spans[number])) for number in numbers}
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
         """The intervals of ticks that are accounted for."""
@@ -243,16 +282,20 @@ class Store:
         self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
 
     def outbox(self, after: int, limit: int) -> list[Outgoing]:
-        """Estimates that wait to be published, in the order in which they were put there."""
+        """Estimates that wait to be published, in the order in which they were put there; none if there are no more."""
         query = (
             "SELECT serial, outbox.stream, device, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
             "WHERE serial>? ORDER BY serial LIMIT ?"
         )
-        found = []
-        for serial, number, device, sequence, frame in self._db.execute(query, (after, limit)):
-            stream, _, window = sequence.partition("/")
-            found.append(Outgoing(serial, number, device, stream, window, frame))
-        return found
+        while rows := self._db.execute(query, (after, limit)).fetchall():
+            found = []
+            for serial, number, device, sequence, frame in rows:
+                stream, _, window = sequence.partition("/")
+                found.append(Outgoing(serial, number, device, stream, window, frame))
+            if mine := [one for one in found if self._owns(one.device)]:
+                return mine
+            after = rows[-1][0]
+        return []
 
     def newest_frames(self) -> dict[int, int]:
         """The newest frame of each sequence of points or windows: its first tick, or its window's index."""
@@ -260,13 +303,18 @@ class Store:
             "(SELECT MAX(first) FROM measured WHERE measured.stream=id)",
             "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
         )
-        rows = self._db.execute(f"SELECT id, COALESCE({', '.join(newest)}) FROM streams")
-        return {number: frame for number, frame in rows if frame is not None}
+        rows = self._db.execute(f"SELECT id, device, COALESCE({', '.join(newest)}) FROM streams")
+        return {number: frame for number, device, frame in rows if frame is not None and self._owns(device)}
 
     def forget_outgoing(self, serials: Iterable[int]) -> None:
         """Remove what has been published, or is not to be."""
         with self.transaction():
             self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
+
+
+def lease_of(shard: int) -> str:
+    """The name under which a shard's process holds its devices."""
+    return f"shard {shard}"
 
 
 def store_bytes(location: Location) -> int:

@@ -9,7 +9,7 @@ all symbols before it, from which everything about its ticks can be computed aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -18,6 +18,7 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.contract.frames import SymbolFrame
 from gateway.database import MOST_VALUES, Database, batched, marks
+from gateway.service.ownership import Shard
 from gateway.service.symbols.columns import Columns, packed_size
 from gateway.service.symbols.tail import Tail
 
@@ -95,7 +96,8 @@ class SymbolStore:
     """Symbols; used within the store's transactions."""
 
     schema = """
-CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL);
+CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, shard INTEGER NOT NULL, batch BLOB NOT NULL);
+CREATE INDEX journal_of_shards ON journal (shard, serial);
 CREATE TABLE chunks (
     stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, day INTEGER NOT NULL,
     policy_version INTEGER NOT NULL, distribution BLOB NOT NULL, runs BLOB NOT NULL, symbols BLOB NOT NULL,
@@ -106,19 +108,45 @@ CREATE TABLE heads (
     PRIMARY KEY (stream)) WITHOUT ROWID;
 """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, shard: Shard | None) -> None:
         self._db = database
+        self._owns: Callable[[str], bool] = (lambda _device: True) if shard is None else shard.owns
+        self._shard = 0 if shard is None else shard.index
+        self._mine = "" if shard is None else f"WHERE shard={shard.index}"
         self._tail: Tail | None = None
+        self._seen: dict[int, tuple[int, int]] = {}
 
     @property
     def tail(self) -> Tail:
-        """What the journal holds."""
+        """What the journal holds: of all shards, or of one."""
         if self._tail is None:
-            read = Tail()
-            for (batch,) in self._db.execute("SELECT batch FROM journal ORDER BY serial"):
+            read, seen = Tail(), dict[int, tuple[int, int]]()
+            query = f"SELECT serial, shard, batch FROM journal {self._mine} ORDER BY serial"
+            for serial, shard, batch in self._db.execute(query):
                 read.add(Columns.decode(bytes(batch)))
-            self._tail = read  # all of it, or an error comes before: what seals removes all that the journal has
+                seen[shard] = seen.get(shard, (serial, serial))[0], serial
+            self._tail, self._seen = read, seen  # all of it, or an error comes before: what seals removes all of it
         return self._tail
+
+    def catch_up(self, shards: int) -> None:
+        """Read what so many shards have put into the journal since; all of it anew if one has sealed its own.
+
+        A shard's rows become visible in the order of their numbers: one of its transactions follows the other.
+        """
+        tail = self.tail
+        for shard in range(shards):
+            query = "SELECT MIN(serial), MAX(serial) FROM journal WHERE shard=?"
+            first, last = self._db.execute(query, (shard,)).fetchone()
+            before = self._seen.get(shard)
+            if before is not None and before[0] != first:
+                self._tail = None
+                return
+            if first is not None and before != (first, last):
+                query = "SELECT batch FROM journal WHERE shard=? AND serial>? AND serial<=? ORDER BY serial"
+                through = -1 if before is None else before[1]
+                for (batch,) in self._db.execute(query, (shard, through, last)):
+                    tail.add(Columns.decode(bytes(batch)))
+                self._seen[shard] = first, last
 
     def read_again(self) -> None:
         """Read the journal anew: what is in memory may be ahead of it."""
@@ -127,7 +155,7 @@ CREATE TABLE heads (
     def append(self, columns: Columns) -> None:
         """Write a batch into the journal; if the transaction fails, `read_again` is to be called."""
         tail = self.tail
-        self._db.execute("INSERT INTO journal (batch) VALUES (?)", (columns.encode(),))
+        self._db.execute("INSERT INTO journal (shard, batch) VALUES (?, ?)", (self._shard, columns.encode()))
         tail.add(columns)
 
     def seal(self, removed: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
@@ -145,7 +173,7 @@ CREATE TABLE heads (
             "ticks=excluded.ticks",
             ((*head[:4], head.distribution.tobytes(), *head[5:]) for head in heads),
         )
-        self._db.execute("DELETE FROM journal")
+        self._db.execute(f"DELETE FROM journal {self._mine}")
 
     def head(self, number: int) -> Head | None:
         """A stream as it was sealed last."""
@@ -166,7 +194,8 @@ CREATE TABLE heads (
 
     def unreported(self) -> list[int]:
         """Streams whose newest tick may not have been reported; those in the journal among them."""
-        found = {row[0] for row in self._db.execute("SELECT stream FROM heads WHERE reported<last")}
+        query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
+        found = {number for number, device in self._db.execute(query) if self._owns(device)}
         return sorted(found.union(self.tail.numbers))
 
     def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:

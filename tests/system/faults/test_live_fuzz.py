@@ -13,7 +13,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from edge_agent.local_status import LocalStatusError, ask_status
+from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError, Reason

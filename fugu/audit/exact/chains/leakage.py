@@ -20,19 +20,7 @@ from typing import Any
 from fugu.audit.exact.guesses import guessed_limit, guessed_ratio, useful_distances
 from fugu.audit.exact.numbers import BITS, ONE, ceil_of, sqrt_of
 
-__all__ = [
-    "LIMIT",
-    "Kernel",
-    "Matrix",
-    "Rows",
-    "each",
-    "followed",
-    "limit",
-    "quilts",
-    "soft_step",
-    "times",
-    "turned",
-]
+__all__ = ["LIMIT", "Kernel", "Matrix", "Rows", "each", "followed", "limit", "quilts", "soft_step", "times", "turned"]
 
 Matrix = list[list[int]]
 Rows = Sequence[Sequence[Any]]

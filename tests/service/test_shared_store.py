@@ -1,0 +1,175 @@
+"""One store for several shards: each sees its own devices' rows alone, and the fleet's process sees all, soon."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fugu.contract.window_frames import WindowFrame
+from fugu.contract.windows import Window
+from gateway.releases.inputs import Question
+from gateway.releases.schedule import NotKnownError, StoreProgress
+from gateway.releases.statistics import Query
+from gateway.service.fleet_progress import FleetProgress
+from gateway.service.ownership import Shard, owner
+from gateway.service.policies import Catalogue
+from gateway.service.recorder import Recorder
+from gateway.service.store import Server, Store
+from gateway.service.symbols.arrivals import Received
+from tests.support.scenes import Scene, final_state, frames, policy
+
+pytestmark = pytest.mark.processes
+
+DEVICES = tuple(f"sensor-{index}" for index in range(1, 8))
+HIGH = Window(name="high", length=10, stride=10, start=0, states=(1,), scale="20")
+POLICIES = tuple(policy(device=device, windows=(HIGH,)) for device in DEVICES)
+SHARDS = 3
+
+
+@pytest.fixture
+def scenes(server: Server) -> Iterator[list[Scene]]:
+    """A recorder of each shard."""
+    made = [Scene(server, policies=POLICIES, shard=Shard(index, SHARDS)) for index in range(SHARDS)]
+    yield made
+    for one in made:
+        one.store.close()
+
+
+def of(scenes: list[Scene], device: str) -> Scene:
+    """That of the shard that owns a device."""
+    return scenes[owner(device, SHARDS)]
+
+
+def made_of(device: str) -> list[Received]:
+    """Frames of symbols with a gap, and windows."""
+    some = frames([10, 30, 5, 40], gaps=[0, 0, 7], seed=len(device) + DEVICES.index(device))
+    windows = [WindowFrame(1, "high", i - 1, i, 10 * i, 10, 10, (i,)) for i in range(3)]
+    return [Received(device, "hr", frame) for frame in (*some, *windows)]
+
+
+def question(*devices: str, windows: bool = False) -> Question:
+    """What a release asks of some devices."""
+    return Question(
+        *("active", "hr", devices, ("level 0", "level 1"), Query("frequency", (1,)), 20, "symbols", "chain", 0.9),
+        *(dict.fromkeys(devices, HIGH) if windows else {}, frozenset()),
+    )
+
+
+def test_a_shard_sees_nothing_of_others_devices(scenes: list[Scene], server: Server) -> None:
+    for device in DEVICES:
+        of(scenes, device).receive(made_of(device))
+    for index, scene in enumerate(scenes):
+        mine = {device for device in DEVICES if owner(device, SHARDS) == index}
+        store = scene.store
+        wait = store.outbox(0, 2)
+        assert {one.device for one in wait} <= mine
+        seen = {one.device for one in wait}
+        while wait := store.outbox(wait[-1].serial, 2):
+            seen |= {one.device for one in wait}
+        assert seen == mine
+        assert {one.device for one in store.aged.sequences(0, 1000)} == mine
+        assert {one.device for one in store.places(store.symbols.tail.numbers)} == mine
+        assert {one.device for one in store.places(store.symbols.unreported())} == mine
+        assert {one.device for one in store.places([*store.newest_frames()])} == mine
+        assert len(store.policy_documents()) == 2 * len(mine)
+    scenes[0].recorder.seal(now=True)
+    with closing(Store(server)) as whole:
+        left = {one.device for one in whole.places(whole.symbols.tail.numbers)}
+    assert left == {device for device in DEVICES if owner(device, SHARDS) != 0}
+
+
+def test_a_shard_says_and_stops_its_own_contradictions_only(scenes: list[Scene]) -> None:
+    for device in DEVICES:
+        of(scenes, device).store.conflicts.note(device, "hr", 0, 1)
+        of(scenes, device).store.conflicts.stop(device, 1)
+    for index, scene in enumerate(scenes):
+        mine = {device for device in DEVICES if owner(device, SHARDS) == index}
+        assert {one.device for one in scene.store.conflicts.every()} == mine
+        assert scene.store.conflicts.stops().keys() == mine
+
+
+def test_the_fleet_sees_what_shards_have_stored_whatever_they_seal(scenes: list[Scene], server: Server) -> None:
+    missing: list[int] = []
+    with closing(Store(server)) as store:
+        progress = FleetProgress(store, SHARDS, lambda: tuple(missing))
+        asked = [question(*DEVICES), question(*DEVICES, windows=True), *(question(device) for device in DEVICES)]
+
+        def look() -> None:
+            progress._look_at = 0.0
+            assert progress.look()
+
+        def as_a_recorder_sees_it() -> None:
+            look()
+            fresh = Scene(server, policies=POLICIES)
+            with closing(fresh.store):
+                plain = StoreProgress(fresh.store, fresh.recorder)
+                for one in asked:
+                    assert progress.reached(one) == plain.reached(one)
+                    assert progress.wall_tick(one, {DEVICES[0]: 17}) == plain.wall_tick(one, {DEVICES[0]: 17})
+                    for tick in (0, 15, 50, 1000):
+                        assert progress.next_frame(one, tick) == plain.next_frame(one, tick)
+                        assert progress.complete(one, tick, tick + 19) == plain.complete(one, tick, tick + 19)
+
+        as_a_recorder_sees_it()
+        for turn in range(4):
+            for device in DEVICES:
+                of(scenes, device).receive([made_of(device)[turn]])
+                if turn and device in DEVICES[:3]:
+                    of(scenes, device).receive([made_of(device)[3 + turn]])
+            as_a_recorder_sees_it()
+            scenes[turn % SHARDS].recorder.seal(now=True)
+            as_a_recorder_sees_it()
+        for device in DEVICES:  # what it has read of the journal is stored once, sealed or not
+            number = store.numbers("hr", [device])[device]
+            told = b"".join(one.symbols for one in store.symbols.following(number, 0))
+            assert told == b"".join(one.frame.symbols for one in made_of(device)[:4])  # type: ignore[union-attr]
+        look()
+        assert not progress.look(), "not all the time"
+        missing.append(1)
+        with pytest.raises(NotKnownError, match=r"shards \(1,\) are missing"):
+            progress.reached(asked[0])
+
+
+@pytest.mark.long
+def test_whoever_has_a_device_after_another_goes_on_where_that_one_was(server: Server, tmp_path: Path) -> None:
+    """From 3 shards to 2, to one, and to 3: after each the same as in a file, and watermarks' numbers rise."""
+    file = Scene(tmp_path / "s.sqlite", policies=POLICIES)
+    reserved = 0
+    for turn, shards in enumerate((3, 2, 1, 3)):
+        with closing(Store(server)) as store:
+            store.arrange(shards, partial(seal, store))
+            assert store.shards == shards
+            assert not store.symbols.tail.rows
+            assert store.reserved_counter() >= reserved
+        scenes = [
+            Scene(server, policies=POLICIES, shard=Shard(index, shards) if shards > 1 else None)
+            for index in range(shards)
+        ]
+        for device in DEVICES:
+            sent = made_of(device)
+            some = [sent[turn], *sent[4 : 5 + turn], sent[max(turn - 1, 0)]]  # the last one again
+            scenes[owner(device, shards)].receive(some)
+            file.receive(some)
+            assert scenes[owner(device, shards)].committed(device) == file.committed(device)
+        reserved += 1000
+        scenes[0].store.reserve_counter(reserved)
+        for scene in scenes:
+            scene.store.close()
+    assert sum((scene.counters for scene in scenes), Counter()) > Counter(duplicate=len(DEVICES))
+    whole = Scene(server, policies=POLICIES)
+    for device in DEVICES:
+        assert final_state(whole, device) == final_state(file, device)
+    for scene in (whole, file):
+        scene.store.close()
+
+
+def seal(store: Store) -> None:
+    """Leave nothing in a store's journal, as a gateway does."""
+    known = Catalogue("home")
+    known.retire(store.policy_documents())
+    Recorder(store, known, 8, Counter()).seal(now=True)

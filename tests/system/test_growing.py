@@ -1,0 +1,83 @@
+"""From two shards to three and back, under load, with the old ones still running: nothing is lost or twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from fugu.contract.release_frames import decode_release
+from gateway.releases.audit import verify
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.service.store import Server, Store
+from tests.support.brokers import Mosquitto, wait_until
+from tests.support.clusters import check_store
+from tests.support.crowd import Crowd
+from tests.support.release_scenes import Public, scheduled, write_config
+from tests.support.scenes import policy, write_policies
+from tests.support.shard_processes import Process
+
+NAMES = tuple(f"sensor-{index}" for index in range(12))
+WINDOW = 100
+
+
+def roles(count: int) -> list[str]:
+    """All processes of so many shards."""
+    return ["fleet", *map(str, range(count))]
+
+
+@pytest.mark.long
+@pytest.mark.processes
+def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_running(
+    broker: Mosquitto, server: Server, tmp_path: Path
+) -> None:
+    write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
+    write_config(tmp_path, scheduled(length=WINDOW))
+    generations: list[list[Process]] = []
+    with ExitStack() as running:
+        public = Public(broker)
+        running.callback(public.link.stop)
+        crowd = running.enter_context(Crowd(broker, NAMES, frames_per_second=60.0))
+        for turn, count in enumerate((2, 3, 2)):
+            since = time.monotonic()
+            new = [Process(tmp_path, broker, server, f"{role}/{count}", str(turn)) for role in roles(count)]
+            for one in new:
+                running.callback(one.end)
+            generations.append(new)
+            wait_until(lambda new=new: all("has started" in one.log for one in new), f"{count} shards")  # type: ignore[misc]
+            if turn:
+                for one in generations[turn - 1]:
+                    assert one.ended() == 1, "whoever was there ends by itself"
+                    assert "another generation of processes has" in one.log or "another process has taken" in one.log
+            wait_until(
+                lambda since=since: all(crowd.stored_again(name, since) for name in NAMES),  # type: ignore[misc]
+                f"frames of all devices by {count} shards",
+            )
+            before = len(set(public.payloads))
+            wait_until(lambda before=before: len(set(public.payloads)) > before, "a release")  # type: ignore[misc]
+        late = Process(tmp_path, broker, server, "2/3", "late")  # as whatever starts processes again would
+        running.callback(late.end)
+        wait_until(
+            lambda: "shard 2/3 waits: 2 shards may have the devices now" in late.log, "one of before, that waits"
+        )
+        crowd.finish()
+        wait_until(lambda: crowd.all_stored, "every frame")
+        sent = crowd.sent
+        complete = min(frames[-1].last + 1 for frames in sent.values()) // WINDOW
+        wait_until(lambda: len(set(public.payloads)) >= complete, "a release of every window")
+        for one in (*generations[-1], late):
+            one.send(signal.SIGTERM)
+        assert [one.ended() for one in (*generations[-1], late)] == [0] * 4
+    assert check_store(server, sent) > 0
+    with closing(Store(server)) as store:
+        assert store.shards == 2
+    payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
+    released = [decode_release(payload) for payload in payloads]
+    assert len({one.first for one in released}) == len(released) >= 3
+    with closing(Ledger(ledger_beside(server))) as ledger:
+        assert len(ledger.entries()) == len(released)
+        published = {one.entry: payload for one, payload in zip(released, payloads, strict=True)}
+        assert verify(ledger, published).problems == ()
