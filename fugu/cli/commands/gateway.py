@@ -19,7 +19,6 @@ from fugu.cli.commands.options import (
 )
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.frames import MAX_TICK
-from gateway.location import store_location
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
