@@ -139,7 +139,7 @@ def joint(
     examples:
       fugu plan joint both.json --epsilon 1
       fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
-      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --fleet home --device wrist-1
+      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --for home/wrist-1
     """
     from fugu.cli.commands.streams_plan import plan_joint
 
