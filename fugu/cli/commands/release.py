@@ -12,7 +12,6 @@ from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.view.ledger import show_releases
 from fugu.cli.view.terminal import answer, say_waiting, working
-from fugu.contract.release_frames import encode_release
 
 __all__ = ["app"]
 
@@ -54,5 +53,5 @@ def release(
             broker=address,
             waiting=say_waiting,
         )
-    answer(as_json, lambda: [json.loads(encode_release(frame)) for frame in frames], lambda: show_releases(frames))
+    answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: show_releases(frames))
     return 0
