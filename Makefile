@@ -16,7 +16,7 @@ demo: setup-demo
 	.venv/bin/fugu demo
 
 demo-location: setup-demo
-	.venv/bin/fugu demo-location
+	.venv/bin/fugu demo walk
 
 test: setup-test lint
 	.venv/bin/python -m pytest $(FOUR)
