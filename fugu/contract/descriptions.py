@@ -29,7 +29,6 @@ __all__ = [
     "MAX_DESCRIPTION_BYTES",
     "MOST_OTHERS",
     "Described",
-    "DescribedStretch",
     "DescribedVersion",
     "DescribedWindow",
     "Description",

@@ -1,6 +1,6 @@
 """From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
 
-The class of chains covers all of each recording, as `fugu model fit` finds it, and is widened until attackers stay
+The class of chains covers all of each recording, as `fugu plan model` finds it, and is widened until attackers stay
 below their ceiling on a first set of it; the candidates are compared on a second one; and the one that is chosen meets
 a third one once, which can only take its recommendation away. How useful an answer is plays no part in the class.
 """

@@ -195,7 +195,7 @@ def plan_places(
 
 
 def place_policy(plan: PlacePlan) -> MeasurePolicy:
-    """The policy of recommended points, checked as a device and `fugu policy check` would.
+    """The policy of recommended points, checked as a device and `fugu check policy` would.
 
     Raises:
         PlanningError: nothing is recommended.

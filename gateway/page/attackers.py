@@ -278,7 +278,7 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
         group = tuple(told.states.index(state) for state in window.states if state in told.states)
         if 0 < len(group) < len(told.states):
             return window, group
-    raise AttackerError("No attacker of this page reads histograms of several states: fugu attack --policy does.")
+    raise AttackerError("No attacker of this page reads histograms of several states: fugu check attack --policy does.")
 
 
 class CountAttack:

@@ -1,4 +1,4 @@
-"""The work of `fugu loss stream` and `fugu loss windows`."""
+"""The work of `fugu check loss` and `fugu check windows`."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from fugu.cli.view.descriptions import description_lines
+from fugu.contract.descriptions import encode_description
 from fugu.contract.instants import instant_text
 from fugu.contract.queries import QUERIES
 from fugu.contract.release_frames import ReleaseFrame, release_unit
@@ -47,7 +48,11 @@ def reading_json(reading: Reading) -> str:
         elif isinstance(reading, CountReading):
             fields = {"kind": "count", **where, **reading.window.flat()}
         else:
-            fields = {"kind": "description", **where, "description": reading.description.model_dump(mode="json")}
+            fields = {
+                "kind": "description",
+                **where,
+                "description": json.loads(encode_description(reading.description)),
+            }
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_written)
 
 
