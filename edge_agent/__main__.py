@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def next_words(before: Sequence[str]) -> list[Word]:
     """What may come after some words of a command line."""
-    from edge_agent.by_hand import HELPS, parser
+    from edge_agent.commands import HELPS, parser
 
     if before and before[0] in _BY_HAND:
         return list(words_of(parser(), before))
@@ -130,7 +130,7 @@ def _check(config: str, plan: AgentPlan) -> int:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    from edge_agent.by_hand import done
+    from edge_agent.commands import done
 
     print(done(words))
     return 0
