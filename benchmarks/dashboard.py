@@ -31,8 +31,8 @@ from figures import show
 
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.reports import StateEstimate, encode_report
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame
+from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import description_topic, estimate_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 
@@ -136,7 +136,7 @@ def _say_all(link: Link, devices: int) -> None:
     for number in range(devices):
         status = Status(number % 50 != 0, "1.0", 0, (), (StreamStatus(ingest.STREAM, 1, 5),))
         topic = status_topic(ingest.FLEET, f"d{number}")
-        _publish(link, topic, encode_status(status), retain=True)
+        _publish(link, topic, status.encode(), retain=True)
 
 
 def _publish(link: Link, topic: str, payload: bytes, *, retain: bool = False) -> None:
@@ -244,11 +244,11 @@ def _send(link: Link, ending: threading.Event) -> None:
     where, number, begun = (ingest.FLEET, "busy", ingest.STREAM), 0, time.monotonic()
     while not ending.wait(max(0.0, begun + number / UPDATES_A_SECOND - time.monotonic())):
         frame = SymbolFrame(1, 10 * number - 1, 10 * number, bytes((number + tick) % 2 for tick in range(10)))
-        link.publish(symbols_topic(*where), encode_symbols(frame))
+        link.publish(symbols_topic(*where), frame.encode())
         now, share = datetime.now(UTC), number % 100 / 100
         shares = {"low": 1.0 - share, "high": share}
         estimate = StateEstimate(now, now, 10 * number + 9, 10, "high", share, shares, 1.0, "universal", useful=True)
-        link.publish(estimate_topic(*where), encode_report(estimate))
+        link.publish(estimate_topic(*where), estimate.encode())
         number += 1
 
 

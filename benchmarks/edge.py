@@ -22,7 +22,7 @@ from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.devices import simulate_recording, write_device
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.chains import BinaryChains
-from fugu.contract.frames import decode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.mqtt import Broker, Link
@@ -123,7 +123,7 @@ def _run_agent(folder: Path, broker: Broker) -> tuple[float, float, float, list[
     seen, arrived = threading.Event(), [0.0]
 
     def received(_topic: str, payload: bytes, _retained: bool) -> None:
-        if decode_symbols(payload).symbols and not seen.is_set():
+        if SymbolFrame.decode(payload).symbols and not seen.is_set():
             arrived[0] = time.perf_counter()
             seen.set()
 

@@ -20,7 +20,7 @@ from figures import show
 
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.chains import BinaryChains
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
@@ -122,7 +122,7 @@ def _flood(broker: Broker) -> int:
     time.sleep(START_SECONDS)
     for number in count():
         first = number * TICKS
-        payload = encode_symbols(SymbolFrame(1, first - 1, first, bytes([number % 2] * TICKS)))
+        payload = SymbolFrame(1, first - 1, first, bytes([number % 2] * TICKS)).encode()
         for device in range(DEVICES):
             while under_way > MOST_UNDER_WAY:
                 time.sleep(0.001)

@@ -24,7 +24,7 @@ from firmware_sim.board_code import BOARD
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.documents import with_compiled
 from fugu.contract.chains import BinaryChains
-from fugu.contract.envelope import encode_envelope, key_name, sign
+from fugu.contract.envelope import key_name, sign
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -154,7 +154,7 @@ def _enrolment(keys: list[Ed25519PrivateKey]) -> Enrolment:
     root, policy, gateway = (Role(keys=(name,), threshold=1) for name in names)
     known = {name: one.hex() for name, one in zip(names, public, strict=True)}
     document = RootDocument(fleet="home", version=1, keys=known, root=root, policy=policy, gateway=gateway)
-    envelope = encode_envelope(sign("root", write_document(document), keys[:1]))
+    envelope = sign("root", write_document(document), keys[:1]).encode()
     return Enrolment(fleet="home", device="watch", ceiling=4.0, root=envelope.hex(), key="11" * 32)
 
 
@@ -162,7 +162,7 @@ def _later(policy: Policy, key: Ed25519PrivateKey) -> bytes:
     """A signed document with the second version of a policy."""
     body = policy.model_dump(mode="json", exclude={"fleet", "device", "version"})
     document = PolicyDocument(fleet="home", version=2, to=Address(device="watch"), policies=(body,))
-    return encode_envelope(sign("policy", write_document(with_compiled(document, {})), [key]))
+    return sign("policy", write_document(with_compiled(document, {})), [key]).encode()
 
 
 def _try(folder: Path, code: str, heap: int) -> subprocess.CompletedProcess[str]:

@@ -23,7 +23,7 @@ from statistics import median
 
 from figures import show
 
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import symbols_topic
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # before packages that install a `tests` of their own
@@ -111,7 +111,7 @@ def _delays(device: Device, numbers: count[int], seconds: float) -> list[float]:
 def _flood(port: int, stored: Sequence[SymbolFrame], rate: float, ended: threading.Event) -> None:
     """Publish them again and again, by plain packets of MQTT 3.1.1."""
     topic = symbols_topic("home", "watch", "hr").encode()
-    packets = [_packet(0x30, struct.pack(">H", len(topic)) + topic + encode_symbols(frame)) for frame in stored]
+    packets = [_packet(0x30, struct.pack(">H", len(topic)) + topic + frame.encode()) for frame in stored]
     if not rate:
         return
     with socket.create_connection(("127.0.0.1", port)) as link:

@@ -32,7 +32,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.chains import BinaryChains
-from fugu.contract.frames import SymbolFrame, decode_committed, encode_symbols
+from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
@@ -196,7 +196,7 @@ class _Counted:
             return
         with self._changed:
             device = str(parse_topic(topic).device)
-            for stream in decode_committed(payload).streams:
+            for stream in Committed.decode(payload).streams:
                 self._ticks[device] = stream.through
             self._changed.notify_all()
 
@@ -279,7 +279,7 @@ def _publish(port: int, part: int, after: int, frames: int) -> int:
     packets: list[bytes] = []
     for number in range(after // DEVICES, frames // DEVICES):
         symbols = bytes(random.Random(number).choices((0, 1), k=TICKS))
-        frame = encode_symbols(SymbolFrame(1, number * TICKS - 1, number * TICKS, symbols))
+        frame = SymbolFrame(1, number * TICKS - 1, number * TICKS, symbols).encode()
         for device in devices:
             topic = symbols_topic(FLEET, device, STREAM).encode()
             body = len(topic).to_bytes(2, "big") + topic + (len(packets) % 65_535 + 1).to_bytes(2, "big") + frame

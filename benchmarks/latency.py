@@ -25,7 +25,7 @@ from figures import show
 
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.chains import BinaryChains
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
@@ -122,7 +122,7 @@ def _exchange(broker: Broker) -> list[float]:
     try:
         for number in range(FRAMES):
             first = number * TICKS
-            frame = encode_symbols(SymbolFrame(1, first - 1, first, bytes(TICKS)))
+            frame = SymbolFrame(1, first - 1, first, bytes(TICKS)).encode()
             start = time.perf_counter()
             while link.publish(symbols_topic(*NAMES), frame) is None or not _answered(answers, first, number):
                 link.maintain()

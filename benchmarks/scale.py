@@ -26,7 +26,7 @@ import numpy as np
 from figures import show
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.frames import SymbolFrame, decode_symbols, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
@@ -98,7 +98,7 @@ def decoded(ticks: int) -> float:
     for _ in range(3):
         began = time.process_time()
         for payload in payloads:
-            decode_symbols(payload)
+            SymbolFrame.decode(payload)
         best = min(best, time.process_time() - began)
     return best / len(payloads) * 1e6
 
@@ -146,7 +146,7 @@ def rounds(devices: Sequence[str], ticks: int, first: int, each: int) -> Iterato
     generator = np.random.default_rng(first)
     for number in range(first, first + each):
         start = number * ticks
-        payload = encode_symbols(SymbolFrame(1, start - 1, start, generator.integers(0, 2, ticks, np.uint8).tobytes()))
+        payload = SymbolFrame(1, start - 1, start, generator.integers(0, 2, ticks, np.uint8).tobytes()).encode()
         for topic in topics:
             yield Message(topic, payload)
 

@@ -24,7 +24,7 @@ from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode, ordered
-from fugu.contract.frames import Committed, Status, StreamStatus, decode_committed, encode_status
+from fugu.contract.frames import Committed, Status, StreamStatus
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
 from fugu.host.clock import Wake
 from fugu.host.logs import NOTICES, first_share
@@ -91,7 +91,7 @@ class Agent:
             plan.broker,
             client_id=f"{plan.fleet}-{plan.device}",
             subscriptions=(self._committed_topic, *self._tables, *followed),
-            will=Will(status_topic(plan.fleet, plan.device), encode_status(will)),
+            will=Will(status_topic(plan.fleet, plan.device), will.encode()),
             max_payload=MAX_MESSAGE_BYTES if self._fleet is None else MAX_DOCUMENT_BYTES,
             on_connected=lambda: self._later(self._connected),
             on_message=lambda topic, payload, _retained: self._delivered(topic, payload),
@@ -268,7 +268,7 @@ class Agent:
         self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
-                self._take_watermark(decode_committed(payload))
+                self._take_watermark(Committed.decode(payload))
             except FrameError as error:
                 self.refused[error.reason] += 1
         elif self._fleet is not None:
@@ -339,7 +339,7 @@ class Agent:
         }
 
     def _publish_status(self, status: Status) -> None:
-        self._link.publish(status_topic(self._plan.fleet, self._plan.device), encode_status(status), retain=True)
+        self._link.publish(status_topic(self._plan.fleet, self._plan.device), status.encode(), retain=True)
 
     def _drain(self) -> bool:
         """Close the frames that are not full, and wait for the outbox to empty, but not for ever.

@@ -26,8 +26,7 @@ from typing import Any
 
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, cause
-from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
-from fugu.contract.frames import MAX_TEXT
+from fugu.contract.fleet_frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
 
 __all__ = ["FleetPolicy"]
@@ -145,7 +144,7 @@ class FleetPolicy:
         if status == self._said and not connected_anew:
             return None
         self._said = status
-        return self._status_topic, encode_policy_status(status)
+        return self._status_topic, status.encode()
 
     def close(self) -> None:
         """End what is under way."""
@@ -212,7 +211,7 @@ class FleetPolicy:
         self.refused[reason] += 1
         name, topic = _name(payload), next(topic for topic, one in self._kinds.items() if one == kind)
         self._refused += kind != "policy" or (name, reason) != self._policy
-        self._judged, self._reason, self._detail = name, reason[:32], detail[:MAX_TEXT]
+        self._judged, self._reason, self._detail = name, reason[:MAX_REASON], detail[:MAX_DETAIL]
         if kind == "policy":
             self._policy = name, reason
             self._newest_refused = payload

@@ -15,7 +15,7 @@ from fugu.contract.discrete_laplace import SCALE, uniform_below
 from fugu.contract.errors import FuguError
 from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_frames import Point, Released, pack_released
-from fugu.contract.measure_table import MOST_HELD, TimedTable, decode_table, decoded_table
+from fugu.contract.measure_table import MOST_HELD, TimedTable, decoded_table
 from fugu.contract.measurement import ConstraintSets, Measurement
 from fugu.contract.noise_table import NoiseTable, public_row
 
@@ -128,7 +128,7 @@ class Measurer:
         """
         if len(payload) > MAX_TABLE_BYTES:
             raise TableRefusedError(f"a table of {len(payload)} bytes")
-        table = decode_table(payload)
+        table = TimedTable.decode(payload)
         if table.policy_version != self._plan.version:
             raise TableRefusedError(f"table {table.number} is for policy version {table.policy_version}")
         if table.number < len(self._plan.tables):

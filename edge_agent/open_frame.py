@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from edge_agent.plan import StreamPlan
-from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.measure_frames import MeasureFrame, encode_measure, unpack_released
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, unpack_released
 
 __all__ = ["OpenFrame"]
 
@@ -58,6 +58,6 @@ class OpenFrame:
         padding = self.frame_ticks - len(self.outputs)
         head = self.version, self.last_framed, self.first
         if self.bits:
-            return encode_symbols(SymbolFrame(*head, b"".join(self.outputs), padding, self.bits, self.shift))
+            return SymbolFrame(*head, b"".join(self.outputs), padding, self.bits, self.shift).encode()
         points = tuple(map(unpack_released, self.outputs))
-        return encode_measure(MeasureFrame(*head, len(points[0].point), points, padding, self.shift))
+        return MeasureFrame(*head, len(points[0].point), points, padding, self.shift).encode()

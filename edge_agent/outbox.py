@@ -30,7 +30,7 @@ from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrame, Stored
 from edge_agent.window import ClosedWindow
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import Gap
-from fugu.contract.window_frames import WindowFrame, encode_window, sequence_name
+from fugu.contract.window_frames import WindowFrame, sequence_name
 from fugu.host.database import OUTBOX, open_database, transaction
 
 __all__ = ["Outbox", "OutboxError", "OutboxFullError"]
@@ -382,7 +382,7 @@ class Outbox:
                 counts = WindowFrame(
                     plan.version, window.name, previous, index, *ticks, one.observed, one.counts, frame.shift
                 )
-                payload = encode_window(counts)
+                payload = counts.encode()
                 if not self.frames.free(len(payload)):
                     raise self._full()
                 self._db.execute("UPDATE windows SET last_index = ? WHERE stream = ? AND window = ?", (index, *key))

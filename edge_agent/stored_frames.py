@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from fugu.contract.frames import SYMBOLS, Gap, decode_symbols, encode_symbols
-from fugu.contract.measure_frames import MEASURE, decode_measure, encode_measure
-from fugu.contract.window_frames import decode_window, encode_window
+from fugu.contract.frames import Gap, SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.window_frames import WindowFrame
 from fugu.host.database import transaction
 
 __all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrame", "StoredFrames"]
@@ -234,8 +234,8 @@ class StoredFrames:
 
 def _accounting(payload: bytes, previous: int) -> bytes:
     """A frame that accounts for the ticks after `previous`."""
-    if payload[0] == SYMBOLS:
-        return encode_symbols(replace(decode_symbols(payload), previous=previous))
-    if payload[0] == MEASURE:
-        return encode_measure(replace(decode_measure(payload), previous=previous))
-    return encode_window(replace(decode_window(payload), previous=previous))
+    if payload[0] == SymbolFrame.SCHEMA:
+        return replace(SymbolFrame.decode(payload), previous=previous).encode()
+    if payload[0] == MeasureFrame.SCHEMA:
+        return replace(MeasureFrame.decode(payload), previous=previous).encode()
+    return replace(WindowFrame.decode(payload), previous=previous).encode()

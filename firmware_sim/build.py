@@ -21,7 +21,7 @@ from cryptography.x509 import load_pem_x509_certificates
 
 from firmware_sim.board_code import board_module, check_on_board, modules
 from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.pins import violations
@@ -176,7 +176,7 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
         burnt,
         key=bytes.fromhex(enrolment.key or ""),
         ceiling=min(ceilings),
-        root=decode_envelope(bytes.fromhex(enrolment.root)).payload,
+        root=Envelope.decode(bytes.fromhex(enrolment.root)).payload,
         groups=enrolment.groups,
         fresh_seconds=enrolment.fresh_seconds,
     )

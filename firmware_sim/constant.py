@@ -22,12 +22,12 @@ from firmware_sim.devices import simulate_recording
 from fugu.contract.chains import BoundedChains, JointChains
 from fugu.contract.discretisers import Baseline, Categories
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import MAX_FRAME_TICKS, SYMBOLS, SymbolFrame, decode_symbols
-from fugu.contract.measure_frames import MAX_MEASURE_TICKS, Point, decode_measure
+from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Point
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.topics import parse_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import MAX_WINDOWS
 from fugu.mqtt import Broker, Link
 
@@ -290,7 +290,9 @@ class _Reader:
 
     def _frame(self, stream: str, payload: bytes) -> None:
         changes, state = stream.startswith(_CHANGES), _states(stream, self._outputs)[0]
-        frame = decode_symbols(payload) if payload[:1] == bytes([SYMBOLS]) else decode_measure(payload)
+        frame = (
+            SymbolFrame.decode(payload) if payload[:1] == bytes([SymbolFrame.SCHEMA]) else MeasureFrame.decode(payload)
+        )
         if not self._is_new(stream, frame.first, frame.last):
             return
         self._outputs.short += frame.padding > 0
@@ -317,7 +319,7 @@ class _Reader:
     def _window(self, stream: str, payload: bytes) -> None:
         states = _states(stream, self._outputs)
         assert isinstance(self._policy, Policy)
-        frame = decode_window(payload)
+        frame = WindowFrame.decode(payload)
         if not self._is_new(f"{stream}/{frame.window}", frame.index, frame.index):
             return
         window = self._policy.windows[int(frame.window[1:].partition("-")[0])]

@@ -20,10 +20,10 @@ from firmware_sim.boards import BoardProcess, Sealed
 from firmware_sim.devices import AgentProcess
 from firmware_sim.lines import Line, Mode
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
+from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker, Link
 
 __all__ = [
@@ -116,7 +116,7 @@ class Heard:
     def _take(self, topic: str, payload: bytes, _retained: bool) -> None:
         parsed = parse_topic(topic)
         if parsed.kind == "status":
-            self.versions[parsed.device] = decode_status(payload).agent_version
+            self.versions[parsed.device] = Status.decode(payload).agent_version
             return
         self.frames.append((parsed.device, topic.split("/")[4], parsed.stream, payload))
 
@@ -301,7 +301,7 @@ def outcome(device: Device, heard: Heard, stored: Stored, first: int | None = No
     else:
         outbox = _outbox(device)
         published = [
-            (stream if kind == "symbols" else f"{stream}/{decode_window(payload).window}", _last(payload), payload)
+            (stream if kind == "symbols" else f"{stream}/{WindowFrame.decode(payload).window}", _last(payload), payload)
             for name, kind, stream, payload in heard.frames
             if name == device.name
         ]
@@ -322,7 +322,7 @@ def outcome(device: Device, heard: Heard, stored: Stored, first: int | None = No
 
 
 def _last(payload: bytes) -> int:
-    return decode_symbols(payload).last if payload[0] == 1 else decode_window(payload).index
+    return SymbolFrame.decode(payload).last if payload[0] == 1 else WindowFrame.decode(payload).index
 
 
 def _outbox(device: AgentDevice) -> list[tuple[str, int, bytes]]:
@@ -360,12 +360,12 @@ class _Count:
         stream, _, window = sequence.partition("/")
         self.compare("window" if window else "symbols", stream, payload)
         if window:
-            frame = decode_window(payload)
+            frame = WindowFrame.decode(payload)
             size, there = 1, int(frame in stored.windows.get(sequence, ()))
             self.windows += 1
             self.windows_received += there
         else:
-            symbols = decode_symbols(payload)
+            symbols = SymbolFrame.decode(payload)
             size = len(symbols.symbols)
             known = self._ticks(stream, stored)
             there = sum(known.get(tick) == symbol for tick, symbol in enumerate(symbols.symbols, symbols.first))
@@ -382,11 +382,11 @@ class _Count:
     def compare(self, kind: str, stream: str, payload: bytes) -> None:
         """Hold a frame against all others: a tick has one symbol, and a window one set of counts."""
         if kind == "window":
-            window = decode_window(payload)
+            window = WindowFrame.decode(payload)
             key = (stream, window.window, window.index)
             self.twice += self._counts.setdefault(key, window.counts) != window.counts
             return
-        frame = decode_symbols(payload)
+        frame = SymbolFrame.decode(payload)
         for tick, symbol in enumerate(frame.symbols, frame.first):
             self.twice += self._symbols.setdefault((stream, tick), symbol) != symbol
 

@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, Reason, cause
-from fugu.contract.health import AlarmCode, Health, encode_health
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import health_topic, parse_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS
 from fugu.mqtt import Link
+from gateway.describe import InForce
 from gateway.findings import BY_COUNTER, BY_REASON, Alarm, Alarms
 from gateway.location import Location, part_of
 
@@ -145,6 +146,7 @@ class Monitor:
         self._wall = wall
         self.alarms = Alarms(seconds, wall)
         self._known = set(sources.known)
+        self._stored = InForce(sources.catalogue)
         self._notes: queue.SimpleQueue[Note] = queue.SimpleQueue()
         self._holding: dict[AlarmCode, tuple[str, ...]] = {}
         self._heard: dict[str, Heard] = {}
@@ -176,7 +178,7 @@ class Monitor:
         if self._thread.is_alive():
             self._thread.join()
         if self._sources.tell is None:
-            self._link.publish(health_topic(self._fleet), encode_health(Health(online=False)), retain=True)
+            self._link.publish(health_topic(self._fleet), Health(online=False).encode(), retain=True)
         if self._answering is not None:
             self._answering.close()
 
@@ -251,7 +253,7 @@ class Monitor:
                 self._health_due = now + _BEAT_SECONDS
                 self._sources.tell(self.brief())
         elif self._link.connected and now >= self._health_due:
-            sent = self._link.publish(health_topic(self._fleet), encode_health(self.latest), retain=True)
+            sent = self._link.publish(health_topic(self._fleet), self.latest.encode(), retain=True)
             self._health_due = now + (_HEALTH_SECONDS if sent is not None else _ROUND_SECONDS)
 
     def _look(self) -> None:
@@ -317,8 +319,8 @@ class Monitor:
         for device in [one for one in self._known if one in self._heard]:
             self._known.discard(device)
         for device in self._known:
-            policies = [self._sources.catalogue.newest(device, one) for one in self._sources.catalogue.streams(device)]
-            limits = [_SILENT_FRAMES * _frame_seconds(policy) for policy in policies if policy is not None]
+            streams = [self._stored.running(device, stream) for stream in self._sources.catalogue.streams(device)]
+            limits = [_SILENT_FRAMES * _frame_seconds(one.policy) for one in streams if one is not None]
             if limits and now - max(self._began, connected) > max(_SILENT_SECONDS, *limits):
                 self.alarms.note(AlarmCode.SILENT, device, times=0)
 

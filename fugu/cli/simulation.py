@@ -34,7 +34,7 @@ from firmware_sim.trial import (
     suffer,
 )
 from fugu.cli.demo.broker import start_broker
-from fugu.contract.envelope import encode_envelope, key_name, sign
+from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document
 from fugu.contract.policy import Policy
@@ -186,7 +186,7 @@ def _keys(folder: Path, fleet: str) -> bytes:
         policy=role(policy),
         gateway=role(gateway),
     )
-    envelope = encode_envelope(sign("root", write_document(document), [root]))
+    envelope = sign("root", write_document(document), [root]).encode()
     lock = BestAvailableEncryption(_PASSPHRASE.encode())
     files = {
         "root.envelope": envelope,

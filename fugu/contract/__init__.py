@@ -27,30 +27,23 @@ if TYPE_CHECKING:
     from fugu.contract.frames import Committed as Committed
     from fugu.contract.frames import Status as Status
     from fugu.contract.frames import SymbolFrame as SymbolFrame
-    from fugu.contract.frames import decode_committed as decode_committed
-    from fugu.contract.frames import decode_status as decode_status
-    from fugu.contract.frames import decode_symbols as decode_symbols
     from fugu.contract.guarantee import Adversary as Adversary
     from fugu.contract.guarantee import Guarantee as Guarantee
     from fugu.contract.guarantee import Loss as Loss
     from fugu.contract.guarantee import check_guarantee as check_guarantee
     from fugu.contract.guarantee import loss as loss
     from fugu.contract.measure_frames import MeasureFrame as MeasureFrame
-    from fugu.contract.measure_frames import decode_measure as decode_measure
     from fugu.contract.measure_policy import MeasurePolicy as MeasurePolicy
     from fugu.contract.measure_table import TimedTable as TimedTable
-    from fugu.contract.measure_table import decode_table as decode_table
     from fugu.contract.noise_table import NoiseTable as NoiseTable
     from fugu.contract.policies import read_policy as read_policy
     from fugu.contract.policy import Policy as Policy
     from fugu.contract.release_frames import ReleaseFrame as ReleaseFrame
-    from fugu.contract.release_frames import decode_release as decode_release
     from fugu.contract.reports import Estimate as Estimate
     from fugu.contract.reports import PlaceEstimate as PlaceEstimate
     from fugu.contract.reports import StateEstimate as StateEstimate
     from fugu.contract.reports import ValueEstimate as ValueEstimate
     from fugu.contract.reports import WindowCount as WindowCount
-    from fugu.contract.reports import decode_count as decode_count
     from fugu.contract.reports import decode_estimate as decode_estimate
     from fugu.contract.topics import Topic as Topic
     from fugu.contract.topics import count_topic as count_topic
@@ -63,27 +56,23 @@ if TYPE_CHECKING:
     from fugu.contract.topics import table_topic as table_topic
     from fugu.contract.topics import window_topic as window_topic
     from fugu.contract.window_frames import WindowFrame as WindowFrame
-    from fugu.contract.window_frames import decode_window as decode_window
     from fugu.contract.windows import Window as Window
 
 _HOME = {
     "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown"),
     "descriptions": ("Description", "decode_description", "describe"),
     "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
-    "frames": (
-        *("Committed", "Status", "SymbolFrame"),
-        *("decode_committed", "decode_status", "decode_symbols"),
-    ),
+    "frames": ("Committed", "Status", "SymbolFrame"),
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
-    "measure_frames": ("MeasureFrame", "decode_measure"),
+    "measure_frames": ("MeasureFrame",),
     "measure_policy": ("MeasurePolicy",),
-    "measure_table": ("TimedTable", "decode_table"),
+    "measure_table": ("TimedTable",),
     "policies": ("read_policy",),
     "policy": ("Policy",),
-    "release_frames": ("ReleaseFrame", "decode_release"),
+    "release_frames": ("ReleaseFrame",),
     "reports": (
         *("Estimate", "PlaceEstimate", "StateEstimate", "ValueEstimate", "WindowCount"),
-        *("decode_count", "decode_estimate"),
+        "decode_estimate",
     ),
     "noise_table": ("NoiseTable",),
     "topics": (
@@ -98,7 +87,7 @@ _HOME = {
         "table_topic",
         "window_topic",
     ),
-    "window_frames": ("WindowFrame", "decode_window"),
+    "window_frames": ("WindowFrame",),
     "windows": ("Window",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

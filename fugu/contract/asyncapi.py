@@ -8,12 +8,27 @@ from typing import Any, Literal, NamedTuple
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.descriptions import Description
-from fugu.contract.json_layouts import JSON_LAYOUTS
-from fugu.contract.layouts import LAYOUTS, Schema
+from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Committed, Status, SymbolFrame
+from fugu.contract.health import Health
+from fugu.contract.json_message import JsonMessage
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.message import Message, Schema, payload_schema
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.topics import NAME_PATTERN, Kind
+from fugu.contract.window_frames import WindowFrame
 
 __all__ = ["asyncapi_document", "asyncapi_json"]
 
+_MESSAGES: tuple[type[Message], ...] = (
+    *(SymbolFrame, MeasureFrame, WindowFrame, Status, PolicyStatus, Committed, TimedTable, Envelope),
+)
+_JSON_MESSAGES: tuple[type[JsonMessage], ...] = (
+    *(StateEstimate, PlaceEstimate, ValueEstimate, WindowCount, ReleaseFrame, Health),
+)
 _MSGPACK, _JSON = "application/x-msgpack", "application/json"
 _ABOUT = """\
 Private sensor streams over MQTT (5.0, or 3.1.1). Everything is QoS 1: a message may come twice, and out of order.
@@ -109,6 +124,9 @@ _CHANNELS: dict[Kind, _Channel] = {
 
 def asyncapi_document() -> dict[str, Any]:
     """The document; it has no time, address or version of a program, so that it changes with the protocol alone."""
+    packed = {message.__name__: message.schema() for message in _MESSAGES}
+    packed["Roots"] = payload_schema(ROOTS_SCHEMA, [ROOTS])
+    flat = {message.__name__: message.schema() for message in _JSON_MESSAGES}
     return {
         "asyncapi": "3.0.0",
         "id": "urn:fugu-edge:" + FORMAT_NAME.replace("/", ":"),
@@ -131,8 +149,10 @@ def asyncapi_document() -> dict[str, Any]:
         "operations": {f"{one.action}_{kind}": _operation(kind, one) for kind, one in _CHANNELS.items()},
         "components": {
             "parameters": {name: {"description": f"{about}: {NAME_PATTERN}"} for name, about in _PARAMETERS.items()},
-            "messages": {name: _message(name) for name in [*LAYOUTS, *JSON_LAYOUTS, "Description"]},
-            "schemas": {**LAYOUTS, **JSON_LAYOUTS, **_description_schemas()},
+            "messages": {
+                name: _message(name, _MSGPACK if name in packed else _JSON) for name in [*packed, *flat, "Description"]
+            },
+            "schemas": {**packed, **flat, **_description_schemas()},
         },
     }
 
@@ -163,10 +183,10 @@ def _operation(kind: str, channel: _Channel) -> Schema:
     }
 
 
-def _message(name: str) -> Schema:
+def _message(name: str, content: str) -> Schema:
     return {
         "name": name,
-        "contentType": _MSGPACK if name in LAYOUTS else _JSON,
+        "contentType": content,
         "payload": {"$ref": f"#/components/schemas/{name}"},
     }
 

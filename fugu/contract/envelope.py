@@ -4,26 +4,26 @@ What is inside is not looked at here. A signature covers the kind, so that a doc
 for another. Keys are named by the first half of the SHA-256 of the public key, so a key has one name only.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, ClassVar, Final, Literal, Self, get_args
 
+import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract._wire import array, binary, each, fields, identity, length, pack, text
-from fugu.contract.errors import FrameRangeError
+from fugu.contract.errors import FrameLengthError, FrameRangeError
+from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, read_row, unpacked
 
 __all__ = [
     "MAX_ENVELOPE_BYTES",
+    "MAX_ROOTS",
+    "ROOTS",
+    "ROOTS_SCHEMA",
     "Envelope",
     "Kind",
     "Signature",
-    "decode_envelope",
     "decode_roots",
-    "encode_envelope",
     "encode_roots",
     "key_name",
     "sign",
@@ -31,51 +31,46 @@ __all__ = [
 
 Kind = Literal["root", "policy", "table", "time", "stop", "statement"]
 
-ENVELOPE, ROOTS = 10, 12
-MAX_ENVELOPE_BYTES = 1 << 21
-MAX_SIGNATURES = 16
-MAX_ROOTS = 256
+ROOTS_SCHEMA: Final = 12
+MAX_ENVELOPE_BYTES: Final = 1 << 21
+MAX_ROOTS: Final = 256
+_MOST_SIGNATURES = 16
 _DOMAIN = b"fugu-edge/2/"
 _KEY_BYTES = 32
-SIGNATURE_BYTES = 64
-KEY_NAME_BYTES = 16
+_SIGNATURE_BYTES = 64
+_KEY_NAME_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Message):
     """The name of a key, and its signature."""
 
-    key: bytes
-    signature: bytes
-
-    def __post_init__(self) -> None:
-        """Refuse other lengths."""
-        binary(self.key, KEY_NAME_BYTES, KEY_NAME_BYTES, "key")
-        binary(self.signature, SIGNATURE_BYTES, SIGNATURE_BYTES, "signature")
+    key: Annotated[bytes, Binary(_KEY_NAME_BYTES, _KEY_NAME_BYTES), "The first half of the SHA-256 of the public key."]
+    signature: Annotated[bytes, Binary(_SIGNATURE_BYTES, _SIGNATURE_BYTES), "Ed25519."]
 
 
 @dataclass(frozen=True, slots=True)
-class Envelope:
-    """Bytes that somebody has signed.
+class Envelope(Message):
+    """Bytes that somebody has signed."""
 
-    Attributes:
-        kind: what they are; says which role has to sign them.
-        signatures: at most one of each key.
-    """
+    SCHEMA: ClassVar[int] = 10
 
-    kind: Kind
-    payload: bytes
-    signatures: tuple[Signature, ...]
+    kind: Annotated[Kind, Word(get_args(Kind)), "What the payload is; says which role has to sign it."]
+    payload: Annotated[bytes, Binary(1, MAX_ENVELOPE_BYTES), "The bytes that are signed."]
+    signatures: Annotated[
+        tuple[Signature, ...], Many(Row(Signature), 0, _MOST_SIGNATURES, "signature"), "At most one of each key."
+    ]
 
-    def __post_init__(self) -> None:
-        """Refuse values that no envelope can hold."""
-        text(self.kind, 1, 16, "kind")
-        if self.kind not in get_args(Kind):
-            raise FrameRangeError("an envelope of an unknown kind")
-        binary(self.payload, 1, MAX_ENVELOPE_BYTES, "payload")
-        length(self.signatures, 0, MAX_SIGNATURES, "signatures")
+    def _consistent(self) -> None:
         if len({signature.key for signature in self.signatures}) != len(self.signatures):
             raise FrameRangeError("an envelope with two signatures of one key")
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Parse an envelope; what is inside stays bytes. Errors as for any message."""
+        if len(payload) > MAX_ENVELOPE_BYTES:
+            raise FrameLengthError(f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
+        return cls.read(unpacked(payload, cls.SCHEMA), "message")
 
     @property
     def message(self) -> bytes:
@@ -88,6 +83,13 @@ class Envelope:
         return hashlib.sha256(self.message).hexdigest()
 
 
+ROOTS = Field(
+    "roots",
+    Many(Binary(1, MAX_ENVELOPE_BYTES), 1, MAX_ROOTS, "root"),
+    "Envelopes of kind root, each as a payload of its own, in the order of their versions.",
+)
+
+
 def sign(kind: Kind, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> Envelope:
     """Put bytes into an envelope and sign it."""
     message = _signed(kind, payload)
@@ -98,34 +100,13 @@ def sign(kind: Kind, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> Envel
 def key_name(public: bytes) -> bytes:
     """The name of a public key of 32 bytes."""
     binary(public, _KEY_BYTES, _KEY_BYTES, "public key")
-    return hashlib.sha256(public).digest()[:KEY_NAME_BYTES]
-
-
-def encode_envelope(envelope: Envelope) -> bytes:
-    """Bytes of an envelope."""
-    signatures = [[signature.key, signature.signature] for signature in envelope.signatures]
-    return pack(ENVELOPE, [envelope.kind, envelope.payload, signatures])
-
-
-def decode_envelope(payload: bytes) -> Envelope:
-    """Parse an envelope; what is inside stays bytes.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
-    if len(payload) > MAX_ENVELOPE_BYTES:
-        raise FrameRangeError(f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
-    kind, content, rows = fields(payload, ENVELOPE, 3)
-
-    def signature(row: Any) -> Signature:
-        return Signature(*array(row, 2, "signature"))
-
-    return Envelope(kind, content, each(rows, signature, "signatures"))
+    return hashlib.sha256(public).digest()[:_KEY_NAME_BYTES]
 
 
 def encode_roots(envelopes: Sequence[bytes]) -> bytes:
     """Bytes of a message with root documents, each in its envelope, one version after the other."""
-    return pack(ROOTS, [list(envelopes)])
+    packed: bytes = msgpack.packb([list(envelopes)])
+    return bytes([ROOTS_SCHEMA]) + packed
 
 
 def decode_roots(payload: bytes) -> tuple[bytes, ...]:
@@ -134,12 +115,9 @@ def decode_roots(payload: bytes) -> tuple[bytes, ...]:
     Raises:
         FrameError: the subclass that says what is wrong.
     """
-    (rows,) = fields(payload, ROOTS, 1)
-    found = each(rows, identity, "roots")
-    length(found, 1, MAX_ROOTS, "roots")
-    for envelope in found:
-        binary(envelope, 1, MAX_ENVELOPE_BYTES, "root")
-    return found
+    envelopes: tuple[bytes, ...]
+    (envelopes,) = read_row(unpacked(payload, ROOTS_SCHEMA), [ROOTS], "message")
+    return envelopes
 
 
 def _signed(kind: str, payload: bytes) -> bytes:

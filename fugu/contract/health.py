@@ -4,24 +4,19 @@ There is nothing of a reading in it: counts of frames, when they came, and what 
 there may be is a closed set. What was left out, to keep the message small, is counted.
 """
 
-from __future__ import annotations
-
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from fugu.contract._document import FORMAT_NAME
-from fugu.contract._wire import integer, length, text
-from fugu.contract.errors import FrameError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.errors import FrameRangeError
+from fugu.contract.json_message import Constant, JsonMessage, Objects
+from fugu.contract.message import Flag, Integer, Many, Text, Word
 
-__all__ = ["MAX_HEALTH_BYTES", "MAX_NAMES", "AlarmCode", "Health", "HealthAlarm", "decode_health", "encode_health"]
+__all__ = ["MAX_NAMES", "AlarmCode", "Health", "HealthAlarm"]
 
 MAX_NAMES = 8
-MAX_HEALTH_BYTES = 1 << 15
-MAX_COUNT = 2**53
-MAX_NAME = 200
-MAX_ADVICE = 300
+_COUNT = Integer(0, 2**53)
 
 
 class AlarmCode(StrEnum):
@@ -45,98 +40,45 @@ class AlarmCode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HealthAlarm:
-    """An alarm, of all the devices that have it together.
+class HealthAlarm(JsonMessage):
+    """An alarm, of all the devices that have it together."""
 
-    Attributes:
-        code: what is wrong.
-        since: when the oldest of them began, in Unix seconds.
-        count: how often it has happened since.
-        names: of devices (or of releases, files, ...) that have it; the first few.
-        others: how many more there are.
-        advice: what to do, in a sentence.
-    """
-
-    code: AlarmCode
-    since: int
-    count: int
-    names: tuple[str, ...]
-    others: int
-    advice: str
-
-    def __post_init__(self) -> None:
-        """Refuse values that no message can hold."""
-        integer(self.since, 0, MAX_COUNT, "since")
-        integer(self.count, 0, MAX_COUNT, "count")
-        integer(self.others, 0, MAX_COUNT, "others")
-        length(self.names, 0, MAX_NAMES, "names")
-        for name in self.names:
-            text(name, 0, MAX_NAME, "name")
-        text(self.advice, 0, MAX_ADVICE, "advice")
+    code: Annotated[AlarmCode, Word(AlarmCode), "What is wrong."]
+    since: Annotated[int, _COUNT, "When the oldest of them began, in Unix seconds."]
+    count: Annotated[int, _COUNT, "How often it has happened since."]
+    names: Annotated[
+        tuple[str, ...], Many(Text(0, 200), 0, MAX_NAMES, "name"), "Of devices, or of what else the code is about."
+    ]
+    others: Annotated[int, _COUNT, "How many more there are."]
+    advice: Annotated[str, Text(0, 300), "What to do."]
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
-    """How a gateway is.
+class Health(JsonMessage):
+    """How a gateway is."""
 
-    Attributes:
-        online: false is the last will: nothing else is known then.
-        time: of this message, in Unix seconds.
-        since: when the gateway started, in Unix seconds.
-        devices: that have policies.
-        heard: of them, those that have sent a frame since the start.
-        frames: that were stored since the start.
-        refused: messages that could not be used since the start.
-        alarms: of each code at most one, in the order of the codes.
-    """
+    MOST: ClassVar[int] = 1 << 15
 
-    online: bool
-    time: int = 0
-    since: int = 0
-    devices: int = 0
-    heard: int = 0
-    frames: int = 0
-    refused: int = 0
-    alarms: tuple[HealthAlarm, ...] = ()
+    format: Annotated[str, Constant(FORMAT_NAME)] = field(default=FORMAT_NAME, init=False)
+    online: Annotated[bool, Flag(), "False is the last will: nothing else is known then."]
+    time: Annotated[int, _COUNT, "Of this message, in Unix seconds."] = 0
+    since: Annotated[int, _COUNT, "When the gateway started, in Unix seconds."] = 0
+    devices: Annotated[int, _COUNT, "Devices that have policies."] = 0
+    heard: Annotated[int, _COUNT, "Of them, those that have sent a frame since the start."] = 0
+    frames: Annotated[int, _COUNT, "Frames that were stored since the start."] = 0
+    refused: Annotated[int, _COUNT, "Messages that could not be used since the start."] = 0
+    alarms: Annotated[
+        tuple[HealthAlarm, ...],
+        Objects(HealthAlarm, len(AlarmCode)),
+        "Of each code at most one, in their order.",
+    ] = ()
 
-    def __post_init__(self) -> None:
-        """Refuse values that no message can hold."""
-        if not isinstance(self.online, bool):
-            raise FrameTypeError("online is not a boolean")
-        for name in ("time", "since", "devices", "heard", "frames", "refused"):
-            integer(getattr(self, name), 0, MAX_COUNT, name)
+    def _consistent(self) -> None:
         codes = [alarm.code for alarm in self.alarms]
         if codes != sorted(set(codes), key=list(AlarmCode).index):
             raise FrameRangeError("alarms are not in their order, or one is there twice")
 
-
-def encode_health(health: Health) -> bytes:
-    """Bytes of the message."""
-    fields = asdict(health) if health.online else {"online": False}
-    return json.dumps({"format": FORMAT_NAME, **fields}, separators=(",", ":")).encode()
-
-
-def decode_health(payload: bytes) -> Health:
-    """Parse a message.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
-    if len(payload) > MAX_HEALTH_BYTES:
-        raise FrameRangeError(f"a message of {len(payload)} bytes; at most {MAX_HEALTH_BYTES} are allowed")
-    try:
-        fields = json.loads(payload)
-        if fields.pop("format") != FORMAT_NAME:
-            raise FrameRangeError("not of this format")
-        alarms = tuple(_alarm(**alarm) for alarm in fields.pop("alarms", ()))
-        return Health(**fields, alarms=alarms)
-    except FrameError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise MalformedFrameError("no JSON of a gateway's health") from None
-
-
-def _alarm(code: str, names: Any, **fields: Any) -> HealthAlarm:
-    if not isinstance(names, list):
-        raise FrameTypeError("names are no list")
-    return HealthAlarm(AlarmCode(code), names=tuple(names), **fields)
+    def flat(self) -> dict[str, Any]:
+        """The fields; of a gateway that has gone, nothing but that."""
+        found = JsonMessage.flat(self)
+        return found if self.online else {name: found[name] for name in ("format", "online")}

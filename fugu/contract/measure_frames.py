@@ -1,28 +1,29 @@
 """Frames of measured streams, schema 7: released points."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
-from fugu.contract._wire import binary, fields, integer, length
 from fugu.contract.errors import FrameLengthError, FrameRangeError
-from fugu.contract.frames import MAX_TICK
+from fugu.contract.frames import First, PolicyVersion, Previous, Shift, check_ticks
+from fugu.contract.message import (
+    Binary,
+    Field,
+    FieldType,
+    Integer,
+    Message,
+    Schema,
+    binary,
+    fixed,
+    integer,
+    length,
+    unpacked,
+)
 
-__all__ = [
-    "MAX_MEASURE_TICKS",
-    "MeasureFrame",
-    "Point",
-    "Released",
-    "decode_measure",
-    "encode_measure",
-    "pack_released",
-    "unpack_released",
-]
+__all__ = ["MAX_MEASURE_TICKS", "MeasureFrame", "Point", "Released", "pack_released", "unpack_released"]
 
-MEASURE = 7
-MAX_MEASURE_TICKS = 1024
+MAX_MEASURE_TICKS: Final = 1024
+_DIMENSIONS = Integer(1, 3)
 
 Point = tuple[int, ...]
 """Of the measurement's lattice, in 1 to 3 dimensions."""
@@ -35,53 +36,19 @@ class Released(NamedTuple):
     point: Point
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureFrame:
-    """Released points of consecutive ticks, each of which has one.
+class _Points(FieldType):
+    """What was released at each tick; packed on the wire."""
 
-    Attributes:
-        policy_version: version of the policy that they were made under.
-        previous: last tick of the frame before this one, -1 for the first frame of all.
-        first: tick of `released[0]`.
-        dimensions: coordinates of a point.
-        released: what was released at each tick.
-        padding: ticks by which a frame that was cut short is filled up on the wire, so that all have one size.
-        shift: by how many ticks the numbers are ahead of the wall clock: tick t is that of wall tick t - shift.
-    """
-
-    policy_version: int
-    previous: int
-    first: int
-    dimensions: int
-    released: tuple[Released, ...]
-    padding: int = 0
-    shift: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse values that no frame can hold."""
-        integer(self.policy_version, 1, 2**32 - 1, "policy_version")
-        integer(self.previous, -1, MAX_TICK, "previous")
-        integer(self.first, 0, MAX_TICK, "first")
-        integer(self.dimensions, 1, 3, "dimensions")
-        length(self.released, 1, MAX_MEASURE_TICKS, "released")
-        integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
-        integer(self.shift, 0, MAX_TICK, "shift")
-        for one in self.released:
-            integer(one.table, 0, 2**32 - 1, "table")
-            length(one.point, self.dimensions, self.dimensions, "point")
-            for coordinate in one.point:
+    def check(self, value: Any, name: str) -> None:
+        length(value, 1, MAX_MEASURE_TICKS, name)
+        for table, point in value:
+            integer(table, 0, 2**32 - 1, "table")
+            for coordinate in point:
                 integer(coordinate, -(2**31), 2**31 - 1, "coordinate")
-        if self.previous >= self.first:
-            raise FrameRangeError(f"previous tick {self.previous} is not before the first tick {self.first}")
-        if self.shift > self.first:
-            raise FrameRangeError(f"shift {self.shift} is above the first tick {self.first}")
-        if self.last > MAX_TICK:
-            raise FrameRangeError(f"last tick {self.last} is above {MAX_TICK}")
 
-    @property
-    def last(self) -> int:
-        """Tick of the last point."""
-        return self.first + len(self.released) - 1
+    def schema(self) -> Schema:
+        parts = ("table", "uint", 32, 1), ("point", "int", 32, "dimensions")
+        return Binary(8, 16 * MAX_MEASURE_TICKS, "count", *parts).schema()
 
 
 # As for symbol frames, integers are written in msgpack's widest forms (0xcc: 8 bits unsigned, 0xc6: byte string of
@@ -89,11 +56,63 @@ class MeasureFrame:
 _HEADER = struct.Struct(">BBBIBqBqBqBBBHBI")
 
 
-def encode_measure(frame: MeasureFrame) -> bytes:
-    """Bytes of a frame of points; their number depends only on dimensions, ticks and padding."""
-    body = b"".join(map(pack_released, frame.released)) + bytes(frame.padding * _cell(frame.dimensions).size)
-    head = (MEASURE, 0x97, 0xCE, frame.policy_version, 0xD3, frame.shift, 0xD3, frame.previous, 0xD3, frame.first)
-    return _HEADER.pack(*head, 0xCC, frame.dimensions, 0xCD, len(frame.released), 0xC6, len(body)) + body
+@dataclass(frozen=True, slots=True)
+class MeasureFrame(Message):
+    """Released points of consecutive ticks."""
+
+    SCHEMA: ClassVar[int] = 7
+    LAYOUT: ClassVar[tuple[str | Field, ...]] = (
+        *("policy_version", "shift", "previous", "first", "dimensions"),
+        Field("count", Integer(1, MAX_MEASURE_TICKS), "Points: every tick from `first` on has one."),
+        Field(
+            "points",
+            _Points(),
+            "For each tick 4 + 4d bytes: number of the table that it was drawn from (unsigned, big-endian), then d "
+            "coordinates in steps of the lattice (signed, big-endian). The rest is padding, all zero.",
+        ),
+    )
+
+    policy_version: PolicyVersion
+    previous: Previous
+    first: First
+    dimensions: Annotated[int, _DIMENSIONS, "d, coordinates of a point."]
+    released: Annotated[tuple[Released, ...], _Points()]
+    padding: Annotated[int, Integer(0, MAX_MEASURE_TICKS - 1)] = 0
+    shift: Shift = 0
+
+    def _consistent(self) -> None:
+        integer(self.padding, 0, MAX_MEASURE_TICKS - len(self.released), "padding")
+        for one in self.released:
+            length(one.point, self.dimensions, self.dimensions, "point")
+        check_ticks(self.previous, self.first, self.last, self.shift)
+
+    @property
+    def last(self) -> int:
+        """Tick of the last point."""
+        return self.first + len(self.released) - 1
+
+    def encode(self) -> bytes:
+        """Bytes of the frame; their number depends only on dimensions, ticks and padding."""
+        body = b"".join(map(pack_released, self.released)) + bytes(self.padding * _cell(self.dimensions).size)
+        head = (self.SCHEMA, 0x97, 0xCE, self.policy_version, 0xD3, self.shift, 0xD3, self.previous, 0xD3, self.first)
+        return _HEADER.pack(*head, 0xCC, self.dimensions, 0xCD, len(self.released), 0xC6, len(body)) + body
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Parse a frame; errors as for any message."""
+        row = fixed(unpacked(payload, cls.SCHEMA), len(cls.wire), "message")
+        version, shift, previous, first, dimensions, count, body = row
+        _DIMENSIONS.check(dimensions, "dimensions")
+        cell = _cell(dimensions)
+        binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
+        if len(body) % cell.size:
+            raise FrameLengthError("the points of a frame end in the middle of one")
+        ticks = len(body) // cell.size
+        integer(count, 1, ticks, "count")
+        if any(body[count * cell.size :]):
+            raise FrameRangeError("the padding of a frame holds points")
+        released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
+        return cls(version, previous, first, dimensions, released, ticks - count, shift)
 
 
 def pack_released(released: Released) -> bytes:
@@ -105,26 +124,6 @@ def unpack_released(packed: bytes) -> Released:
     """What `pack_released` packed."""
     table, *point = _cell(len(packed) // 4 - 1).unpack(packed)
     return Released(table, tuple(point))
-
-
-def decode_measure(payload: bytes) -> MeasureFrame:
-    """Parse a frame of points.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
-    version, shift, previous, first, dimensions, count, body = fields(payload, MEASURE, 7)
-    integer(dimensions, 1, 3, "dimensions")
-    cell = _cell(dimensions)
-    binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
-    if len(body) % cell.size:
-        raise FrameLengthError("the points of a frame end in the middle of one")
-    ticks = len(body) // cell.size
-    integer(count, 1, ticks, "count")
-    if any(body[count * cell.size :]):
-        raise FrameRangeError("the padding of a frame holds points")
-    released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
-    return MeasureFrame(version, previous, first, dimensions, released, ticks - count, shift)
 
 
 def _cell(dimensions: int) -> struct.Struct:

@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from fugu.contract._wire import length
 from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import FrameLengthError, FrameRangeError
 from fugu.contract.measure_frames import Point
+from fugu.contract.message import length
 
 __all__ = [
     "MAX_POINTS",

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from fugu.contract._document import FORMAT_NAME
-from fugu.contract.envelope import Envelope, Kind, decode_envelope, decode_roots
+from fugu.contract.envelope import Envelope, Kind, decode_roots
 from fugu.contract.errors import (
     AddressError,
     CeilingError,
@@ -356,7 +356,7 @@ class Trust:
 
 def _envelope(payload: bytes) -> Envelope:
     try:
-        return decode_envelope(payload)
+        return Envelope.decode(payload)
     except FrameError as error:
         raise EnvelopeError(f"no envelope: {error}") from None
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hmac
 from dataclasses import replace
 
-from fugu.contract._wire import binary
 from fugu.contract.frames import Committed, packed_streams
+from fugu.contract.message import binary
 
 __all__ = ["KEY_BYTES", "is_authentic", "sign_committed"]
 

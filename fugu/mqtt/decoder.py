@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fugu.contract.descriptions import DescribedVersion, Description, decode_description
 from fugu.contract.errors import FrameLengthError, FuguError, TopicError
-from fugu.contract.frames import decode_symbols
-from fugu.contract.measure_frames import MEASURE, decode_measure
-from fugu.contract.release_frames import decode_release
-from fugu.contract.reports import decode_count, decode_estimate
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import WindowCount, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt.readings import (
     CountReading,
     DescriptionReading,
@@ -148,9 +148,9 @@ class Decoder:
             return []
 
     def _symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
-        if payload[:1] == bytes([MEASURE]):
+        if payload[:1] == bytes([MeasureFrame.SCHEMA]):
             return self._points(topic, payload)
-        frame = decode_symbols(payload)
+        frame = SymbolFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
             return []
         known = self._described(topic, frame.policy_version)
@@ -162,7 +162,7 @@ class Decoder:
         ]
 
     def _points(self, topic: Topic, payload: bytes) -> list[Reading]:
-        frame = decode_measure(payload)
+        frame = MeasureFrame.decode(payload)
         if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
             return []
         known = self._described(topic, frame.policy_version)
@@ -178,7 +178,7 @@ class Decoder:
         ]
 
     def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
-        frame = decode_window(payload)
+        frame = WindowFrame.decode(payload)
         told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
         if not self._is_new(told, topic, frame.window, frame.index):
             return []
@@ -196,11 +196,11 @@ class Decoder:
         return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
 
     def _count(self, topic: Topic, payload: bytes) -> list[Reading]:
-        count = decode_count(payload)
+        count = WindowCount.decode(payload)
         return [CountReading(topic.device, topic.stream, count)] if self._is_new(payload, topic, count.window) else []
 
     def _release(self, topic: Topic, payload: bytes) -> list[Reading]:
-        release = decode_release(payload)
+        release = ReleaseFrame.decode(payload)
         if (release.audience, release.name) != (topic.audience, topic.release):
             raise TopicError(f"release {release.name} for {release.audience} under another's topic")
         if self._stream not in ("+", release.stream) or not self._is_new(payload, topic, release.entry):

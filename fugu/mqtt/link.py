@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import MQTTProtocolVersion
@@ -29,7 +29,9 @@ from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.client import Client, insides_fit
 from fugu.mqtt.guard import MOST_AROUND, Message, Wishes
-from fugu.mqtt.plain import PlainClient
+
+if TYPE_CHECKING:
+    from fugu.mqtt.plain import PlainClient
 
 __all__ = ["Link", "Will"]
 
@@ -307,7 +309,13 @@ class Link:
             gather=self.on_messages is not None,
             dial=self.dial,
         )
-        client = (Client if insides_fit() else PlainClient)(self.client_id, clean, version, wishes)
+        client: Client | PlainClient
+        if insides_fit():
+            client = Client(self.client_id, clean, version, wishes)
+        else:
+            from fugu.mqtt.plain import PlainClient
+
+            client = PlainClient(self.client_id, clean, version, wishes)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())

@@ -22,7 +22,7 @@ from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Cells
-from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.places.compiled import emission, fallback_noise
 from fugu.places.composition import rounded_up, verify_stream
@@ -311,7 +311,7 @@ def _candidate(
     step = None if period is None else period * grid.every
     wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
     ticks = 1 if step is None else frame_ticks(wait, step, MAX_MEASURE_TICKS)
-    size = len(encode_measure(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks)))
+    size = len(MeasureFrame(1, -1, 0, 2, (Released(0, (0, 0)),) * ticks).encode())
     gathered = None if step is None else ticks * step
     return Candidate(
         kind="points",

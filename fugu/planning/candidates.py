@@ -16,11 +16,11 @@ import numpy as np
 from fugu.attack import Attack
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.frames import SymbolFrame, encode_symbols, symbol_bits
+from fugu.contract.frames import SymbolFrame, symbol_bits
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy_header import UsefulFor
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.planning.answers import (
     Assessed,
     Shares,
@@ -230,7 +230,7 @@ def window_candidates(
                     error_95=min(1.0, most + float(both.bias.max())),
                     guess_error=guess_error(known.truth, both.truth, devices, rng),
                     judged=len(both.counts),
-                    **sent(seconds, seconds, len(encode_window(frame)), devices),
+                    **sent(seconds, seconds, len(frame.encode()), devices),
                 )
             )
     return found
@@ -254,7 +254,7 @@ def symbol_candidates(
     """
     step = None if period is None else period * data.every
     ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
-    size = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols))))
+    size = len(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols)).encode())
     gathered = None if step is None else ticks * step
     assessed: list[tuple[int | None, Assessed]] = []
     if not lengths:

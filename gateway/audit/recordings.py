@@ -18,12 +18,12 @@ import numpy as np
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FrameError, TopicError
-from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Policy
 from fugu.contract.policy_header import PolicyHeader
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import MarkovChain
@@ -195,9 +195,9 @@ def frames_of(policy: Policy, messages: Iterable[Message]) -> tuple[list[SymbolF
     for topic, payload in messages:
         try:
             if topic == symbols_topic(*name):
-                frames.append(decode_symbols(payload))
+                frames.append(SymbolFrame.decode(payload))
             elif topic == window_topic(*name):
-                counted.append(decode_window(payload))
+                counted.append(WindowFrame.decode(payload))
         except FrameError as error:
             raise AuditError(f"{topic}: {error}") from None
     version = policy.version
@@ -210,7 +210,7 @@ def _releases(policy: Policy, messages: Iterable[Message]) -> list[ReleaseFrame]
         try:
             parsed = parse_topic(topic)
             if parsed.kind == "release" and parsed.fleet == policy.fleet:
-                frame = decode_release(payload)
+                frame = ReleaseFrame.decode(payload)
                 if frame.stream == policy.stream:
                     found[frame.entry] = frame
         except TopicError:

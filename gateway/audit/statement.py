@@ -26,7 +26,7 @@ from fugu.audit.findings import (
     other_certificate,
     slack,
 )
-from fugu.contract.envelope import encode_envelope, sign
+from fugu.contract.envelope import sign
 from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.guarantee import Adversary
@@ -151,7 +151,7 @@ class Statement(NamedTuple):
 def signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
     """The statement's JSON in an envelope of the kind `statement`, with a signature."""
     payload = json.dumps(statement.document(), sort_keys=True, separators=(",", ":")).encode()
-    return encode_envelope(sign("statement", payload, [key]))
+    return sign("statement", payload, [key]).encode()
 
 
 def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None) -> Statement:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document
 from fugu.contract.policies import AnyPolicy
@@ -86,7 +86,7 @@ def document_in(registry: Registry, version: int) -> PolicyDocument:
         UnknownNameError: there is none of this version.
         PolicyError: it is damaged.
     """
-    return read_document(PolicyDocument, decode_envelope(registry.document(version).payload).payload)
+    return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
 
 def restored_by(registry: Registry, document: PolicyDocument) -> int | None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
+from fugu.contract.envelope import Envelope, encode_roots, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from fugu.contract.trust import Trust
@@ -52,7 +52,7 @@ def read_root(path: Path) -> Root:
     except OSError as error:
         raise FleetError(f"cannot read the root {path}: {error.strerror}") from None
     try:
-        envelope = decode_envelope(payload)
+        envelope = Envelope.decode(payload)
         if envelope.kind != "root":
             raise FleetError(f"a {envelope.kind} document, not a root")
         root = Root(read_document(RootDocument, envelope.payload), payload)
@@ -197,7 +197,7 @@ def _document(
 
 
 def _signed(document: RootDocument, keys: list[Ed25519PrivateKey]) -> Root:
-    return Root(document, encode_envelope(sign("root", write_document(document), keys)))
+    return Root(document, sign("root", write_document(document), keys).encode())
 
 
 def _publics(keys: list[Ed25519PrivateKey]) -> dict[str, str]:

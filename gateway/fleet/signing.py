@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.envelope import Envelope, decode_envelope, encode_envelope, sign
+from fugu.contract.envelope import Envelope, sign
 from fugu.contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
 from fugu.contract.joint import check_named
@@ -63,7 +63,7 @@ class Signed(NamedTuple):
     @property
     def payload(self) -> bytes:
         """The bytes that devices get."""
-        return encode_envelope(self.envelope)
+        return self.envelope.encode()
 
 
 class StreamPromise(NamedTuple):
@@ -201,7 +201,7 @@ def read_signed(content: bytes, root: Root) -> Signed:
         FleetError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
     """
     try:
-        envelope = decode_envelope(content)
+        envelope = Envelope.decode(content)
     except FrameError as error:
         raise FleetError(f"no envelope: {error}") from None
     if envelope.kind != "policy":

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fugu.contract.instants import instant, unix_us
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
 from gateway.history.stored import MeasuredStream, StoredHistory, stored_history
@@ -117,7 +117,7 @@ def _put_releases(made: ParquetFolder, ledger: Location, span: Span) -> None:
         made.add("releases", release_rows(()))
         while entries := opened.entries(after, _MOST_ENTRIES):
             after = entries[-1].number
-            frames = (decode_release(entry.payload) for entry in entries if entry.state == "published")
+            frames = (ReleaseFrame.decode(entry.payload) for entry in entries if entry.state == "published")
             inside = (frame for frame in frames if span.since <= unix_us(frame.time) - 1 < span.until)
             made.add("releases", release_rows(inside))
 

@@ -13,21 +13,13 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
 from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import SymbolFrame, decode_status, decode_symbols
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.instants import instant, instant_text
-from fugu.contract.measure_frames import MEASURE, Point, decode_measure
-from fugu.contract.reports import (
-    Estimate,
-    PlaceEstimate,
-    StateEstimate,
-    WindowCount,
-    decode_count,
-    decode_estimate,
-    report_fields,
-)
+from fugu.contract.measure_frames import MeasureFrame, Point
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
 from fugu.contract.topics import Topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt.decoder import Descriptions
 from gateway.page.attack_view import AttackView
 
@@ -190,10 +182,10 @@ class DeviceView:
                 self._newest[topic.stream] = found
                 self._attack(topic).describe(found)
                 return {"kind": "description", **_description(found)}
-            case "symbols" if payload[:1] == bytes([MEASURE]):
+            case "symbols" if payload[:1] == bytes([MeasureFrame.SCHEMA]):
                 return self._points(topic, payload)
             case "symbols":
-                frame = decode_symbols(payload)
+                frame = SymbolFrame.decode(payload)
                 self._attack(topic).take(frame)
                 told = self._described.of(topic.device, topic.stream, frame.policy_version)
                 newest = placed_symbols(told, frame.symbols[-_POINTS_PLACED:])
@@ -207,7 +199,7 @@ class DeviceView:
                 said = decode_estimate(payload)
                 return {"kind": "estimate", **_report(said), "where": self._where(topic.stream, said)}
             case "count":
-                return {"kind": "count", **_report(decode_count(payload))}
+                return {"kind": "count", **_report(WindowCount.decode(payload))}
         return None
 
     def _where(self, stream: str, said: Estimate) -> dict[str, Any]:
@@ -220,7 +212,7 @@ class DeviceView:
         return self._attacks.setdefault(topic.stream, AttackView())
 
     def _points(self, topic: Topic, payload: bytes) -> dict[str, Any]:
-        frame = decode_measure(payload)
+        frame = MeasureFrame.decode(payload)
         fields = {"version": frame.policy_version, "first": frame.first, "shift": frame.shift}
         told = self._described.of(topic.device, topic.stream, frame.policy_version)
         newest = [_place(told, one.point) for one in frame.released[-_POINTS_PLACED:]]
@@ -228,7 +220,7 @@ class DeviceView:
         return self._sent(topic, payload, {"kind": "points", **fields, "points": points, "newest": newest})
 
     def _window(self, topic: Topic, payload: bytes) -> dict[str, Any]:
-        frame = decode_window(payload)
+        frame = WindowFrame.decode(payload)
         self._attack(topic).take_window(frame)
         fields = {"window": frame.window, "first": frame.first, "length": frame.length}
         fields |= {"observed": frame.observed, "counts": frame.counts, "shift": frame.shift}
@@ -255,14 +247,14 @@ def _symbols(frame: SymbolFrame) -> dict[str, Any]:
 
 
 def _status(payload: bytes) -> dict[str, Any]:
-    said = decode_status(payload)
+    said = Status.decode(payload)
     streams = [{"name": one.stream, "version": one.policy_version, "next": one.next_tick} for one in said.streams]
     fields = {"online": said.online, "agent": said.agent_version, "outbox": said.outbox_depth}
     return {"kind": "status", **fields, "codes": [*map(str, said.codes)], "streams": streams}
 
 
 def _policy_status(payload: bytes) -> dict[str, Any]:
-    said = decode_policy_status(payload)
+    said = PolicyStatus.decode(payload)
     fields = {"running": said.version, "judged": said.judged.hex(), "reason": said.reason, "detail": said.detail}
     return {"kind": "policy", **fields, "refused": said.refused, "stale": said.stale}
 
@@ -290,9 +282,7 @@ def _noise_range(scale: str) -> int | None:
 
 
 def _report(report: Estimate | WindowCount) -> dict[str, Any]:
-    return {
-        name: _text(value) if isinstance(value, datetime) else value for name, value in report_fields(report).items()
-    }
+    return {name: _text(value) if isinstance(value, datetime) else value for name, value in report.flat().items()}
 
 
 def _text(time: datetime | None) -> str | None:

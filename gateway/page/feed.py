@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fugu.contract.errors import FuguError
-from fugu.contract.release_frames import decode_release, release_fields
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import (
     Topic,
     count_topic,
@@ -239,9 +239,9 @@ class Feed:
     def _take_release(self, payload: bytes) -> None:
         if not payload:
             return
-        frame = decode_release(payload)
+        frame = ReleaseFrame.decode(payload)
         fields = {name: str(value) if name in ("time", "since") else value
-                  for name, value in release_fields(frame).items()}  # fmt: skip
+                  for name, value in frame.flat().items()}  # fmt: skip
         numbers = {"values": frame.values, "low_values": frame.low, "high_values": frame.high}
         key = (frame.audience, frame.name, frame.entry)
         self._releases.pop(key, None)

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import msgpack
 
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, StatusCode
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import decode_status
-from fugu.contract.health import Health, decode_health
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status
+from fugu.contract.health import Health
 from fugu.contract.topics import Kind, Topic
 from gateway.findings import OF_DEVICES
 
@@ -109,7 +109,7 @@ class FleetView:
         """
         try:
             if topic.kind == "health":
-                self.health = decode_health(payload)
+                self.health = Health.decode(payload)
             elif not payload:
                 if topic.kind == "status":
                     self._members.pop(topic.device, None)
@@ -169,7 +169,7 @@ class FleetView:
 
     def _learn(self, member: Member, kind: str, payload: bytes, now: float) -> None:
         if kind == "status":
-            status = decode_status(payload)
+            status = Status.decode(payload)
             member.status = payload, now
             member.online, member.seen = status.online, now
             member.codes, member.outbox = tuple(map(str, status.codes)), status.outbox_depth
@@ -177,12 +177,12 @@ class FleetView:
                 member.agent = status.agent_version
                 member.streams = tuple((one.stream, one.policy_version) for one in status.streams)
         elif kind == "policy_status":
-            said = decode_policy_status(payload)
+            said = PolicyStatus.decode(payload)
             member.policy_status = payload, now
             member.running, member.judged, member.stale = said.version, said.judged.hex(), said.stale
             member.refusal = said.reason and f"{said.reason}: {said.detail}"
         elif kind == "policy_set":
-            envelope = decode_envelope(payload)
+            envelope = Envelope.decode(payload)
             member.wanted = hashlib.sha256(payload).digest()[:8].hex()
             if member.wanted not in self._versions:
                 if len(self._versions) >= MOST_DEVICES:

@@ -78,7 +78,7 @@ class CountedSymbols(Document):
 
     @property
     def distance(self) -> Fraction:
-        """How far a state can move the distribution of the count.
+        """The largest distance by which a state can move the distribution of the count.
 
         Raises:
             ChainClassError: it cannot be computed exactly.
@@ -281,7 +281,7 @@ def with_classes(chains: str, more: Iterable[ChainClass]) -> str:
 
 
 def streams_charged(chains: str, device: str) -> frozenset[Stream]:
-    """The streams that an account's classes of chains, given as JSON, charge together; none if one alone."""
+    """The streams that an account's classes of chains, given as JSON, charge together; empty if one alone."""
     return frozenset[Stream]().union(*(named_streams(one, device) for one in classes_written(chains)))
 
 

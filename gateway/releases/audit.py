@@ -101,7 +101,7 @@ class _Account:
             self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
 
     def history(self) -> list[Told]:
-        """What was told under each allowance, with all charges if there is nothing else."""
+        """The releases under each allowance, with all charges if there is nothing else."""
         told = [one for one in self.told if one.charge >= 0]
         if len(told) == 1 and not (told[0].base or self.together or self.shifted):
             return [told[0]._replace(runs=tuple(self.runs))]

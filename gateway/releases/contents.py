@@ -24,7 +24,7 @@ from fugu.contract.mechanisms import ALONE
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.releases.allowance import SAME, WholeWindow, counted_symbols, noise_problem
 from gateway.releases.amplification import charge, float_above, noise_problems
 from gateway.releases.charges import Stream, named_streams, nats, units_above
@@ -71,7 +71,7 @@ class TrustedPolicies:
         ]
 
     def has(self, stream: Stream, table: NoiseTable) -> bool:
-        """Whether a policy of a stream has a table."""
+        """Tell whether a policy of a stream has a table."""
         return any(policy.table == table for policy in self.of(stream))
 
     def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
@@ -98,7 +98,7 @@ class TrustedPolicies:
 
 
 def _tables_named(inputs: str) -> set[str]:
-    """Digests of the tables that inputs name; none if they are no inputs, which the audit of contents says."""
+    """Digests of the tables that inputs name; empty if they are no inputs, which the audit of contents says."""
     try:
         document: Mapping[str, Any] = json.loads(inputs)
         return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
@@ -185,7 +185,7 @@ def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[Releas
     if not charges or not payload:
         return None, "has no release" if charges else ""
     try:
-        frame = decode_release(payload)
+        frame = ReleaseFrame.decode(payload)
     except FrameError as error:
         return None, f"holds no release: {error}"
     names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")

@@ -72,7 +72,7 @@ def device_symbols(store: Store, catalogue: Catalogue, question: Question, devic
 def device_windows(
     store: Store, catalogue: Catalogue, question: Question, device: str, wall: int
 ) -> DeviceWindows | None:
-    """What a device's windows answer of a release's wall ticks; none without such windows, or if they counted none."""
+    """The answer of a device's windows to a release's wall ticks; `None` if no window has counted any of them."""
     wanted = question.windows.get(device)
     if wanted is None:
         return None
@@ -153,7 +153,7 @@ class Counts:
 
     @property
     def inputs(self) -> Inputs:
-        """What the answer is computed from, once noise is on it."""
+        """The numbers that the answer is computed from, once noise is on them."""
         alone = [one for device, one in self.windows.items() if device not in self.tables]
         doubled = [one for device, one in self.windows.items() if device in self.tables]
         return Inputs(
@@ -218,7 +218,7 @@ class StoreCounting:
                 (made.beside if both else made.tally).add(laid_out, table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
-        """What the distribution of a device's count follows from; refused if it is made of several noisy numbers."""
+        """The parameters of the distribution of a device's count; refused if it is made of several noisy numbers."""
         if len(symbols) > 1:
             raise ReleaseError(
                 f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "

@@ -127,7 +127,7 @@ class Account(NamedTuple):
 
     @property
     def remaining(self) -> int:
-        """What may still be charged to the tick that has been charged most."""
+        """The charge that is left for the tick that has been charged most."""
         return 0 if self.exclusive else max(self.allowance - self.base - self.spent_together, 0)
 
 
@@ -176,7 +176,7 @@ class Release:
 
     @property
     def exclusive(self) -> bool:
-        """Whether the mechanism does not compose: no other release of these streams to this audience, ever."""
+        """True if the mechanism does not compose: no other release of these streams to this audience, ever."""
         return self.mechanism in ALONE
 
 
@@ -333,7 +333,7 @@ class LedgerRows:
             yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
 
     def newest(self, audience: str | None, before: int, limit: int) -> list[tuple[Any, ...]]:
-        """What an account of entries shows, without what they were made of: those below a number, the newest first.
+        """The entries below a number as an account shows them, the newest first, without their inputs.
 
         Args:
             audience: of whom; all if none.
@@ -357,11 +357,11 @@ class LedgerRows:
         return [row[0] for row in self._db.execute("SELECT DISTINCT audience FROM accounts ORDER BY 1")]
 
     def entry_count(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return int(self._db.execute("SELECT count(*) FROM entries").fetchone()[0])
 
     def payload(self, number: int) -> bytes | None:
-        """What an entry holds, none if there is no such entry."""
+        """The content of an entry; `None` if there is no such entry."""
         row = self._db.execute("SELECT payload FROM entries WHERE number=?", (number,)).fetchone()
         return None if row is None else row[0]
 

@@ -109,7 +109,7 @@ class Question:
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Question:
-        """What `document` made."""
+        """Read what `document` wrote."""
         kind, states = document["query"]
         return cls(
             name=document["name"],
@@ -149,7 +149,7 @@ class Addend(NamedTuple):
 
     @classmethod
     def of_document(cls, listed: Sequence[Any]) -> Addend:
-        """What `document` made."""
+        """Read what `document` wrote."""
         values, variances, steps = (np.array(one, dtype=np.float64) for one in listed[:3])
         return cls(values, variances, steps, listed[3])
 
@@ -265,7 +265,7 @@ class Inputs(NamedTuple):
 
     @property
     def noise(self) -> Noise:
-        """Who adds the noise."""
+        """The party that adds the noise."""
         if self.windows_scale is None:
             return "discrete-laplace"
         return "mixed" if self.parts else "device-windows"

@@ -93,7 +93,7 @@ class Job(NamedTuple):
 
     @property
     def question(self) -> Question:
-        """What is asked of its devices."""
+        """The question to its devices."""
         plan = self.plan
         return Question(
             *(self.name, plan.stream, self.devices, self.labels, self.query, plan.length, plan.source, self.mechanism),
@@ -252,7 +252,7 @@ def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | No
 
 
 def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
-    """Which of a window's counts add up to an answer, (answers, counts) of 0 and 1; none if they do not answer it."""
+    """The counts of a window that add up to each answer, (answers, counts) of 0 and 1; `None` if they do not."""
     if query.kind == "dwell":
         return None
     if query.kind == "histogram":

@@ -165,7 +165,7 @@ class Ledger:
                 )
 
     def _together(self, device: str, stream: str) -> tuple[str, frozenset[Stream]]:
-        """What a stream is charged with: its name, empty if nothing, and all of these streams, at least itself."""
+        """The name of the streams that share a stream's charges, empty if it is alone; and these streams."""
         query = "SELECT name FROM together WHERE (device, stream)=(?, ?) ORDER BY serial DESC LIMIT 1"
         if (row := self._one(query, device, stream)) is None:
             return "", frozenset([(device, stream)])
@@ -305,14 +305,14 @@ class Ledger:
             self._db.execute("UPDATE accounts SET shifted=1 WHERE id=?", (account,))
 
     def _beside(self, key: Key) -> tuple[str, list[Any]]:
-        """What a stream is charged with, and the audience's other accounts of these streams, as `_account` has them."""
+        """The name of the streams that share a stream's charges, and the audience's other accounts of them."""
         name, members = self._together(key.device, key.stream)
         others = sorted(members - {(key.device, key.stream)})
         found = [self._find(Key(*stream, key.audience)) for stream in others]
         return name, [row for row in found if row is not None]
 
     def _runs_beside(self, account: int, first: int, last: int, ahead: int | None, *, same: bool) -> list[ChargedTicks]:
-        """What another account is charged at ticks of one that moves with it; one device has one clock for both."""
+        """The charges of another account at ticks of one that moves with it; one device has one clock for both."""
         if same:
             return clipped(self._near(account, first, last), first, last)
         runs = self._runs(account) if ahead is None else self._near(account, first - ahead, last - ahead)
@@ -445,7 +445,7 @@ class Ledger:
         return dict(self._db.execute(query, (number,)).fetchall())
 
     def progress(self, name: str) -> int | None:
-        """Where a schedule goes on, none before its first window."""
+        """The tick at which a schedule goes on; `None` before its first window."""
         row = self._one("SELECT next FROM progress WHERE name=?", name)
         return None if row is None else int(row[0])
 
@@ -467,7 +467,7 @@ class Ledger:
         return self._accounts("WHERE device=?", device)
 
     def promised(self, audience: str) -> tuple[float, Adversary] | None:
-        """The epsilon that an audience was promised, and against whom; none without an account."""
+        """The epsilon and the adversary that an audience was promised; `None` without an account."""
         query = (
             "SELECT epsilon, adversary FROM allowances JOIN accounts ON account=accounts.id WHERE audience=? LIMIT 1"
         )
@@ -489,7 +489,7 @@ class Ledger:
         return self._accounts("WHERE id=?", number)[0]
 
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
-        """What releases have charged to the ticks first..last; ticks between the runs have charge 0.
+        """The charges of releases for the ticks first..last; ticks between the runs have charge 0.
 
         Raises:
             LedgerError: there is no such account.

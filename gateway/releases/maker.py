@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from fugu.contract.mechanisms import ALONE
-from fugu.contract.release_frames import ReleaseFrame, encode_release
+from fugu.contract.release_frames import ReleaseFrame, release_unit
 from gateway.releases.allowance import WholeWindow, moved_by_all
 from gateway.releases.amplification import charge, float_above, smallest_scale
 from gateway.releases.charges import nats, units_above, units_below
@@ -102,7 +102,7 @@ class Maker:
         )
 
     def _basis(self, job: Job, made: Counts) -> WholeWindow:
-        """What the noise of a mechanism that does not compose follows from."""
+        """The parameters of the noise of a mechanism that does not compose."""
         if job.mechanism == "wasserstein":
             return WholeWindow(symbols=tuple(made.counted.values()))
         numbers = max(part.counts.size for part in made.tally.parts)
@@ -125,10 +125,10 @@ class Maker:
         return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
 
     def _drawn(self, job: Job, release: Release, question: Question, drawn: Noisy, number: int) -> Drawn:
-        """What to publish; called once for an entry, when nothing stands against it any more."""
+        """Make the message to publish; called once for an entry, when nothing stands against it any more."""
         tables = dict.fromkeys(part.table for part in drawn.counts)
         return Drawn(
-            encode_release(_frame(job, release, drawn, number)),
+            _frame(job, release, drawn, number).encode(),
             canonical(question.document()),
             canonical(drawn.document()),
             tuple(map(canonical_table, tables)),
@@ -151,6 +151,7 @@ def _frame(job: Job, release: Release, drawn: Noisy, number: int) -> ReleaseFram
         standard_errors=tuple(found.standard_errors.tolist()),
         low=tuple(found.low.tolist()),
         high=tuple(found.high.tolist()),
+        unit=release_unit(job.query.kind),
         confidence=job.plan.confidence,
         epsilon=job.audience.epsilon,
         adversary=job.audience.adversary,

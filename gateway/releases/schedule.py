@@ -54,10 +54,10 @@ class Progress(Protocol):
     """Where devices are; everything may raise `NotKnownError`, and what a store raises."""
 
     def reached(self, question: Question) -> Reached:
-        """How far the devices are."""
+        """The progress of devices, as far as it is known."""
 
     def complete(self, question: Question, first: int, end: int) -> bool:
-        """Whether no frame of any device is missing in the wall ticks first..end."""
+        """True if no frame of any device is missing in the wall ticks first..end."""
 
     def next_frame(self, question: Question, tick: int) -> int | None:
         """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
@@ -76,7 +76,7 @@ class Accounted(Protocol):
         """The last tick of the newest frame of a stream, -1 if there is none."""
 
     def complete(self, device: str, stream: str, first: int, last: int) -> bool:
-        """Whether no frame of the ticks first..last is missing."""
+        """True if no frame of the ticks first..last is missing."""
 
 
 class StoreProgress:
@@ -131,7 +131,7 @@ class StoreProgress:
         return number - self._recorder.shifts(device, name).newest
 
     def _complete(self, question: Question, device: str, first: int, end: int) -> bool:
-        """Whether no frame of a device is missing, neither of its symbols nor of the windows that answer the query."""
+        """True if no frame of a device is missing, of its symbols or of the windows that answer the query."""
         stream, window = question.stream, question.windows.get(device)
         if device not in question.silent:
             shift, begun = self._recorder.shifts(device, stream).owner(first, end)
@@ -222,12 +222,12 @@ class ReleaseSchedule:
 
     @property
     def finished(self) -> bool:
-        """Whether no release is on its way to the broker."""
+        """True if no release is on its way to the broker."""
         return not self._in_flight
 
     @property
     def busy(self) -> bool:
-        """Whether there is work to do now, or there may be."""
+        """True if there may be work to do now."""
         waits = (bool(self._works) and not self._all_wait) or bool(self._due) or self._changed
         return waits and time.monotonic() >= self._pause_until
 
@@ -246,7 +246,7 @@ class ReleaseSchedule:
         self._gap_since.clear()
 
     def begin_anew(self) -> None:
-        """What was under way will not be answered: it is published again."""
+        """Publish again what was under way: it will not be answered."""
         self._in_flight.clear()
         self._sent_through = 0
         self._waiting = True
@@ -392,7 +392,7 @@ class ReleaseSchedule:
                     self._due.append((job, first))
 
     def _first(self, job: Job) -> int | None:
-        """Where a schedule goes on: at first with the first whole window after the first symbol; none without one."""
+        """The tick at which a schedule goes on: at first the first whole window after the first symbol, or `None`."""
         if (found := self._next.get(job.name)) is None:
             progress = self._ledger.progress(job.name)
             if (found := job.plan.once if progress is None else progress) is None and (
@@ -434,7 +434,7 @@ class ReleaseSchedule:
         return min(reached.high, tick_at(job.clock, self._maker.now_us())) - job.plan.patience
 
     def _waited(self, job: Job) -> bool:
-        """Whether the frames that a schedule's next window misses have been waited for long enough."""
+        """True if the frames that a schedule's next window misses have been waited for long enough."""
         return self._seconds() - self._gap_since[job.name][1] >= _LATE_SECONDS
 
     def _after_gap(self, job: Job, first: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
 from gateway.database import Lease
@@ -165,7 +165,7 @@ def release_now(
                 raise
             except DatabaseError as error:
                 raise LedgerError(f"cannot use the ledger {ledger.name} or the store {store.name}: {error}") from None
-    return [decode_release(entry.payload) for entry in entries]
+    return [ReleaseFrame.decode(entry.payload) for entry in entries]
 
 
 def _hand_out(

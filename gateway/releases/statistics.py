@@ -215,7 +215,7 @@ class SymbolCounter:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """What was counted, by table."""
+        """The counts, by table."""
         return tuple(self._parts.values())
 
     @property

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from fugu.contract.envelope import Envelope, Kind, decode_envelope, encode_envelope, sign
+from fugu.contract.envelope import Envelope, Kind, sign
 from fugu.contract.errors import FuguError, PolicyError, TrustError
 from fugu.contract.fleet_documents import (
     PolicyDocument,
@@ -24,7 +24,7 @@ from fugu.contract.fleet_documents import (
     verified,
     write_document,
 )
-from fugu.contract.measure_table import TimedTable, encode_table, encoded_table
+from fugu.contract.measure_table import TimedTable, encoded_table
 from fugu.mqtt import Broker
 from gateway.fleet import Document, KeyStoreError, Registry, RegistryError
 from gateway.fleet.keys import decrypted, read_passphrase, read_private
@@ -49,7 +49,7 @@ def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]
     for path in paths:
         try:
             payload = path.read_bytes()
-            envelope = decode_envelope(payload)
+            envelope = Envelope.decode(payload)
             document = read_document(RootDocument, envelope.payload)
         except OSError as error:
             raise PolicyError(f"cannot read {path}: {error.strerror}") from None
@@ -115,7 +115,7 @@ class FleetPolicies:
 
     def _opened(self, document: Document) -> PolicyDocument | None:
         try:
-            envelope = decode_envelope(document.payload)
+            envelope = Envelope.decode(document.payload)
             if envelope.kind != "policy" or not any(_signed_under(root, envelope) for root in self._roots):
                 raise PolicyError("it is not signed by the policy keys of a root")
             opened = read_document(PolicyDocument, envelope.payload)
@@ -186,7 +186,7 @@ class Signer:
         return self._sealed("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
 
     def _sealed(self, kind: Kind, payload: bytes) -> bytes:
-        return encode_envelope(sign(kind, payload, [self._key]))
+        return sign(kind, payload, [self._key]).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class Enrolled:
     def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
         """A table as a device believes it: signed, if the device is enrolled."""
         if self.signer is None or device not in self._keys:
-            return encode_table(table)
+            return table.encode()
         return self.signer.table(device, stream, table)
 
 

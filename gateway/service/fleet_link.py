@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus, decode_policy_status
+from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus
 from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, policy_set_topic
 from fugu.mqtt import Link
@@ -60,7 +60,7 @@ class FleetLink:
         counters: Counter[str],
         *,
         messages_per_second: int = 50,
-        decode: Callable[[bytes], PolicyStatus] = decode_policy_status,
+        decode: Callable[[bytes], PolicyStatus] = PolicyStatus.decode,
         settle_seconds: float = _SETTLE_SECONDS,
         seconds: Callable[[], float] = time.monotonic,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,

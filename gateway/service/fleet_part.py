@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import decode_status
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status
 from fugu.contract.health import AlarmCode
 from fugu.contract.topics import parse_topic
 from fugu.host.database import AwayError, DatabaseError, is_lost
@@ -175,9 +175,9 @@ class FleetPart:
             if parsed.fleet != self._fleet or parsed.kind not in ("status", "policy_status"):
                 return
             if parsed.kind == "status":
-                changed = self._in_force.status(parsed.device, decode_status(payload))
+                changed = self._in_force.status(parsed.device, Status.decode(payload))
             else:
-                changed = self._in_force.answered(parsed.device, decode_policy_status(payload))
+                changed = self._in_force.answered(parsed.device, PolicyStatus.decode(payload))
                 self._hold_refusals()
         except FuguError:
             return  # whoever else reads it counts it

@@ -7,7 +7,7 @@ from collections import Counter
 
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import decode_status
+from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, policy_status_topic, root_topic, time_topic
 from fugu.mqtt import Link
 from gateway.service.enrolled import Enrolled, FleetFiles
@@ -57,7 +57,7 @@ class FleetService:
         try:
             parsed = parse_topic(topic)
             if parsed.kind == "status" and parsed.fleet == self._fleet:
-                self._messages.seen(parsed.device, decode_status(payload))
+                self._messages.seen(parsed.device, Status.decode(payload))
             elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
                 self._messages.reported(parsed.device, payload)
                 return True

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame, decode_status, encode_symbols
-from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MEASURE, MeasureFrame, Released, encode_measure
+from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.topics import parse_topic
 from gateway.service.kinds.kind import AnyFrame, Kind
 from gateway.service.kinds.points import Points
@@ -255,11 +255,11 @@ class Inbox:
             self._changed.notify_all()
 
 
-MAX_PAYLOAD_BYTES = len(encode_symbols(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)))
+MAX_PAYLOAD_BYTES = len(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8).encode())
 """The largest symbol frame; a status message and window counts are smaller, too."""
-MAX_POINTS_BYTES = len(encode_measure(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS)))
+MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode())
 """The largest frame of points, and the largest message of all."""
-_POINTS = bytes([MEASURE])
+_POINTS = bytes([MeasureFrame.SCHEMA])
 
 
 class WrongFleetError(FuguError, reason=Reason.WRONG_FLEET):
@@ -356,7 +356,7 @@ class Ingest:
         if parsed.kind == "status":
             if not self._catalogue.streams(parsed.device):
                 raise UnknownDeviceError(f"no policy for device {parsed.device}")
-            return Birth(parsed.device) if decode_status(payload).online else None
+            return Birth(parsed.device) if Status.decode(payload).online else None
         if (kind := _kind(parsed.kind, payload)) is None:
             return None
         frame = kind.decode(payload)

@@ -17,8 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import encode_committed
-from fugu.contract.reports import Estimate, WindowCount, encode_report
+from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
 from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
@@ -130,7 +129,7 @@ class Publisher:
                 if self._key is not None and (key := self._key(device)) is not None:
                     said = sign_committed(key, self._fleet, device, said)
                 topic = committed_topic(self._fleet, device)
-                if (message_id := self._link.publish(topic, encode_committed(said))) is None:
+                if (message_id := self._link.publish(topic, said.encode())) is None:
                     return
                 self._watermarks.add(message_id)
                 self._counters["committed"] += 1
@@ -151,7 +150,7 @@ class Publisher:
                 self._counters["coalesced"] += 1
                 continue
             topic = estimate_topic(self._fleet, place.device, place.stream)
-            if (message_id := self._link.publish(topic, encode_report(estimate))) is None:
+            if (message_id := self._link.publish(topic, estimate.encode())) is None:
                 for unsent in reports[sent:]:
                     self._symbols.put_again(unsent.place.number)
                 return
@@ -192,7 +191,7 @@ class Publisher:
             self._leave_out(outgoing.serial)
             return True
         topic = (count_topic if outgoing.window else estimate_topic)(self._fleet, outgoing.device, outgoing.stream)
-        if (message_id := self._link.publish(topic, encode_report(report))) is None:
+        if (message_id := self._link.publish(topic, report.encode())) is None:
             return False
         self._told[outgoing.stream_id] = report.time
         self._reports[message_id] = outgoing.serial

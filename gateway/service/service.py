@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import FuguError, Reason, cause
-from fugu.contract.health import AlarmCode, Health, encode_health
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import description_topic, health_topic, parse_topic
 from fugu.host.checks import certificate_end
 from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
@@ -124,7 +124,7 @@ class Gateway:
             durable=True,
             max_payload=_LARGEST_BYTES,
             max_in_flight=3 * MAX_IN_FLIGHT,  # watermarks, estimates, and the rest
-            will=None if self._shard else Will(health_topic(fleet), encode_health(Health(online=False))),
+            will=None if self._shard else Will(health_topic(fleet), Health(online=False).encode()),
             on_connected=lambda: self._inbox.notify(Connected()),
             on_messages=self._delivered,
             on_published=self._answered,

@@ -23,7 +23,7 @@ from fugu.contract.errors import FuguError, cause
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, encode_table, set_of
+from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
 from fugu.contract.topics import table_topic
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
@@ -124,7 +124,7 @@ class TableSender:
         self._link = link
         self._counters = counters
         self._now_us = now_us
-        self._sealed = sealed or (lambda _device, _stream, table: encode_table(table))
+        self._sealed = sealed or (lambda _device, _stream, table: table.encode())
         self._streams = catalogue.measured()
         self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
         self._versions: dict[_Key, int] = {}

@@ -16,11 +16,10 @@ from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihood
 from fugu.audit.witness import least_epsilon
 from fugu.contract.chains import BinaryChains
 from fugu.contract.exponential import exp_up
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee, ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import encode_release
 from fugu.contract.topics import release_topic, symbols_topic
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
@@ -228,7 +227,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
     generator = np.random.default_rng(4)
     symbols = generator.integers(0, 2, 3000).astype(np.uint8)
     up, down = generator.geometric(-math.expm1(-1 / (part * float(walk.scale))), (2, 500))
-    heard = [(symbols_topic("home", "watch", "hr"), encode_symbols(SymbolFrame(1, -1, 0, symbols.tobytes())))]
+    heard = [(symbols_topic("home", "watch", "hr"), SymbolFrame(1, -1, 0, symbols.tobytes()).encode())]
     for n in range(500):
         count = int(symbols[6 * n : 6 * n + 6].sum() + up[n] - down[n])
         one = (rule.a * count + rule.b * 6,)
@@ -242,7 +241,7 @@ def test_the_gateways_noise_is_known_where_symbols_are_heard(part: float) -> Non
         }
         numbers: dict[str, Any] = {"values": one, "low": one, "high": one, "standard_errors": (1.0,)}
         frame = replace(RELEASE_FRAME, name="walk", entry=n + 1, **told, **numbers)
-        heard.append((release_topic("home", "street", "walk"), encode_release(frame)))
+        heard.append((release_topic("home", "street", "walk"), frame.encode()))
     found = audit_stream([policy], planned_audiences([policy], config)[1:], config, messages=heard, trials=1000)
     about = [one.about for one in found.findings if one.name == "noise-not-as-stated"]
     assert len(about) == (part < 1)

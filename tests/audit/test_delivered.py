@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import symbols_topic
 from fugu.mqtt import Link
 from tests.support.audited import planned
@@ -41,7 +41,7 @@ def test_what_is_delivered_and_not_listed_is_found(
         def publish() -> None:
             first = 0
             while not over.wait(0.02):
-                if device.publish(TOPIC, encode_symbols(SymbolFrame(1, first - 1, first, bytes(10)))) is not None:
+                if device.publish(TOPIC, SymbolFrame(1, first - 1, first, bytes(10)).encode()) is not None:
                     first += 10
 
         thread = threading.Thread(target=publish)

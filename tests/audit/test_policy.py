@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.pins import SymbolPins, pins_of
 from fugu.contract.policy import Policy
 from gateway.audit import policy_statement
@@ -248,7 +248,7 @@ def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, mon
     file = write_key(new_key_folder(tmp_path / "keys"), "policy", key, "a long passphrase")
     out = tmp_path / "statement.envelope"
     _, told = audited(fugu, tmp_path, planned(), "--sign", file, "-o", out)
-    envelope = decode_envelope(out.read_bytes())
+    envelope = Envelope.decode(out.read_bytes())
     assert envelope.kind == "statement"
     key.public_key().verify(envelope.signatures[0].signature, envelope.message)
     with pytest.raises(InvalidSignature):

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.audited import planned
@@ -47,7 +47,7 @@ def symbol_lines(policy: Policy, states: np.ndarray, *, leak: float = 0.0, first
     found = []
     for at in range(0, TICKS, 100):
         frame = SymbolFrame(1, first + at - 1, first + at, symbols[at : at + 100].tobytes())
-        found.append((symbols_topic(*NAME), encode_symbols(frame)))
+        found.append((symbols_topic(*NAME), frame.encode()))
     return found
 
 
@@ -59,7 +59,7 @@ def window_lines(states: np.ndarray, scale: float) -> list[tuple[str, bytes]]:
         one, two = generator.geometric(-np.expm1(-1 / scale), 2)
         count = int(states[index * 10 : index * 10 + 10].sum() + one - two)
         frame = WindowFrame(1, "high", index - 1, index, index * 10, 10, 10, (count,))
-        found.append((window_topic(*NAME), encode_window(frame)))
+        found.append((window_topic(*NAME), frame.encode()))
     return found
 
 

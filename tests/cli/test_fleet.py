@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.chains import BoundedChains, FiniteChains
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.fleet_documents import Address, read_enrolment
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -145,7 +145,7 @@ def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home) -> None
     assert home.registry.device("ring").desired is None
     entry = home.registry.document(3)
     assert (entry.payload, entry.description, entry.added_by) == (path.read_bytes(), "first", "anna")
-    assert entry.digest == decode_envelope(entry.payload).digest
+    assert entry.digest == Envelope.decode(entry.payload).digest
     assert fugu("fleet", "push", path, *home.options).code == 0, "the same again is no news"
     assert len(home.registry.documents()) == 1
 

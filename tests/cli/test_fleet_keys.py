@@ -22,7 +22,7 @@ from firmware_sim.compiled_policy import compile_policy
 from firmware_sim.documents import units
 from fugu.cli.main import main
 from fugu.contract.chains import BinaryChains
-from fugu.contract.envelope import decode_envelope, encode_envelope, encode_roots, sign
+from fugu.contract.envelope import Envelope, encode_roots, sign
 from fugu.contract.errors import ThresholdError
 from fugu.contract.fleet_documents import (
     Address,
@@ -373,15 +373,15 @@ def test_nothing_is_added_to_what_is_not_signed_as_it_says(fugu: Fugu, keys: Pat
     out = tmp_path / "out"
     words = ("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys, "-o", out)
     assert fugu(*words).code == 0
-    whole = decode_envelope(out.read_bytes())
+    whole = Envelope.decode(out.read_bytes())
     wrong = replace(whole, payload=whole.payload.replace(b"low", b"lov"), signatures=whole.signatures[:1])
     foreign = replace(whole, signatures=())
     for envelope in (wrong, foreign):
-        out.write_bytes(encode_envelope(envelope))
+        out.write_bytes(envelope.encode())
         done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
         assert done.code == 1
         assert "signatures are valid and of policy keys of root version 1" in done.err
-        assert out.read_bytes() == encode_envelope(envelope)
+        assert out.read_bytes() == envelope.encode()
     out.write_bytes(b"?")
     assert fugu("fleet", "sign", "--add-to", out, "--keys", keys).code == 1
     shutil.copy(keys / "root.envelope", out)
@@ -396,9 +396,7 @@ def test_a_colleague_who_signs_a_false_guarantee_gets_no_second_signature(
 ) -> None:
     file, out = one_key(keys, "policy"), tmp_path / "out"
     document = policy_document(FALSE, to=Address(everyone=True))
-    out.write_bytes(
-        encode_envelope(sign("policy", write_document(document), [decrypted(file.read_bytes(), PASSPHRASE, file)]))
-    )
+    out.write_bytes(sign("policy", write_document(document), [decrypted(file.read_bytes(), PASSPHRASE, file)]).encode())
     before = out.read_bytes()
     done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
     assert (done.code, done.out) == (1, "")
@@ -514,7 +512,7 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
         (tmp_path / "hr.json").write_text(stream.to_json())
         sign = ("fleet", "sign", tmp_path / "hr.json", "--to", "group:wrists", "--version", version)
         assert fugu(*sign, *words, "--on-expiry", "stop").code == 0
-        envelope = decode_envelope(out.read_bytes())
+        envelope = Envelope.decode(out.read_bytes())
         entry = Document(version, Target("group", "wrists"), envelope.digest, out.read_bytes(), "")
         opened.add_document(entry, who="anna", time_us=1)
     opened.close()
@@ -522,7 +520,7 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
     assert (taken.code, taken.err) == (1, "fugu: version 5 is not newer than 5, which the registry has\n")
     done = fugu("fleet", "sign", "--restores", 4, *words, "--json").json()
     assert (done["version"], done["to"], [one["stream"] for one in done["streams"]]) == (6, "group wrists", ["hr4"])
-    document = read_document(PolicyDocument, decode_envelope(out.read_bytes()).payload)
+    document = read_document(PolicyDocument, Envelope.decode(out.read_bytes()).payload)
     assert document.on_expiry == "stop"
     assert fugu("fleet", "sign", "--restores", 3, *words).err == (
         "fugu: there is no document of version 3 in fleet home\n"
@@ -530,7 +528,7 @@ def test_next_and_the_way_back_come_from_the_registry(fugu: Fugu, keys: Path, tm
 
 
 def _policy_in(path: Path) -> PolicyDocument:
-    return read_document(PolicyDocument, decode_envelope(path.read_bytes()).payload)
+    return read_document(PolicyDocument, Envelope.decode(path.read_bytes()).payload)
 
 
 def test_a_document_for_boards_is_accepted_by_one_and_brought_back_with_its_units(
@@ -567,7 +565,7 @@ def test_a_colleague_who_signs_other_compiled_policies_gets_no_second_signature(
     document = policy_document(POLICY, to=Address(everyone=True))
     document = document.model_copy(update={"compiled": (compile_policy(other).hex(),)})
     key = decrypted(file.read_bytes(), PASSPHRASE, file)
-    out.write_bytes(encode_envelope(sign("policy", write_document(document), [key])))
+    out.write_bytes(sign("policy", write_document(document), [key]).encode())
     done = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
     assert (done.code, done.err) == (
         1,

@@ -11,7 +11,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.fleet_documents import Address
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.releases.ledger import Ledger
 from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until
@@ -85,7 +85,7 @@ def test_with_a_broker_it_is_published_with_the_same_numbers(fugu: Fugu, broker:
     done = fugu(*words(site, "active", 40, "--json", "--broker", f"127.0.0.1:{broker.port}"))
     assert (done.code, done.err) == (0, "")
     wait_until(lambda: public.payloads)
-    frame = decode_release(public.payloads[0])
+    frame = ReleaseFrame.decode(public.payloads[0])
     (printed,) = done.json()
     assert (frame.values, frame.entry) == ((printed["value"],), printed["entry"])
     public.link.stop()

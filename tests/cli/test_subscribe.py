@@ -17,10 +17,8 @@ from typing import IO
 import pytest
 
 from fugu.contract.descriptions import Description, describe, encode_description
-from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
-from fugu.contract.release_frames import encode_release
-from fugu.contract.reports import encode_report
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -29,7 +27,7 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.example_frames import (
@@ -56,8 +54,8 @@ class Device:
     def publish(self) -> None:
         first = next(self._first)
         frame = SymbolFrame(policy_version=1, previous=first - 1, first=first, symbols=b"\x00\x01\x01")
-        self.link.publish(symbols_topic("home", "wrist", "heart"), encode_symbols(frame))
-        self.link.publish(estimate_topic("home", "wrist", "heart"), encode_report(replace(STATE_ESTIMATE, tick=first)))
+        self.link.publish(symbols_topic("home", "wrist", "heart"), frame.encode())
+        self.link.publish(estimate_topic("home", "wrist", "heart"), replace(STATE_ESTIMATE, tick=first).encode())
 
 
 @contextmanager
@@ -103,7 +101,7 @@ def test_json_lines_until_a_count(broker: Mosquitto) -> None:
         assert reading["symbol"] == (0 if reading["tick"] % 3 == 0 else 1)
         assert (reading["time"], reading["label"]) == (None, None)
     for reading in estimates:
-        message = json.loads(encode_report(replace(STATE_ESTIMATE, tick=reading["tick"])))
+        message = json.loads(replace(STATE_ESTIMATE, tick=reading["tick"]).encode())
         assert reading == {"kind": "estimate", "device": "wrist", "stream": "heart", **message}
         assert list(reading)[3:] == list(message)
 
@@ -119,9 +117,7 @@ def test_one_kind_for_people(broker: Mosquitto) -> None:
 
 def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitto) -> None:
     with device(broker) as running:
-        mid = running.link.publish(
-            release_topic("home", "public", "active"), encode_release(RELEASE_FRAME), retain=True
-        )
+        mid = running.link.publish(release_topic("home", "public", "active"), RELEASE_FRAME.encode(), retain=True)
         assert mid is not None
         json_lines = start(broker, "--releases", "--json", "--count", "1")
         people = start(broker, "--stream", "hr", "--count", "1")
@@ -130,7 +126,7 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
     assert (json_lines.returncode, err) == (0, b"")
     reading = json.loads(out)
     assert list(reading)[:4] == ["kind", "time", "since", "name"]
-    assert reading == {"kind": "release", **json.loads(encode_release(RELEASE_FRAME))}
+    assert reading == {"kind": "release", **json.loads(RELEASE_FRAME.encode())}
     assert people.communicate()[0].decode() == (
         "2026-03-01 04:00:00 to 05:00:00  release active, hr of 3 devices: low 0.3 (-3 to 4), high -4.5 (-9 to 1) "
         "ticks; epsilon 0.1 for public, entry 12\n"
@@ -198,17 +194,17 @@ def described() -> Description:
 
 def test_descriptions_that_the_broker_keeps_date_and_name_what_comes_live(broker: Mosquitto) -> None:
     one = described()
-    point = encode_measure(MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)))
-    symbols = encode_symbols(SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64))
-    window = encode_window(WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64))
+    point = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)).encode()
+    symbols = SymbolFrame(1, 7199, 7200 + 64, b"\1", shift=64).encode()
+    window = WindowFrame(1, "hour", -1, 0, 64, 3600, 3590, (1807,), 64).encode()
     messages = {
         symbols_topic("home", "wrist", "door"): [symbols],
         symbols_topic("home", "wrist", "place"): [point],
         window_topic("home", "wrist", "door"): [window],
-        estimate_topic("home", "wrist", "place"): [encode_report(PLACE_ESTIMATE)],
-        estimate_topic("home", "wrist", "value"): [encode_report(VALUE_ESTIMATE)],
-        estimate_topic("home", "wrist", "vector"): [encode_report(VECTOR_ESTIMATE)],
-        count_topic("home", "wrist", "door"): [encode_report(one) for one in (COUNT, HISTOGRAM)],
+        estimate_topic("home", "wrist", "place"): [PLACE_ESTIMATE.encode()],
+        estimate_topic("home", "wrist", "value"): [VALUE_ESTIMATE.encode()],
+        estimate_topic("home", "wrist", "vector"): [VECTOR_ESTIMATE.encode()],
+        count_topic("home", "wrist", "door"): [one.encode() for one in (COUNT, HISTOGRAM)],
     }
     expected = {
         "2026-03-01 04:00:00  wrist/door: symbol on (randomised)",
@@ -278,7 +274,7 @@ def test_what_others_name_their_states_cannot_steer_a_terminal(broker: Mosquitto
         process = start(broker, "--estimates", "--stream", "door", "--count", "1")
 
         def step() -> object:
-            running.link.publish(estimate_topic("home", "wrist", "door"), encode_report(evil))
+            running.link.publish(estimate_topic("home", "wrist", "door"), evil.encode())
             return process.poll() is not None
 
         wait_until(step, what="the subscriber")

@@ -13,7 +13,7 @@ import pytest
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.topics import window_topic
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Decoder, Link, WindowReading
 from tests.support.brokers import Mosquitto, wait_until
@@ -77,7 +77,7 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
         index = next(numbers)
         frame = WindowFrame(1, "high", index - 1, index, 60 * index, 600, 590, (-3, 600))
         for _ in range(2):
-            link.publish(window_topic("home", "watch", "hr"), encode_window(frame))
+            link.publish(window_topic("home", "watch", "hr"), frame.encode())
         return process.poll() is not None
 
     try:
@@ -107,8 +107,8 @@ def test_a_window_is_handed_out_once_and_counts_what_is_none() -> None:
     frame = WindowFrame(1, "high", -1, 4, 240, 600, 600, (17,))
     other = WindowFrame(1, "other", -1, 4, 240, 600, 600, (18,))
     reading = WindowReading("watch", "hr", "high", 240, 600, 600, (17,))
-    assert readings.decode(topic, encode_window(frame)) == [reading]
-    assert readings.decode(topic, encode_window(frame)) == []
-    assert readings.decode(topic, encode_window(other)) == [reading._replace(window="other", counts=(18,))]
-    assert readings.decode(topic, encode_window(frame)[:-1]) == []
+    assert readings.decode(topic, frame.encode()) == [reading]
+    assert readings.decode(topic, frame.encode()) == []
+    assert readings.decode(topic, other.encode()) == [reading._replace(window="other", counts=(18,))]
+    assert readings.decode(topic, frame.encode()[:-1]) == []
     assert readings.rejected == {"malformed": 1}

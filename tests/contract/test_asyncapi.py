@@ -15,17 +15,18 @@ from jsonschema import Draft7Validator
 
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.envelope import Envelope, Signature, decode_envelope, decode_roots, encode_envelope, encode_roots
+from fugu.contract.envelope import Envelope, Signature, decode_roots, encode_roots
 from fugu.contract.errors import FrameError
-from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
-from fugu.contract.frames import decode_committed, decode_status, decode_symbols
-from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
-from fugu.contract.measure_frames import decode_measure
-from fugu.contract.measure_table import decode_table
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Committed, Status, SymbolFrame
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.topics import Kind, parse_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
+from tests.support import protocol_tables
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values
 from tests.support.measured import measure_policy
 from tests.support.register import NAMES, rows
@@ -34,7 +35,7 @@ from tests.support.scenes import BOUNDED, TERNARY, policy
 ROOT = Path(__file__).parents[2]
 FRAMES = ROOT / "tests" / "golden" / "frames"
 REPORTS = ROOT / "tests" / "golden" / "reports"
-ENVELOPE = encode_envelope(Envelope("policy", b"{}", (Signature(b"k" * 16, b"s" * 64),)))
+ENVELOPE = Envelope("policy", b"{}", (Signature(b"k" * 16, b"s" * 64),)).encode()
 
 
 def golden(name: str) -> bytes:
@@ -42,27 +43,27 @@ def golden(name: str) -> bytes:
 
 
 PACKED: list[tuple[str, bytes, Callable[[bytes], Any]]] = [
-    ("SymbolFrame", golden("symbols"), decode_symbols),
-    ("MeasureFrame", golden("measure"), decode_measure),
-    ("WindowFrame", golden("window"), decode_window),
-    ("Status", golden("status"), decode_status),
-    ("Committed", golden("committed"), decode_committed),
-    ("Committed", golden("committed_tagged"), decode_committed),
-    ("TimedTable", golden("table"), decode_table),
-    ("TimedTable", golden("table_staircase"), decode_table),
-    ("Envelope", ENVELOPE, decode_envelope),
+    ("SymbolFrame", golden("symbols"), SymbolFrame.decode),
+    ("MeasureFrame", golden("measure"), MeasureFrame.decode),
+    ("WindowFrame", golden("window"), WindowFrame.decode),
+    ("Status", golden("status"), Status.decode),
+    ("Committed", golden("committed"), Committed.decode),
+    ("Committed", golden("committed_tagged"), Committed.decode),
+    ("TimedTable", golden("table"), TimedTable.decode),
+    ("TimedTable", golden("table_staircase"), TimedTable.decode),
+    ("Envelope", ENVELOPE, Envelope.decode),
     (
         "PolicyStatus",
-        encode_policy_status(PolicyStatus(3, b"12345678", "pinned", "no", 2, False)),
-        decode_policy_status,
+        PolicyStatus(3, b"12345678", "pinned", "no", 2, False).encode(),
+        PolicyStatus.decode,
     ),
     ("Roots", encode_roots([ENVELOPE]), decode_roots),
 ]
 WINDOW = Window(name="high", length=20, stride=20, states=("level 1",), scale="200")
 HEALTH = Health(True, 20, 10, 5, 4, 100, 7, (HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch",), 3, "look"),))
 PLAIN: list[tuple[str, bytes]] = [
-    ("Health", encode_health(HEALTH)),
-    ("Health", encode_health(Health(online=False))),
+    ("Health", HEALTH.encode()),
+    ("Health", Health(online=False).encode()),
     *(("StateEstimate", REPORTS / "state_estimate.json"), ("PlaceEstimate", REPORTS / "place_estimate.json")),
     *(("ValueEstimate", REPORTS / "value_estimate.json"), ("ValueEstimate", REPORTS / "vector_estimate.json")),
     *(("WindowCount", REPORTS / "count.json"), ("WindowCount", REPORTS / "histogram.json")),
@@ -77,6 +78,8 @@ INSIDE = {
 }
 """Fields whose range or length depends on others: the document says the widest."""
 
+BY_HAND = {"Description", "Roots"}
+
 
 def text(message: bytes | Path) -> bytes:
     return message.read_bytes() if isinstance(message, Path) else message
@@ -86,6 +89,12 @@ def text(message: bytes | Path) -> bytes:
 def test_what_is_shipped_is_what_the_code_says(shipped: str) -> None:
     """To make it anew: fugu asyncapi > fugu/contract/asyncapi.json"""
     assert (ROOT / shipped).read_text() == asyncapi_json()
+
+
+def test_the_tables_of_the_protocol_are_those_of_the_declarations() -> None:
+    """To make them anew: python -m tests.support.protocol_tables"""
+    assert protocol_tables.PAGE.read_text() == protocol_tables.written(protocol_tables.PAGE.read_text())
+    assert set(protocol_tables.tables()) == set(DOCUMENT["components"]["messages"]) - BY_HAND
 
 
 def test_every_topic_of_the_code_is_a_channel_and_every_channel_a_topic() -> None:
@@ -186,12 +195,12 @@ def test_json_is_as_its_layout_says_and_nothing_else_is(name: str, message: byte
 def test_symbols_and_points_come_apart_by_what_the_document_says_of_them() -> None:
     number, fields = values(golden("symbols"))
     symbols = named(payload("SymbolFrame"), [number, fields])["fields"]["symbols"]
-    assert bytes(one["symbol"][0] for one in symbols) == decode_symbols(golden("symbols")).symbols
+    assert bytes(one["symbol"][0] for one in symbols) == SymbolFrame.decode(golden("symbols")).symbols
     points = named(payload("MeasureFrame"), values(golden("measure")))["fields"]["points"]
-    released = decode_measure(golden("measure")).released
+    released = MeasureFrame.decode(golden("measure")).released
     assert [(one["table"][0], tuple(one["point"])) for one in points] == [(one.table, one.point) for one in released]
     rows_ = named(payload("TimedTable"), values(golden("table")))["fields"]["body"]
-    noise = decode_table(golden("table")).noise
+    noise = TimedTable.decode(golden("table")).noise
     assert isinstance(noise, NoiseTable)
     thresholds = [one["threshold"][0] for one in rows_["rows"]]
     assert thresholds == [number for row in noise.rows for number in row]

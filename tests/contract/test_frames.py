@@ -31,15 +31,9 @@ from fugu.contract.frames import (
     StreamCommit,
     StreamStatus,
     SymbolFrame,
-    decode_committed,
-    decode_status,
-    decode_symbols,
-    encode_committed,
-    encode_status,
-    encode_symbols,
     symbol_bits,
 )
-from fugu.contract.window_frames import WindowFrame, decode_window, encode_window
+from fugu.contract.window_frames import WindowFrame
 from tests.support.example_frames import SYMBOL_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"
@@ -47,10 +41,10 @@ COMMITTED = Committed((StreamCommit("hr", 1000, (Gap(-1, 3), Gap(500, 600))), St
 STATUS = Status(True, "0.1.0", 3, (StatusCode.STORAGE_FULL, StatusCode.CLOCK), (StreamStatus("hr", 7, 1001),))
 WINDOW = WindowFrame(7, "high", 10, 12, 7200, 600, 590, (-3, 412), shift=3600)
 CASES: dict[str, tuple[Any, Callable[[Any], bytes], Callable[[bytes], Any]]] = {
-    "symbols": (SYMBOL_FRAME, encode_symbols, decode_symbols),
-    "committed": (COMMITTED, encode_committed, decode_committed),
-    "status": (STATUS, encode_status, decode_status),
-    "window": (WINDOW, encode_window, decode_window),
+    "symbols": (SYMBOL_FRAME, SymbolFrame.encode, SymbolFrame.decode),
+    "committed": (COMMITTED, Committed.encode, Committed.decode),
+    "status": (STATUS, Status.encode, Status.decode),
+    "window": (WINDOW, WindowFrame.encode, WindowFrame.decode),
 }
 
 
@@ -126,55 +120,85 @@ def body(schema: int, value: Any) -> bytes:
 )
 def test_a_wrong_symbol_frame_says_what_is_wrong(value: Any, error: type[FrameError], text: str) -> None:
     with pytest.raises(error, match=text):
-        decode_symbols(body(1, value))
+        SymbolFrame.decode(body(1, value))
 
 
 @pytest.mark.parametrize(
     ("decode", "payload", "error", "text"),
     [
-        (decode_committed, body(2, [0, b"", [["hr", 5]]]), FrameLengthError, "stream has 2 fields, not 3"),
-        (decode_committed, body(2, [0, b"", [["hr", 5, [[3, 3]]]]]), FrameRangeError, "gap from 3 to 3 is empty"),
-        (decode_committed, body(2, [0, b"", [["hr", 5, [[3, None]]]]]), FrameTypeError, "through is NoneType"),
-        (decode_committed, body(2, [0, b"", [["hr", 5, [[0, 1]] * 33]]]), FrameLengthError, "gaps has length 33"),
-        (decode_committed, body(2, [0, b"", [["x" * 98, 5, []]]]), FrameLengthError, "stream has length 98, not 1..97"),
-        (decode_committed, body(2, [[]]), FrameLengthError, "message has 1 fields, not 3"),
-        (decode_committed, body(2, [-1, b"", []]), FrameRangeError, "counter -1"),
-        (decode_committed, body(2, [2**63, b"\0" * 32, []]), None, ""),
-        (decode_committed, body(2, [0, b"\0", []]), FrameLengthError, "tag has length 1, not 0 or 32"),
-        (decode_committed, body(2, [0, b"\0" * 33, []]), FrameLengthError, "tag has length 33"),
-        (decode_committed, body(2, [0, "", []]), FrameTypeError, "tag is str"),
-        (decode_committed, body(2, [0, b"", "hr"]), FrameTypeError, "streams is str, not an array"),
-        (decode_status, body(3, [1, "0.1", 0, [], []]), FrameTypeError, "online is int"),
-        (decode_status, body(3, [True, "0.1", -1, [], []]), FrameRangeError, "outbox_depth -1"),
-        (decode_status, body(3, [True, "0.1", 0, "clock", []]), FrameTypeError, "codes is str, not an array"),
-        (decode_status, body(3, [True, "0.1", 0, ["fever"], []]), FrameRangeError, "a status names an unknown code"),
-        (decode_status, body(3, [True, "0.1", 0, [180], []]), FrameRangeError, "a status names an unknown code"),
-        (decode_status, body(3, [True, "0.1", 0, [[1]], []]), FrameRangeError, "a status names an unknown code"),
-        (decode_status, body(3, [True, "0.1", 0, ["clock", "link"], []]), FrameRangeError, "codes are not in order"),
-        (decode_status, body(3, [True, "0.1", 0, ["clock", "clock"], []]), FrameRangeError, "or one is there twice"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 8 fields, not 9"),
-        (decode_window, body(5, [1, -1, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "shift -1"),
+        (Committed.decode, body(2, [0, b"", [["hr", 5]]]), FrameLengthError, "stream has 2 fields, not 3"),
+        (Committed.decode, body(2, [0, b"", [["hr", 5, [[3, 3]]]]]), FrameRangeError, "gap from 3 to 3 is empty"),
+        (Committed.decode, body(2, [0, b"", [["hr", 5, [[3, None]]]]]), FrameTypeError, "through is NoneType"),
+        (Committed.decode, body(2, [0, b"", [["hr", 5, [[0, 1]] * 33]]]), FrameLengthError, "gaps has length 33"),
+        (Committed.decode, body(2, [0, b"", [["x" * 98, 5, []]]]), FrameLengthError, "stream has length 98, not 1..97"),
+        (Committed.decode, body(2, [[]]), FrameLengthError, "message has 1 fields, not 3"),
+        (Committed.decode, body(2, [-1, b"", []]), FrameRangeError, "counter -1"),
+        (Committed.decode, body(2, [2**63, b"\0" * 32, []]), None, ""),
+        (Committed.decode, body(2, [0, b"\0", []]), FrameLengthError, "tag has length 1, not 0 or 32"),
+        (Committed.decode, body(2, [0, b"\0" * 33, []]), FrameLengthError, "tag has length 33"),
+        (Committed.decode, body(2, [0, "", []]), FrameTypeError, "tag is str"),
+        (Committed.decode, body(2, [0, b"", "hr"]), FrameTypeError, "streams is str, not an array"),
+        (Status.decode, body(3, [1, "0.1", 0, [], []]), FrameTypeError, "online is int"),
+        (Status.decode, body(3, [True, "0.1", -1, [], []]), FrameRangeError, "outbox_depth -1"),
+        (Status.decode, body(3, [True, "0.1", 0, "clock", []]), FrameTypeError, "codes is str, not an array"),
+        (Status.decode, body(3, [True, "0.1", 0, ["fever"], []]), FrameRangeError, "codes is none of"),
+        (Status.decode, body(3, [True, "0.1", 0, [180], []]), FrameTypeError, "codes is int"),
+        (Status.decode, body(3, [True, "0.1", 0, [[1]], []]), FrameTypeError, "codes is list"),
+        (Status.decode, body(3, [True, "0.1", 0, ["clock", "link"], []]), FrameRangeError, "codes are not in order"),
+        (Status.decode, body(3, [True, "0.1", 0, ["clock", "clock"], []]), FrameRangeError, "or one is there twice"),
+        (WindowFrame.decode, body(5, [1, 0, "w", -1, 0, 0, 5, 5]), FrameLengthError, "message has 8 fields, not 9"),
+        (WindowFrame.decode, body(5, [1, -1, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "shift -1"),
         (
-            decode_window,
+            WindowFrame.decode,
             body(5, [1, 8, "w", -1, 0, 7, 5, 5, [1]]),
             FrameRangeError,
             "shift 8 is above the first tick 7",
         ),
-        (decode_window, body(5, [0, 0, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "policy_version 0"),
-        (decode_window, body(5, [1, 0, b"w", -1, 0, 0, 5, 5, [1]]), FrameTypeError, "window is bytes"),
-        (decode_window, body(5, [1, 0, "x" * 33, -1, 0, 0, 5, 5, [1]]), FrameLengthError, "window has length 33"),
-        (decode_window, body(5, [1, 0, "a/b", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
-        (decode_window, body(5, [1, 0, "w\n", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "more than letters, digits"),
-        (decode_window, body(5, [1, 0, "w", 3, 3, 0, 5, 5, [1]]), FrameRangeError, "previous index 3 is not before"),
-        (decode_window, body(5, [1, 0, "w", -2, 0, 0, 5, 5, [1]]), FrameRangeError, "previous -2"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 2**53, 5, 5, [1]]), FrameRangeError, "last tick 9007199254740996"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 2**31 + 1, 5, [1]]), FrameRangeError, "length 2147483649"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 0, [1]]), FrameRangeError, r"observed 0 is not in 1\.\.5"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 6, [1]]), FrameRangeError, r"observed 6 is not in 1\.\.5"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, []]), FrameLengthError, "counts has length 0"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [0] * 256]), FrameLengthError, "counts has length 256"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [1.0]]), FrameTypeError, "a count is float"),
-        (decode_window, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [2**63]]), FrameRangeError, "a count 9223372036854775808"),
+        (WindowFrame.decode, body(5, [0, 0, "w", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "policy_version 0"),
+        (WindowFrame.decode, body(5, [1, 0, b"w", -1, 0, 0, 5, 5, [1]]), FrameTypeError, "window is bytes"),
+        (WindowFrame.decode, body(5, [1, 0, "x" * 33, -1, 0, 0, 5, 5, [1]]), FrameLengthError, "window has length 33"),
+        (WindowFrame.decode, body(5, [1, 0, "a/b", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "window is not of the form"),
+        (WindowFrame.decode, body(5, [1, 0, "w\n", -1, 0, 0, 5, 5, [1]]), FrameRangeError, "window is not of the form"),
+        (
+            WindowFrame.decode,
+            body(5, [1, 0, "w", 3, 3, 0, 5, 5, [1]]),
+            FrameRangeError,
+            "previous index 3 is not before",
+        ),
+        (WindowFrame.decode, body(5, [1, 0, "w", -2, 0, 0, 5, 5, [1]]), FrameRangeError, "previous -2"),
+        (
+            WindowFrame.decode,
+            body(5, [1, 0, "w", -1, 0, 2**53, 5, 5, [1]]),
+            FrameRangeError,
+            "last tick 9007199254740996",
+        ),
+        (WindowFrame.decode, body(5, [1, 0, "w", -1, 0, 0, 2**31 + 1, 5, [1]]), FrameRangeError, "length 2147483649"),
+        (
+            WindowFrame.decode,
+            body(5, [1, 0, "w", -1, 0, 0, 5, 0, [1]]),
+            FrameRangeError,
+            "observed 0 is not in 1",
+        ),
+        (
+            WindowFrame.decode,
+            body(5, [1, 0, "w", -1, 0, 0, 5, 6, [1]]),
+            FrameRangeError,
+            r"observed 6 is not in 1\.\.5",
+        ),
+        (WindowFrame.decode, body(5, [1, 0, "w", -1, 0, 0, 5, 5, []]), FrameLengthError, "counts has length 0"),
+        (
+            WindowFrame.decode,
+            body(5, [1, 0, "w", -1, 0, 0, 5, 5, [0] * 256]),
+            FrameLengthError,
+            "counts has length 256",
+        ),
+        (WindowFrame.decode, body(5, [1, 0, "w", -1, 0, 0, 5, 5, [1.0]]), FrameTypeError, "a count is float"),
+        (
+            WindowFrame.decode,
+            body(5, [1, 0, "w", -1, 0, 0, 5, 5, [2**63]]),
+            FrameRangeError,
+            "a count 9223372036854775808",
+        ),
     ],
 )
 def test_wrong_fields_of_the_other_messages(
@@ -211,13 +235,13 @@ def test_flipped_bits_never_do_anything_but_raise_a_frame_error(name: str, data:
 @pytest.mark.parametrize("depth", [10, 1000, 100_000])
 def test_deep_nesting_is_refused(depth: int) -> None:
     with pytest.raises(FrameError):
-        decode_symbols(b"\1" + b"\x91" * depth + b"\0")
+        SymbolFrame.decode(b"\1" + b"\x91" * depth + b"\0")
 
 
 def test_an_array_that_claims_to_be_gigantic_is_refused() -> None:
     for head in (b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"):
         with pytest.raises(MalformedFrameError):
-            decode_symbols(b"\1" + head)
+            SymbolFrame.decode(b"\1" + head)
 
 
 @pytest.mark.parametrize(("symbols", "bits"), [(2, 1), (3, 2), (4, 2), (5, 4), (16, 4), (17, 8), (255, 8)])
@@ -238,8 +262,8 @@ def test_the_size_depends_on_nothing_but_the_number_of_ticks_and_the_bits_of_a_s
 ) -> None:
     symbols = bytes(symbol % (1 << bits) for symbol in drawn)
     frame = SymbolFrame(version, first - 1, first, symbols, padding, bits, min(shift, first))
-    assert len(encode_symbols(frame)) == 45 + math.ceil((len(symbols) + padding) * bits / 8)
-    assert decode_symbols(encode_symbols(frame)) == frame
+    assert len(frame.encode()) == 45 + math.ceil((len(symbols) + padding) * bits / 8)
+    assert SymbolFrame.decode(frame.encode()) == frame
 
 
 @pytest.mark.parametrize(
@@ -252,17 +276,17 @@ def test_the_size_depends_on_nothing_but_the_number_of_ticks_and_the_bits_of_a_s
     ],
 )
 def test_the_first_symbol_is_in_the_highest_bits(bits: int, symbols: list[int], packed: str) -> None:
-    assert encode_symbols(SymbolFrame(1, -1, 0, bytes(symbols), bits=bits))[45:].hex() == packed
+    assert SymbolFrame(1, -1, 0, bytes(symbols), bits=bits).encode()[45:].hex() == packed
 
 
-@given(st.integers(0, 8 * len(encode_symbols(SYMBOL_FRAME)) - 1))
+@given(st.integers(0, 8 * len(SYMBOL_FRAME.encode()) - 1))
 def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
-    flipped = bytearray(encode_symbols(SYMBOL_FRAME))
+    flipped = bytearray(SYMBOL_FRAME.encode())
     flipped[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(FrameError):
-        found = decode_symbols(bytes(flipped))
+        found = SymbolFrame.decode(bytes(flipped))
         assert found != SYMBOL_FRAME
-        assert encode_symbols(found) == bytes(flipped)
+        assert found.encode() == bytes(flipped)
 
 
 @pytest.mark.parametrize("symbols", [b"\2", b"\0\xff"])
@@ -277,8 +301,8 @@ def test_the_size_of_a_window_depends_on_nothing_but_its_name_and_its_number_of_
 ) -> None:
     name = data.draw(st.text("abcXYZ-_09", min_size=1, max_size=32))
     frame = WindowFrame(1, name, data.draw(st.integers(-1, index - 1)), index, index, 7, 7, tuple(counts))
-    assert len(encode_window(frame)) == 58 + len(name) + 9 * len(counts)
-    assert decode_window(encode_window(frame)) == frame
+    assert len(frame.encode()) == 58 + len(name) + 9 * len(counts)
+    assert WindowFrame.decode(frame.encode()) == frame
 
 
 def test_the_last_tick_of_a_frame_may_be_the_largest_and_no_larger() -> None:

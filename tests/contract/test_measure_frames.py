@@ -25,11 +25,8 @@ from fugu.contract.errors import (
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import (
     MAX_MEASURE_TICKS,
-    MEASURE,
     MeasureFrame,
     Released,
-    decode_measure,
-    encode_measure,
     pack_released,
     unpack_released,
 )
@@ -66,7 +63,7 @@ def payload(**changes: Any) -> bytes:
     body = cells((0, 3, -1), (5, 0, 0), (12, -70_000, 2), NOTHING)
     fields = {"version": 7, "shift": 64, "previous": 99, "first": 104, "dimensions": 2, "count": 3, "body": body}
     fields |= changes
-    return bytes([MEASURE]) + msgpack.packb(list(fields.values()))
+    return bytes([MeasureFrame.SCHEMA]) + msgpack.packb(list(fields.values()))
 
 
 # Points
@@ -74,16 +71,16 @@ def payload(**changes: Any) -> bytes:
 
 def test_the_bytes_are_fixed() -> None:
     golden = bytes.fromhex((GOLDEN / "measure.hex").read_text())
-    assert encode_measure(FRAME) == golden
-    assert decode_measure(golden) == FRAME
+    assert FRAME.encode() == golden
+    assert MeasureFrame.decode(golden) == FRAME
     assert golden[0] == 7
-    assert decode_measure(payload()) == FRAME, "the shorter forms of msgpack say the same"
+    assert MeasureFrame.decode(payload()) == FRAME, "the shorter forms of msgpack say the same"
     assert msgpack.unpackb(golden[1:]) == msgpack.unpackb(payload()[1:])
 
 
 @given(measure_frames())
 def test_a_frame_comes_back(frame: MeasureFrame) -> None:
-    assert decode_measure(encode_measure(frame)) == frame
+    assert MeasureFrame.decode(frame.encode()) == frame
 
 
 @given(measure_frames())
@@ -97,20 +94,20 @@ def test_the_size_depends_on_the_ticks_and_nothing_else(frame: MeasureFrame) -> 
     zero = Released(0, (0,) * frame.dimensions)
     ticks = len(frame.released) + frame.padding
     plain = MeasureFrame(1, -1, 0, frame.dimensions, (zero,) * ticks)
-    assert len(encode_measure(frame)) == len(encode_measure(plain))
+    assert len(frame.encode()) == len(plain.encode())
     cut = MeasureFrame(1, -1, 0, frame.dimensions, (zero,), ticks - 1)
-    assert len(encode_measure(frame)) == len(encode_measure(cut)), "a frame that was cut short looks like any other"
+    assert len(frame.encode()) == len(cut.encode()), "a frame that was cut short looks like any other"
 
 
 def test_every_truncation_and_every_extension_is_refused() -> None:
-    whole = encode_measure(FRAME)
+    whole = FRAME.encode()
     for length in range(len(whole)):
         with pytest.raises(MalformedFrameError):
-            decode_measure(whole[:length])
+            MeasureFrame.decode(whole[:length])
     with pytest.raises(TrailingBytesError):
-        decode_measure(whole + b"\0")
-    with pytest.raises(UnknownSchemaError, match=f"schema 1, expected {MEASURE}"):
-        decode_measure(b"\1" + whole[1:])
+        MeasureFrame.decode(whole + b"\0")
+    with pytest.raises(UnknownSchemaError, match=f"schema 1, expected {MeasureFrame.SCHEMA}"):
+        MeasureFrame.decode(b"\1" + whole[1:])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +145,7 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
 )
 def test_a_wrong_field_is_refused_by_name(changes: dict[str, Any], error: type[FrameError], text: str) -> None:
     with pytest.raises(error, match=text):
-        decode_measure(payload(**changes))
+        MeasureFrame.decode(payload(**changes))
 
 
 @pytest.mark.parametrize(
@@ -170,17 +167,17 @@ def test_what_cannot_be_decoded_cannot_be_made(changes: dict[str, Any], error: t
         replace(FRAME, **changes)
 
 
-@given(st.integers(0, 8 * len(encode_measure(FRAME)) - 1))
+@given(st.integers(0, 8 * len(FRAME.encode()) - 1))
 def test_a_flipped_bit_is_another_frame_or_an_error(bit: int) -> None:
-    flipped = bytearray(encode_measure(FRAME))
+    flipped = bytearray(FRAME.encode())
     flipped[bit // 8] ^= 1 << bit % 8
     with contextlib.suppress(FrameError):
-        found = decode_measure(bytes(flipped))
+        found = MeasureFrame.decode(bytes(flipped))
         assert found != FRAME
-        assert encode_measure(found) == bytes(flipped)
+        assert found.encode() == bytes(flipped)
 
 
 @given(st.binary(max_size=200))
 def test_bytes_without_sense_are_refused(noise: bytes) -> None:
     with pytest.raises(FrameError):
-        decode_measure(bytes([MEASURE]) + noise)
+        MeasureFrame.decode(bytes([MeasureFrame.SCHEMA]) + noise)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fugu.contract.errors import FrameError, FuguError, Reason, TrustError
-from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status, encode_policy_status
+from fugu.contract.fleet_frames import PolicyStatus
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_a_status_carries_every_reason(reason: Reason) -> None:
     status = PolicyStatus(1, b"", reason, "", 1, False)
-    assert decode_policy_status(encode_policy_status(status)) == status
+    assert PolicyStatus.decode(status.encode()) == status
     assert f"{reason}" == reason.value == reason.name.lower()
 
 

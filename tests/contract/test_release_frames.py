@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from fugu.contract.release_frames import MAX_RELEASE_BYTES, decode_release, encode_release
+from fugu.contract.release_frames import ReleaseFrame
 from tests.support.example_frames import RELEASE_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reports" / "release.json"
@@ -21,54 +21,54 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "reports" / "release.json"
 
 def payload(**changes: Any) -> bytes:
     """A release with some fields replaced by anything; `...` removes one."""
-    fields = json.loads(encode_release(RELEASE_FRAME)) | changes
+    fields = json.loads(RELEASE_FRAME.encode()) | changes
     return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
 def test_the_text_is_fixed() -> None:
     golden = GOLDEN.read_bytes().rstrip()
-    assert encode_release(RELEASE_FRAME) == golden
-    assert decode_release(golden) == RELEASE_FRAME
+    assert RELEASE_FRAME.encode() == golden
+    assert ReleaseFrame.decode(golden) == RELEASE_FRAME
 
 
 def test_no_number_is_rounded_on_the_way() -> None:
-    found = decode_release(encode_release(RELEASE_FRAME))
+    found = ReleaseFrame.decode(RELEASE_FRAME.encode())
     assert (found.values[0], found.epsilon, found.charge) == (0.30000000000000004, 0.1, 0.0487654321)
     assert found.last == 10799
 
 
 def test_one_number_has_no_state_in_its_name() -> None:
     alone = {"values": (0.5,), "standard_errors": (0.1,), "low": (0.25,), "high": (0.75,)}
-    frame = replace(RELEASE_FRAME, query="frequency", **alone)
-    fields = json.loads(encode_release(frame))
+    frame = replace(RELEASE_FRAME, query="frequency", unit="share", **alone)
+    fields = json.loads(frame.encode())
     assert (fields["value"], fields["low"], fields["high"], fields["standard_error"]) == (0.5, 0.25, 0.75, 0.1)
     assert (fields["unit"], fields["states"]) == ("share", ["low", "high"])
-    assert decode_release(encode_release(frame)) == frame
+    assert ReleaseFrame.decode(frame.encode()) == frame
 
 
 def test_every_truncation_and_every_extension_is_refused() -> None:
-    whole = encode_release(RELEASE_FRAME)
+    whole = RELEASE_FRAME.encode()
     for length in range(len(whole)):
         with pytest.raises(MalformedFrameError):
-            decode_release(whole[:length])
+            ReleaseFrame.decode(whole[:length])
     with pytest.raises(MalformedFrameError):
-        decode_release(whole + b"\0")
+        ReleaseFrame.decode(whole + b"\0")
     with pytest.raises(FrameLengthError, match="unknown field 'more'"):
-        decode_release(payload(more=1))
+        ReleaseFrame.decode(payload(more=1))
     with pytest.raises(FrameLengthError, match="at most"):
-        decode_release(b" " * (MAX_RELEASE_BYTES + 1))
+        ReleaseFrame.decode(b" " * (ReleaseFrame.MOST + 1))
     for field in json.loads(whole):
         with pytest.raises(FrameError):
-            decode_release(payload(**{field: ...}))
+            ReleaseFrame.decode(payload(**{field: ...}))
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "text"),
     [
         ({"name": 5}, FrameTypeError, "name is int"),
-        ({"name": "a/b"}, FrameRangeError, "name is not of its form"),
-        ({"stream": ""}, FrameLengthError, "stream is not of its form"),
-        ({"audience": "x" * 65}, FrameLengthError, "audience is not of its form"),
+        ({"name": "a/b"}, FrameRangeError, "name is not of the form"),
+        ({"stream": ""}, FrameLengthError, "stream has length 0"),
+        ({"audience": "x" * 65}, FrameLengthError, "audience has length 65"),
         ({"query": "mean"}, FrameRangeError, "query is none of count"),
         ({"query": ["count"]}, FrameTypeError, "query is list"),
         ({"query": "count"}, FrameLengthError, "no field value"),
@@ -86,8 +86,9 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"value_low": 5.0}, FrameRangeError, "not inside its interval"),
         ({"low_low": float("nan")}, MalformedFrameError, "no numbers of JSON"),
         ({"high_high": float("inf")}, MalformedFrameError, "no numbers of JSON"),
-        ({"standard_error_low": -1.0}, FrameRangeError, "a standard error is negative"),
+        ({"standard_error_low": -1.0}, FrameRangeError, "standard_error -1.0 is not in"),
         ({"unit": "share"}, FrameRangeError, "unit is not ticks"),
+        ({"unit": "metres"}, FrameRangeError, "unit is none of"),
         ({"time": 5}, FrameTypeError, "a time is int"),
         ({"since": "2026-03-01T03:00:00Z"}, FrameRangeError, "since is not before time"),
         ({"useful": None}, FrameTypeError, "useful is NoneType"),
@@ -99,21 +100,21 @@ def test_every_truncation_and_every_extension_is_refused() -> None:
         ({"mechanism": "entry"}, FrameRangeError, "mechanism is none of chain, mqm-exact"),
         ({"noise": "group"}, FrameRangeError, "noise is none of"),
         ({"scale": 20}, FrameTypeError, "scale is int"),
-        ({"scale": "0"}, FrameRangeError, "scale is not of its form"),
-        ({"scale": "2.5"}, FrameRangeError, "scale is not of its form"),
+        ({"scale": "0"}, FrameRangeError, "scale is not of the form"),
+        ({"scale": "2.5"}, FrameRangeError, "scale is not of the form"),
         ({"scale": "10/4"}, FrameRangeError, "scale 10/4 is not in lowest terms"),
         ({"entry": 0}, FrameRangeError, "entry 0"),
         ({"noisy": 1}, FrameTypeError, "noisy is int"),
-        ({"noisy": False}, FrameRangeError, "a release without noise is none"),
+        ({"noisy": False}, FrameRangeError, "noisy is not true"),
     ],
 )
 def test_a_wrong_field_says_what_is_wrong(changes: dict[str, Any], error: type[FrameError], text: str) -> None:
     with pytest.raises(error, match=text):
-        decode_release(payload(**changes))
+        ReleaseFrame.decode(payload(**changes))
 
 
 def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
-    with pytest.raises(FrameRangeError):
+    with pytest.raises(ValueError, match="noisy"):
         replace(RELEASE_FRAME, noisy=False)
     with pytest.raises(FrameRangeError):
         replace(RELEASE_FRAME, charge=float("nan"))
@@ -121,9 +122,9 @@ def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
 
 @given(st.data())
 def test_flipped_bits_never_do_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
-    changed = bytearray(encode_release(RELEASE_FRAME))
+    changed = bytearray(RELEASE_FRAME.encode())
     for _ in range(data.draw(st.integers(1, 3))):
         changed[data.draw(st.integers(0, len(changed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     with contextlib.suppress(FrameError):
-        found = decode_release(bytes(changed))
-        assert decode_release(encode_release(found)) == found
+        found = ReleaseFrame.decode(bytes(changed))
+        assert ReleaseFrame.decode(found.encode()) == found

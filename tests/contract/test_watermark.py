@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.errors import FrameError, FrameLengthError
-from fugu.contract.frames import Committed, Gap, StreamCommit, decode_committed, encode_committed
+from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.watermark import is_authentic, sign_committed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"
@@ -19,25 +19,25 @@ TAGGED = sign_committed(KEY, "home", "watch", BARE)
 
 
 def test_golden_bytes() -> None:
-    assert encode_committed(TAGGED).hex() == GOLDEN.read_text().strip()
+    assert TAGGED.encode().hex() == GOLDEN.read_text().strip()
 
 
 def test_the_tag_is_hmac_sha256_of_names_counter_and_the_rest_of_the_payload() -> None:
-    rest = encode_committed(TAGGED).partition(TAGGED.tag)[2]
+    rest = TAGGED.encode().partition(TAGGED.tag)[2]
     told = b"fugu/2 committed\0home\0watch\0" + (2**40 + 5).to_bytes(8, "big") + rest
     inner, outer = (bytes(byte ^ pad for byte in KEY.ljust(64, b"\0")) for pad in (0x36, 0x5C))
     assert TAGGED.tag == hashlib.sha256(outer + hashlib.sha256(inner + told).digest()).digest()
 
 
 def test_a_bit_flipped_watermark_is_not_authentic() -> None:
-    payload = encode_committed(TAGGED)
-    assert is_authentic(KEY, "home", "watch", decode_committed(payload))
+    payload = TAGGED.encode()
+    assert is_authentic(KEY, "home", "watch", Committed.decode(payload))
     decoded = 0
     for bit in range(8 * len(payload)):
         flipped = bytearray(payload)
         flipped[bit // 8] ^= 1 << bit % 8
         try:
-            message = decode_committed(bytes(flipped))
+            message = Committed.decode(bytes(flipped))
         except FrameError:
             continue
         decoded += 1

@@ -10,9 +10,9 @@ import pytest
 from fugu.contract.descriptions import Description, describe, encode_description
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
-from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
-from fugu.contract.frames import Status, StreamStatus, encode_status
-from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status, StreamStatus
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     description_topic,
     parse_topic,
@@ -21,7 +21,7 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.page.device_view import DeviceView
 from tests.support.measured import measure_policy
@@ -38,7 +38,7 @@ def test_the_noise_of_a_count_is_within_its_range_with_95_percent_and_no_shorter
     window = Window(name="high", length=20, stride=20, states=("high",), scale=scale)
     view = DeviceView()
     told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
-    payload = encode_window(WindowFrame(1, "high", -1, 0, 0, 20, 18, (7,)))
+    payload = WindowFrame(1, "high", -1, 0, 0, 20, 18, (7,)).encode()
     said = view.take(parse_topic(window_topic("home", "watch", "hr")), payload)
     assert said is not None
     assert (said["labels"], said["counts"], said["observed"], said["bytes"]) == (("high",), (7,), 18, payload.hex())
@@ -53,10 +53,10 @@ def test_each_state_of_a_histogram_has_its_name_and_a_window_of_another_policy_h
     view = DeviceView()
     told(view, describe(policy(epoch_us=0, period_us=1_000_000).model_copy(update={"windows": (window,)})))
     topic = parse_topic(window_topic("home", "watch", "hr"))
-    said = view.take(topic, encode_window(WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2))))
+    said = view.take(topic, WindowFrame(1, "bars", -1, 0, 0, 20, 20, (7, -2)).encode())
     assert said is not None
     assert said["labels"] == ("low", "high")
-    said = view.take(topic, encode_window(WindowFrame(2, "bars", 0, 1, 20, 20, 20, (7, -2))))
+    said = view.take(topic, WindowFrame(2, "bars", 0, 1, 20, 20, 20, (7, -2)).encode())
     assert said is not None
     assert (said.get("noise"), said["time"]) == (None, None)
 
@@ -67,7 +67,7 @@ def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
     view = DeviceView()
     told(view, describe(measure_policy(3, discretiser=grid, resolution=(100.0, 100.0), unit="m")))
     released = (Released(0, (0, 0)), Released(0, (2, 1)), Released(0, (-1, 0)))
-    payload = encode_measure(MeasureFrame(1, -1, 0, 2, released))
+    payload = MeasureFrame(1, -1, 0, 2, released).encode()
     said = view.take(parse_topic(symbols_topic("home", "watch", "place")), payload)
     assert said is not None
     assert [one["state"] for one in said["newest"]] == ["a", "f", None]
@@ -80,8 +80,8 @@ def test_a_point_is_in_the_cell_that_has_it_and_where_that_is() -> None:
 
 def test_statuses_are_among_what_left_it_and_whoever_comes_later_is_told_all() -> None:
     view = DeviceView()
-    status = encode_status(Status(True, "1.2", 3, (StatusCode.CLOCK,), (StreamStatus("hr", 4, 99),)))
-    policies = encode_policy_status(PolicyStatus(4, b"\x01\x02", "ceiling", "too much", 2, True))
+    status = Status(True, "1.2", 3, (StatusCode.CLOCK,), (StreamStatus("hr", 4, 99),)).encode()
+    policies = PolicyStatus(4, b"\x01\x02", "ceiling", "too much", 2, True).encode()
     first = view.take(parse_topic(status_topic("home", "watch")), status, 12.0)
     second = view.take(parse_topic(policy_status_topic("home", "watch")), policies, 13.0)
     assert first is not None

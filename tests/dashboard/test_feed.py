@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
-from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker
 from fugu.mqtt.guard import Message
@@ -22,7 +22,7 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
     told: Message = (description_topic("home", "watch", "hr"), described, True)
 
     def frame(number: int) -> Message:
-        payload = encode_symbols(SymbolFrame(1, 10 * number - 1, 10 * number, bytes(10)))
+        payload = SymbolFrame(1, 10 * number - 1, 10 * number, bytes(10)).encode()
         return symbols_topic("home", "watch", "hr"), payload, False
 
     async def scene() -> list[list[str]]:
@@ -48,8 +48,8 @@ def test_whoever_looks_at_a_device_is_woken_by_all_that_is_new() -> None:
 
 
 def test_what_a_device_said_of_itself_before_anybody_looked_is_among_what_left_it() -> None:
-    status = encode_status(Status(True, "1.0", 0, (), ()))
-    policies = encode_policy_status(PolicyStatus(1, b"", "", "", 0, False))
+    status = Status(True, "1.0", 0, (), ()).encode()
+    policies = PolicyStatus(1, b"", "", "", 0, False).encode()
 
     async def scene() -> list[tuple[str, str]]:
         feed = Feed("home", Broker(port=free_port()), LedgerView(None))

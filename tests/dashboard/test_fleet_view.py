@@ -6,11 +6,11 @@ import hashlib
 
 import msgpack
 
-from fugu.contract.envelope import Envelope, encode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import StatusCode
-from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
-from fugu.contract.frames import Status, encode_status
-from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Status
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
 from gateway.page.fleet_view import FleetQuery, FleetView
 from tests.support.processes import policy
@@ -22,7 +22,7 @@ def take(view: FleetView, topic: str, payload: bytes) -> None:
 
 
 def status(view: FleetView, name: str, *codes: StatusCode, online: bool = True) -> None:
-    take(view, status_topic("home", name), encode_status(Status(online, "1.0", 3, codes, ())))
+    take(view, status_topic("home", name), Status(online, "1.0", 3, codes, ()).encode())
 
 
 def conditions(view: FleetView, **asked: object) -> dict[str, str]:
@@ -36,9 +36,9 @@ def test_the_sick_come_first_whatever_makes_them_sick() -> None:
     status(view, "b", StatusCode.CONNECTION_LOST, online=False)
     status(view, "c", StatusCode.STORAGE)
     refused = PolicyStatus(1, b"", "ceiling", "too much", 1, False)
-    take(view, policy_status_topic("home", "d"), encode_policy_status(refused))
+    take(view, policy_status_topic("home", "d"), refused.encode())
     alarm = HealthAlarm(AlarmCode.CONFLICT, 1, 1, ("e",), 0, "look")
-    take(view, health_topic("home"), encode_health(Health(True, alarms=(alarm,))))
+    take(view, health_topic("home"), Health(True, alarms=(alarm,)).encode())
     assert list(conditions(view).items()) == [("c", "sick"), ("d", "sick"), ("e", "sick"), ("b", "away"), ("a", "well")]
     assert conditions(view, condition="away") == {"b": "away"}
     assert view.page(FleetQuery())["counts"] == {"sick": 3, "away": 1, "well": 1}
@@ -49,13 +49,13 @@ def test_the_sick_come_first_whatever_makes_them_sick() -> None:
 def test_a_document_that_was_sent_is_waited_for_until_it_is_judged() -> None:
     view = FleetView()
     status(view, "a")
-    sent = encode_envelope(Envelope("policy", b"{}", ()))
+    sent = Envelope("policy", b"{}", ()).encode()
     take(view, policy_set_topic("home", "a"), sent)
     assert view.page(FleetQuery())["waiting"] == 0  # this account cannot know
-    take(view, policy_status_topic("home", "a"), encode_policy_status(PolicyStatus(1, b"", "", "", 0, False)))
+    take(view, policy_status_topic("home", "a"), PolicyStatus(1, b"", "", "", 0, False).encode())
     assert view.page(FleetQuery())["waiting"] == 1
     judged = hashlib.sha256(sent).digest()[:8]
-    take(view, policy_status_topic("home", "a"), encode_policy_status(PolicyStatus(2, judged, "", "", 0, False)))
+    take(view, policy_status_topic("home", "a"), PolicyStatus(2, judged, "", "", 0, False).encode())
     page = view.page(FleetQuery())
     assert (page["waiting"], page["policies"]) == (0, [{"version": 2, "devices": 1}])
 
@@ -79,7 +79,7 @@ def test_a_wave_counts_each_device_once_and_by_the_document_that_it_was_sent() -
         "old": PolicyStatus(6, hashlib.sha256(old).digest()[:8], "", "", 0, False),
     }
     for name, one in said.items():
-        take(view, policy_status_topic("home", name), encode_policy_status(one))
+        take(view, policy_status_topic("home", name), one.encode())
     page = view.page(FleetQuery())
     assert page["waves"] == [
         {"version": 7, "sent": 6, "runs": 1, "refused": 1, "silent": 2, "away": 2},
@@ -92,7 +92,7 @@ def test_a_document_without_a_version_is_no_wave() -> None:
     view = FleetView()
     packed = [msgpack.packb(one) for one in ([], 1, {"version": True}, {"version": 0}, {"version": "1"}, {"other": 1})]
     for number, document in enumerate([b"{", b"\x91" * 9000, *packed]):
-        take(view, policy_set_topic("home", f"d{number}"), encode_envelope(Envelope("policy", document, ())))
+        take(view, policy_set_topic("home", f"d{number}"), Envelope("policy", document, ()).encode())
     assert view.page(FleetQuery())["waves"] == []
     assert view.left_out == 0
 
@@ -102,9 +102,9 @@ def test_devices_that_an_alarm_does_not_name_are_said_to_be_more() -> None:
     names = tuple(f"d{number}" for number in range(8))
     silent = HealthAlarm(AlarmCode.SILENT, 1, 1, names, 30, "look")
     store = HealthAlarm(AlarmCode.CERTIFICATE, 1, 1, ("ca.pem",), 400, "renew")
-    take(view, health_topic("home"), encode_health(Health(True, alarms=(silent, store))))
+    take(view, health_topic("home"), Health(True, alarms=(silent, store)).encode())
     assert view.page(FleetQuery())["unnamed"] == 30
-    take(view, health_topic("home"), encode_health(Health(True)))
+    take(view, health_topic("home"), Health(True).encode())
     assert view.page(FleetQuery())["unnamed"] == 0
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
 from fugu.contract.discretisers import Cells
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.instants import instant
-from fugu.contract.reports import StateEstimate, encode_report
+from fugu.contract.reports import StateEstimate
 from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
 from gateway.page.device_view import DeviceView, placed_shares, placed_symbols
 from tests.support.measured import measure_policy
@@ -66,14 +66,14 @@ def test_what_has_no_place_is_said_and_not_drawn() -> None:
 
 
 def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described() -> None:
-    view, frame = DeviceView(), encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
+    view, frame = DeviceView(), SymbolFrame(1, -1, 0, bytes([0, 1, 1])).encode()
     where = parse_topic(symbols_topic("home", "watch", "hr"))
     estimate = StateEstimate(
         instant(9), instant(1), 9, 3, "east", 0.9, {"west": 0.1, "east": 0.9}, 1.0, "universal", True
     )
     before = (
         view.take(where, frame),
-        view.take(parse_topic(estimate_topic("home", "watch", "hr")), encode_report(estimate)),
+        view.take(parse_topic(estimate_topic("home", "watch", "hr")), estimate.encode()),
     )
     assert before[0] is not None
     assert before[1] is not None
@@ -81,7 +81,7 @@ def test_symbols_and_estimates_of_cells_are_placed_when_the_stream_is_described(
     view.take(parse_topic(description_topic("home", "watch", "hr")), encode_description(WATCH))
     after = (
         view.take(where, frame),
-        view.take(parse_topic(estimate_topic("home", "watch", "hr")), encode_report(estimate)),
+        view.take(parse_topic(estimate_topic("home", "watch", "hr")), estimate.encode()),
     )
     assert after[0] is not None
     assert after[1] is not None

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.release_frames import decode_release
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
 from gateway.releases.config import ReleaseConfigError
@@ -112,7 +112,7 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
                 previous = -1
                 for first in range(0, TICKS + 1, 10):
                     frame = SymbolFrame(1, previous, first, bytes(symbols[first : first + 10].tolist()))
-                    assert watch.publish(symbols_topic("home", "watch", "hr"), encode_symbols(frame)) == 0
+                    assert watch.publish(symbols_topic("home", "watch", "hr"), frame.encode()) == 0
                     previous = frame.last
             wait_until(lambda: gateway.counters["releases_published"] >= TICKS + 2)
         finally:
@@ -131,7 +131,7 @@ def test_uncharged_counts_of_single_ticks_reach_the_site_only(fleet: Shipped, tm
 
 def guessed(received: list[tuple[str, bytes]]) -> dict[int, int]:
     """Tick to symbol, from counts of single ticks."""
-    frames = [decode_release(payload) for topic, payload in received if topic.endswith("/plain")]
+    frames = [ReleaseFrame.decode(payload) for topic, payload in received if topic.endswith("/plain")]
     middle = {frame.first: frame.values[0] for frame in frames}
     return {tick: int(value > 0.5) for tick, value in middle.items()}
 

@@ -18,7 +18,7 @@ from edge_agent.__main__ import main as agent
 from edge_agent.doctor import examine as examine_device
 from edge_agent.local_control import LocalStatus
 from fugu.cli.main import main
-from fugu.contract.frames import Status, encode_status
+from fugu.contract.frames import Status
 from fugu.contract.topics import status_topic, time_topic
 from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
@@ -214,7 +214,7 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     assert worst(found, "gateway") == "warn", "none runs"
     assert worst(found, "devices") == "warn"
     with shipped.client("watch") as client:
-        status = encode_status(Status(True, "1", 0, (), ()))
+        status = Status(True, "1", 0, (), ()).encode()
         client.publish(status_topic("home", "watch"), status, retain=True)
     assert worst(examine(installed(folder, store)), "devices") == "ok"
     assert main(["doctor", "--gateway", str(folder), "--store", str(store)]) == 0

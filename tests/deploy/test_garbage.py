@@ -8,17 +8,9 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.main import main
-from fugu.contract.frames import (
-    MAX_FRAME_TICKS,
-    MAX_STREAMS,
-    Status,
-    StreamStatus,
-    SymbolFrame,
-    encode_status,
-    encode_symbols,
-)
-from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released, encode_measure
-from fugu.contract.window_frames import MAX_COUNTS, WindowFrame, encode_window
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_STREAMS, Status, StreamStatus, SymbolFrame
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
+from fugu.contract.window_frames import MAX_COUNTS, WindowFrame
 from gateway.deployment.accounts import Account, access_list, password_line
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST
@@ -90,8 +82,8 @@ def test_the_largest_frames_that_a_device_may_publish_fit_into_any_broker() -> N
     points = MeasureFrame(1, -1, 0, 3, (released,) * MAX_MEASURE_TICKS)
     window = WindowFrame(1, "w" * 32, -1, 0, 0, 1, 1, (most,) * MAX_COUNTS)
     streams = tuple(StreamStatus("s" * 62 + f"{number:02}", 1, 1) for number in range(MAX_STREAMS))
-    status = encode_status(Status(True, "1.0", 1, (), streams))
-    assert max(map(len, (encode_symbols(symbols), encode_measure(points), encode_window(window), status))) < MIN_LARGEST
+    status = Status(True, "1.0", 1, (), streams).encode()
+    assert max(map(len, (symbols.encode(), points.encode(), window.encode(), status))) < MIN_LARGEST
 
 
 def test_the_streams_of_a_device_can_be_said_anew(tmp_path: Path) -> None:

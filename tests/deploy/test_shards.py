@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Status, decode_committed, encode_status, encode_symbols
+from fugu.contract.frames import Committed, Status
 from fugu.contract.topics import committed_topic
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import open_broker
@@ -81,7 +81,7 @@ class Sender:
         self._link.stop()
 
     def _heard(self, _topic: str, payload: bytes, _retained: bool) -> None:
-        self.through.append(max((one.through for one in decode_committed(payload).streams), default=-1))
+        self.through.append(max((one.through for one in Committed.decode(payload).streams), default=-1))
 
 
 @pytest.mark.long
@@ -106,11 +106,11 @@ def test_frames_of_all_shards_become_durable_and_none_takes_another_s_connection
         senders = [Sender(shipped.address(name), name) for name in NAMES]
         for one in senders:
             ending.callback(one.stop)
-            one.publish("status", encode_status(Status(True, "1", 0, (), ())), retain=True)
+            one.publish("status", Status(True, "1", 0, (), ()).encode(), retain=True)
         wait_until(lambda: so_far(lambda: all(one.through for one in senders)), "an answer of each shard")
         (frame,) = frames([10])
         for one in senders:
-            one.publish("symbols/hr", encode_symbols(frame))
+            one.publish("symbols/hr", frame.encode())
         wait_until(lambda: so_far(lambda: all(one.through[-1] == frame.last for one in senders)), "durable frames")
     assert so_far(lambda: not any(part.failed.is_set() for part in parts))
     assert sorted(connections(log)) == ["gateway", "gateway-0", "gateway-1"]

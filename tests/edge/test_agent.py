@@ -22,7 +22,7 @@ from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
 from fugu.contract.descriptions import decode_description, describe
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, StatusCode
-from fugu.contract.frames import Committed, Gap, StreamCommit, decode_status, encode_committed
+from fugu.contract.frames import Committed, Gap, Status, StreamCommit
 from fugu.contract.topics import committed_topic, description_topic
 from fugu.mqtt import Broker, Link
 from tests.support.agents import SECOND, JumpingClock, ScriptedClock, agent_plan, frames_left, run, stream_plan, ticks
@@ -128,7 +128,7 @@ def test_only_what_the_gateway_has_is_forgotten_and_gaps_are_sent_again(broker: 
 
     def say(through: int, *gaps: Gap) -> None:
         message = Committed((StreamCommit("hr", through, gaps),))
-        gateway.publish(committed_topic("home", "watch"), encode_committed(message))
+        gateway.publish(committed_topic("home", "watch"), message.encode())
 
     gateway.publish(committed_topic("home", "watch"), b"\x02garbage")
     agent._sender._sent_at.clear()
@@ -163,17 +163,17 @@ def test_status_and_description_are_retained_and_the_last_will_tells_of_a_crash(
     )
     process = subprocess.Popen([sys.executable, "-m", "edge_agent", str(config)])
     observer.start()
-    wait_until(lambda: bool(seen) and decode_status(seen[-1]).online)
+    wait_until(lambda: bool(seen) and Status.decode(seen[-1]).online)
     wait_until(lambda: described, "what a device without a gateway says of its stream")
     assert decode_description(described[0]) == describe(device)
-    assert decode_status(seen[-1]).streams[0].policy_version == 1
+    assert Status.decode(seen[-1]).streams[0].policy_version == 1
     if end == "killed":
         process.kill()
     else:
         (tmp_path / "watch" / "outbox.sqlite").unlink()
     assert process.wait(PATIENCE) == (1 if end == "outbox lost" else -9)
-    wait_until(lambda: not decode_status(seen[-1]).online)
-    assert decode_status(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
+    wait_until(lambda: not Status.decode(seen[-1]).online)
+    assert Status.decode(seen[-1]).codes == (StatusCode.CONNECTION_LOST,)
     observer.stop()
 
 

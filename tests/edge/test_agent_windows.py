@@ -17,9 +17,9 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import Committed, Gap, StreamCommit, encode_committed
+from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.topics import committed_topic
-from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,
@@ -195,13 +195,13 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     wait_until(lambda: gateway.connected)
 
     def say(*commits: StreamCommit) -> None:
-        gateway.publish(committed_topic("home", "watch"), encode_committed(Committed(commits)))
+        gateway.publish(committed_topic("home", "watch"), Committed(commits).encode())
 
     agent._sender._sent_at.clear()
     say(StreamCommit("hr", 1000, ()), StreamCommit("hr/high", 2, (Gap(0, 1),)))
     wait_until(lambda: len(recorder.payloads) == 5)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
-    assert decode_window(recorder.payloads[4]).index == 1
+    assert WindowFrame.decode(recorder.payloads[4]).index == 1
     assert agent._outbox.depth() == 2
     say(StreamCommit("hr/high", 3, ()))
     thread.join(PATIENCE)

@@ -18,7 +18,7 @@ from edge_agent.sensors import ReplaySensor
 from fugu.contract.baseline import UNIT
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline
-from fugu.contract.frames import encode_status, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
@@ -69,7 +69,7 @@ def symbols(agent: Agent) -> list[int]:
 def left(agent: Agent) -> list[object]:
     """All that is to leave the device, and all that is on its disk."""
     told = repr(agent._told())
-    frames, status = map(encode_symbols, symbol_frames(agent._outbox)), encode_status(agent._status(online=True))
+    frames, status = map(SymbolFrame.encode, symbol_frames(agent._outbox)), agent._status(online=True).encode()
     found: list[object] = [*frames, *window_frames(agent._outbox), status]
     agent._outbox.close()
     with closing(sqlite3.connect(agent._plan.outbox)) as disk:

@@ -18,7 +18,7 @@ from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
 from edge_agent.judge import _judge
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import StatusCode
-from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status
+from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
 from fugu.contract.trust import TrustError
 from tests.support.brokers import PATIENCE
@@ -66,7 +66,7 @@ class Bench:
     def status(self) -> PolicyStatus:
         said = self.fleet.said(time.time(), connected_anew=True)
         assert said is not None
-        return decode_policy_status(said[1])
+        return PolicyStatus.decode(said[1])
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, 
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import write_device
-from fugu.contract.frames import encode_status
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
 from tests.support.brokers import PATIENCE, wait_until
@@ -85,7 +84,7 @@ def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog
         assert (watch.alarm is not None) == (name == "wrong")
         sizes = [(file.name, file.is_socket() or file.stat().st_size) for file in sorted((tmp_path / name).iterdir())]
         everything = b"".join(file.read_bytes() for file in (tmp_path / name).iterdir() if file.is_file())
-        found.append((sizes, encode_status(agent._status(online=True)), caplog.text))
+        found.append((sizes, agent._status(online=True).encode(), caplog.text))
         assert watch.own_epsilon is not None
         own.append(watch.own_epsilon)
         assert f"{watch.evidence}".encode() not in everything

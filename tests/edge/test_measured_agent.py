@@ -21,7 +21,7 @@ from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import Stream
 from firmware_sim.devices import write_device
 from fugu.contract.errors import GuaranteeError, StatusCode
-from fugu.contract.frames import decode_status
+from fugu.contract.frames import Status
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.topics import committed_topic, status_topic, table_topic
@@ -59,7 +59,7 @@ class Running:
         return self.agent._ticks.streams[0]
 
     def codes(self) -> tuple[StatusCode, ...]:
-        return decode_status(self.statuses.payloads[-1]).codes
+        return Status.decode(self.statuses.payloads[-1]).codes
 
     def stop(self) -> None:
         self.agent.stop()

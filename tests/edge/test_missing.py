@@ -22,9 +22,9 @@ from edge_agent.randomiser import BLOCK_WORDS, randomiser
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.discrete_laplace import SCALE
-from fugu.contract.frames import decode_symbols, encode_status
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable, public_row
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until
@@ -205,7 +205,7 @@ def everything(folder: Path, plan: StreamPlan, readings: Sequence[Any], ticks: i
         clock.now += SECOND
         agent._ticks.prepare()
         agent._ticks.catch_up()
-        seen.append((encode_status(agent._status(online=True)), agent._ticks.pause()))
+        seen.append((agent._status(online=True).encode(), agent._ticks.pause()))
     agent._ticks.close_frames()
     connection: sqlite3.Connection = agent._outbox._db
     payloads = [row[0] for row in connection.execute("SELECT payload FROM frames ORDER BY id")]
@@ -269,7 +269,7 @@ def test_what_a_sensor_s_function_raises_is_in_no_status(tmp_path: Path) -> None
         for _ in range(5):
             clock.now += SECOND
             agent._ticks.catch_up()
-        statuses.add(encode_status(agent._status(online=True)))
+        statuses.add(agent._status(online=True).encode())
         local = described(agent._told()) + repr(agent._told())
         assert "its function raises an exception" in local
         assert not any(word in local for word in ("Overflow", "ZeroDivision", "190", "30.0"))
@@ -362,5 +362,5 @@ def test_missing_as_a_state_of_its_own_is_drawn_from_its_row(tmp_path: Path) -> 
         tmp_path / "b", stream_plan(table=NoiseTable(rows), discretiser=plan.discretiser, windows=(gone,)), [NAN]
     )
     assert seen
-    assert decode_symbols(payloads[1]).symbols == bytes([2] * 10)
-    assert [decode_window(payloads[i]).counts for i in (0, 2, 4)] == [(9,), (10,), (10,)]
+    assert SymbolFrame.decode(payloads[1]).symbols == bytes([2] * 10)
+    assert [WindowFrame.decode(payloads[i]).counts for i in (0, 2, 4)] == [(9,), (10,), (10,)]

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.stored_frames import Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
-from fugu.contract.frames import decode_symbols
+from fugu.contract.frames import SymbolFrame
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames
 
@@ -207,7 +207,7 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
             sent = frame.id
             if frame.sequence == "hr":
                 os.write(diary, f"sent {frame.payload.hex()}\n".encode())
-                last = decode_symbols(frame.payload).last
+                last = SymbolFrame.decode(frame.payload).last
                 outbox.forget_committed("hr", last, (), sent_through=sent, grace=0.0)
             else:
                 outbox.forget_frame(sent)
@@ -230,7 +230,7 @@ def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Pa
     if not keeping.by_tick:  # there a tick is drawn again that was not committed, and which nobody can have seen
         assert len(drawn) == sum(word[0] == "drawn" for word in words), "a tick was drawn for twice"
     windows = [word[1] for word in words if word[0] == "window"]
-    sent = [decode_symbols(bytes.fromhex(word[1])) for word in words if word[0] == "sent"]
+    sent = [SymbolFrame.decode(bytes.fromhex(word[1])) for word in words if word[0] == "sent"]
     assert len(sent) > len(set(sent)) > 3
     published: dict[int, int] = {}
     for frame in set(sent):

@@ -20,7 +20,7 @@ from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
 from fugu.contract.frames import Gap
-from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame, encode_window
+from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame
 from fugu.contract.windows import Window
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames
@@ -338,4 +338,4 @@ def test_the_outbox_holds_no_count_that_is_not_in_a_frame(tmp_path: Path) -> Non
     assert columns == ["stream", "window", "start", "length", "stride", "last_index"]
     outbox.append_windows(PLAN, [closed(3, 123456789)])
     (payload,) = outbox._db.execute("SELECT payload FROM frames").fetchone()
-    assert payload == encode_window(window_frames(outbox)[0])
+    assert payload == window_frames(outbox)[0].encode()

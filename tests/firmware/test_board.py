@@ -11,7 +11,7 @@ import pytest
 
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
+from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import committed_topic
 from fugu.contract.watermark import is_authentic
 from fugu.contract.windows import Window
@@ -58,14 +58,14 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
         board.kill()
     board, count = BoardProcess(image), len(recorder.payloads)
     wait_until(lambda: len(recorder.payloads) > count, "frames")
-    forged = encode_committed(Committed((StreamCommit("hr", 2**40, ()),), 2**63))
+    forged = Committed((StreamCommit("hr", 2**40, ()),), 2**63).encode()
     for _ in range(5):
         assert heard.link.publish(TOPIC, forged) is not None
     wait_until(lambda: len(recorder.payloads) > count + 8, "frames that nobody has")
     assert len(list((image / "outbox/hr").iterdir())) >= 8
     gateway = Gateway(tmp_path, broker.port)
     wait_until(lambda: len(list((image / "outbox/hr").iterdir())) < 5, "watermarks that let the board forget")
-    genuine = decode_committed([payload for topic, payload in heard.messages if topic == TOPIC][-1])
+    genuine = Committed.decode([payload for topic, payload in heard.messages if topic == TOPIC][-1])
     assert is_authentic(key, "home", "watch", genuine)
     sent = by_tick(recorder.frames())  # also asserts that no tick has two symbols
     wait_until(lambda: _symbols(tmp_path / "gateway.sqlite").keys() >= sent.keys(), "all that was sent")
@@ -75,7 +75,7 @@ def test_a_board_that_is_killed_loses_nothing_and_the_gateway_gets_what_was_sent
     gateway.process.wait()
     stored = _symbols(tmp_path / "gateway.sqlite")
     assert all(stored[tick] == symbol for tick, symbol in sent.items())
-    statuses = [decode_status(p) for topic, p in heard.messages if topic == "fugu/2/home/watch/status"]
+    statuses = [Status.decode(p) for topic, p in heard.messages if topic == "fugu/2/home/watch/status"]
     assert {status.online for status in statuses} == {True, False}
     assert {code for status in statuses for code in status.codes} <= {StatusCode.CONNECTION_LOST}
     heard.link.stop()

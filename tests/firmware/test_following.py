@@ -12,7 +12,7 @@ import pytest
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import Status, decode_status, decode_symbols
+from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import policy_set_topic, root_topic, status_topic, stop_topic, symbols_topic
 from fugu.contract.windows import Window
@@ -51,7 +51,7 @@ class _Heard:
         """Wait for a status with these codes, and with this version of every stream if one is given."""
 
         def said() -> list[Status]:
-            some = [decode_status(payload) for payload in self._recorder.payloads[-1:]]
+            some = [Status.decode(payload) for payload in self._recorder.payloads[-1:]]
             return [one for one in some if one.online and one.codes == codes and (not version or _only(one, version))]
 
         wait_until(said, f"a status with {codes}")
@@ -113,7 +113,7 @@ def test_two_streams_follow_the_fleet(broker: Mosquitto, tmp_path: Path, capsys:
     gateway.process.wait()
     for stream, versions in (("hr", {1, 2, 3}), ("motion", {1, 2})):
         topic = symbols_topic("home", "watch", stream)
-        frames = [decode_symbols(payload) for name, payload in every.messages if name == topic]
+        frames = [SymbolFrame.decode(payload) for name, payload in every.messages if name == topic]
         by_tick(frames)  # asserts that no tick has two symbols
         assert {frame.policy_version for frame in frames} == versions
     switched = [min(frame.first for frame in operator.frames if frame.policy_version == n) for n in (1, 2)]

@@ -12,8 +12,8 @@ import pytest
 from firmware_sim.board_code import board_module
 from firmware_sim.compiled_policy import compile_policy
 from fugu.contract.chains import BoundedChains
-from fugu.contract.envelope import Kind, decode_envelope, encode_envelope, encode_roots, sign
-from fugu.contract.frames import Committed, Gap, StreamCommit, encode_committed
+from fugu.contract.envelope import Envelope, Kind, encode_roots, sign
+from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.watermark import sign_committed
 from fugu.contract.windows import Window
@@ -34,7 +34,7 @@ def test_mutated_policies_and_watermarks(tmp_path: Path, count: int) -> None:
     policy = board_policy(TEN).model_copy(update={"guarantee": promise, "windows_guarantee": promise})
     (tmp_path / "policy.bin").write_bytes(compile_policy(policy))
     message = Committed((StreamCommit("hr", 900, (Gap(3, 70),)), StreamCommit("hr/ten", 80, ())), 1_795_423_929_926_860)
-    (tmp_path / "watermark").write_bytes(encode_committed(sign_committed(KEY, "home", "watch", message)))
+    (tmp_path / "watermark").write_bytes(sign_committed(KEY, "home", "watch", message).encode())
     files = tmp_path / "policy.bin", tmp_path / "watermark"
     told = micropython(SUPPORT / "board_fuzz.py", *files, KEY.hex(), 7, count, heap="96k")
     read, proven, _ = map(int, told.split())
@@ -72,13 +72,13 @@ class _Signed:
         signers = {"policy": self.keys.policy[:2], "root": self.keys.root[:2]}.get(kind, self.keys.gateway)
         payload = self.genuine[kind]
         if kind == "root":
-            return encode_roots([encode_envelope(sign(kind, _other(self.keys.root_envelope(), generator), signers))])
-        return encode_envelope(sign(kind, _other(payload, generator), signers))
+            return encode_roots([sign(kind, _other(self.keys.root_envelope(), generator), signers).encode()])
+        return sign(kind, _other(payload, generator), signers).encode()
 
 
 def _other(envelope: bytes, generator: random.Random) -> bytes:
     """The content of an envelope, changed: its fields, or its bytes."""
-    content = decode_envelope(envelope).payload
+    content = Envelope.decode(envelope).payload
     if generator.random() < 0.7:
         fields = msgpack.unpackb(content)
         place = generator.choice(list(fields))

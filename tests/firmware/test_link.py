@@ -12,7 +12,7 @@ import trustme
 
 from firmware_sim.build import Burnt, build
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import decode_status
+from fugu.contract.frames import Status
 from fugu.contract.topics import status_topic
 from fugu.mqtt import Broker
 from tests.support.board_policies import board_policy
@@ -62,11 +62,11 @@ def test_a_board_talks_only_to_the_broker_of_its_certificate(secured: Mosquitto,
     wait_until(lambda: len(frames.payloads) > count + 3, "frames after a restart of the broker")
     board.kill()
     wait_until(
-        lambda: decode_status(statuses.payloads[-1]).codes == (StatusCode.CONNECTION_LOST,), "the will of the board"
+        lambda: Status.decode(statuses.payloads[-1]).codes == (StatusCode.CONNECTION_LOST,), "the will of the board"
     )
     board = BoardProcess(image)
-    wait_until(lambda: decode_status(statuses.payloads[-1]).online, "the board again")
-    wait_until(lambda: not decode_status(statuses.payloads[-1]).codes, "the board again")
+    wait_until(lambda: Status.decode(statuses.payloads[-1]).online, "the board again")
+    wait_until(lambda: not Status.decode(statuses.payloads[-1]).codes, "the board again")
     assert board.stop() == 0
     assert board.log == ""
     received = frames.frames()

@@ -14,7 +14,7 @@ from firmware_sim.boards import Life, Sealed
 from firmware_sim.devices import simulate_states, stationary_distribution
 from firmware_sim.trial import BOARD_FAULTS, BoardDevice, Heard, Stored, outcome, schedule
 from fugu.contract.errors import PolicyError
-from fugu.contract.frames import SymbolFrame, decode_symbols, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.boards import MICROPYTHON
@@ -68,7 +68,7 @@ def _frame(first: int, symbols: bytes, previous: int = -1) -> SymbolFrame:
 
 def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     one, two, three = _frame(0, b"\0\1\0"), _frame(3, b"\1\1\1", 2), _frame(6, b"\0\0\0", 5)
-    sealed = [Sealed(frame.last, "hr", frame.last, encode_symbols(frame)) for frame in (one, two, three)]
+    sealed = [Sealed(frame.last, "hr", frame.last, frame.encode()) for frame in (one, two, three)]
     life = Life(drawn=[("hr", tick) for tick in range(9)], sealed=sealed, starts=1)
     heard = Heard.__new__(Heard)
     heard.versions = {"b": "micropython-1"}
@@ -88,9 +88,9 @@ def test_what_is_lost_or_drawn_twice_is_counted() -> None:
     assert told([one, three]) == (6, 3, 0, 0, 0)
     life.drawn.append(("hr", 4))
     assert told([one, two, three]) == (9, 0, 0, 0, 1)
-    heard.frames.append(("b", "symbols", "hr", encode_symbols(_frame(3, b"\1\0\0", 2))))
+    heard.frames.append(("b", "symbols", "hr", _frame(3, b"\1\0\0", 2).encode()))
     assert told([one, two, three]) == (9, 0, 0, 0, 3)
-    assert decode_symbols(sealed[0].payload) == one
+    assert SymbolFrame.decode(sealed[0].payload) == one
 
 
 def test_a_schedule_has_every_kind_and_comes_again() -> None:

@@ -13,7 +13,7 @@ from firmware_sim.board_code import board_module
 from firmware_sim.build import Burnt, build, enrolled
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
-from fugu.contract.envelope import encode_envelope, encode_roots, sign
+from fugu.contract.envelope import encode_roots, sign
 from fugu.contract.fleet_documents import Address, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -120,7 +120,7 @@ def test_a_board_follows_roots_stops_and_the_time_as_an_agent_does(tmp_path: Pat
     assert two.judge("root", encode_roots([stranger.root_envelope(2)])) == "root"
     assert two.judge("root", encode_roots([new.root_envelope(2)])) == "root"
     assert two.judge("root", encode_roots([third])) == "root"
-    not_its_own = encode_envelope(sign("root", write_document(new.root_document(2)), keys.root[:2]))
+    not_its_own = sign("root", write_document(new.root_document(2)), keys.root[:2]).encode()
     assert two.judge("root", encode_roots([not_its_own])) == "root"
     assert two.judge("root", encode_roots([new.root_envelope(2, *keys.root[:2], fleet="away")])) == "not_addressed"
     assert two.judge("root", b"\x0c\x91\x90") == "malformed"

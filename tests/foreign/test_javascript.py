@@ -14,9 +14,9 @@ from jsonschema import Draft7Validator
 
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.health import Health, encode_health
-from fugu.contract.measure_frames import decode_measure
+from fugu.contract.frames import Status, SymbolFrame
+from fugu.contract.health import Health
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -27,7 +27,7 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.javascript import installed, node
@@ -68,11 +68,11 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
     }
     sent = {
         **{topic: file.read_bytes().strip() for topic, file in reports.items()},
-        symbols_topic("home", "watch", "hr"): encode_symbols(symbols),
+        symbols_topic("home", "watch", "hr"): symbols.encode(),
         symbols_topic("home", "watch", "place"): points,
         window_topic("home", "watch", "hr"): window,
-        status_topic("home", "watch"): encode_status(status),
-        health_topic("home"): encode_health(Health(online=False)),
+        status_topic("home", "watch"): status.encode(),
+        health_topic("home"): Health(online=False).encode(),
     }
     link = Link(broker.broker, client_id="fleet")
     link.start()
@@ -115,10 +115,10 @@ def test_mqtt_js_reads_every_topic_of_the_site_by_the_document_alone(broker: Mos
     ]
     name, found = fields(symbols_topic("home", "watch", "place"))
     assert name == "MeasureFrame"
-    released = decode_measure(points).released
+    released = MeasureFrame.decode(points).released
     assert [(one["table"], tuple(one["point"])) for one in found["points"]] == [([t], p) for t, p in released]
     name, found = fields(window_topic("home", "watch", "hr"))
-    known = decode_window(window)
+    known = WindowFrame.decode(window)
     assert (name, found["window"], found["counts"]) == ("WindowFrame", known.window, list(known.counts))
     assert (found["first"], found["shift"], found["observed"]) == (known.first, known.shift, known.observed)
     name, found = fields(status_topic("home", "watch"))

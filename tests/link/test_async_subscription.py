@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.demo.broker import start_broker
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import symbols_topic
 from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
@@ -21,7 +21,7 @@ TOPIC = symbols_topic("home", "watch", "hr")
 
 
 def frame(first: int, ticks: int = 2) -> bytes:
-    return encode_symbols(SymbolFrame(1, first - 1, first, bytes(ticks)))
+    return SymbolFrame(1, first - 1, first, bytes(ticks)).encode()
 
 
 def readings_of(first: int, ticks: int = 2) -> list[Reading]:

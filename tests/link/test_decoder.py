@@ -8,10 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fugu.contract.descriptions import DescribedVersion, Description, describe, encode_description
-from fugu.contract.frames import MAX_TICK, SymbolFrame, encode_symbols
-from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
-from fugu.contract.release_frames import encode_release
-from fugu.contract.reports import encode_report
+from fugu.contract.frames import MAX_TICK, SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -21,7 +19,7 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import (
     CountReading,
     Decoder,
@@ -52,7 +50,7 @@ def described(version: int = 1, **changes: object) -> Description:
 
 
 def symbols(version: int, first: int = 100, shift: int = 40) -> bytes:
-    return encode_symbols(SymbolFrame(version, first - 1, first, b"\0\1", shift=shift))
+    return SymbolFrame(version, first - 1, first, b"\0\1", shift=shift).encode()
 
 
 def told(decoder: Decoder, description: Description) -> None:
@@ -121,7 +119,7 @@ def test_a_table_of_more_symbols_than_states_gives_no_names() -> None:
     decoder = Decoder()
     told(decoder, described(table=((2**30, 2**31), (2**29, 2**30))))
     frame = SymbolFrame(1, -1, 0, b"\2\0", bits=2)
-    assert [one[-2:] for one in decoder.decode(SYMBOLS, encode_symbols(frame))] == [
+    assert [one[-2:] for one in decoder.decode(SYMBOLS, frame.encode())] == [
         (EPOCH, None),
         (EPOCH + SECOND, None),
     ]
@@ -140,9 +138,9 @@ def test_windows_have_their_two_ends_and_their_states() -> None:
     ):
         frame = WindowFrame(1, name, -1, 0, 64, 3600, 3600, counts, 64)
         place = ("watch", "hr", name, 64, 3600, 3600, counts, 64)
-        assert decoder.decode(WINDOWS, encode_window(frame)) == [WindowReading(*place, *ends, states)]
+        assert decoder.decode(WINDOWS, frame.encode()) == [WindowReading(*place, *ends, states)]
     unknown = WindowFrame(9, "hour", 0, 1, 64, 3600, 3600, (7,), 64)
-    assert decoder.decode(WINDOWS, encode_window(unknown))[0][-3:] == (None, None, None)
+    assert decoder.decode(WINDOWS, unknown.encode())[0][-3:] == (None, None, None)
 
 
 def test_points_of_places_have_latitude_and_longitude() -> None:
@@ -151,13 +149,13 @@ def test_points_of_places_have_latitude_and_longitude() -> None:
     place = Description.model_validate(
         {**one.model_dump(), "epoch": "2026-03-01T00:00:00Z", "place": grid}, strict=False
     )
-    frame = encode_measure(MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)))
+    frame = MeasureFrame(1, -1, 0, 2, (Released(3, (4, -1)),)).encode()
     topic = symbols_topic("home", one.device, one.stream)
     decoder = Decoder()
     (bare,) = decoder.decode(topic, frame)
     assert bare == PointReading(one.device, one.stream, 0, 3, (4, -1))
     decoder.decode(description_topic("home", one.device, one.stream), encode_description(place))
-    (point,) = Decoder.decode(decoder, topic, encode_measure(MeasureFrame(1, 0, 1, 2, (Released(3, (4, -1)),))))
+    (point,) = Decoder.decode(decoder, topic, MeasureFrame(1, 0, 1, 2, (Released(3, (4, -1)),)).encode())
     assert isinstance(point, PointReading)
     assert point.time == EPOCH + timedelta(seconds=place.period_seconds)
     assert (point.latitude, point.longitude) == pytest.approx((46.0 - 0.005, 14.0 + 0.09))
@@ -171,14 +169,14 @@ def test_what_is_sent_again_and_accounts_for_more_is_told_once() -> None:
     one = SymbolFrame(1, 99, 100, b"\0\1", shift=40)
     points = MeasureFrame(1, 19, 20, 2, (Released(0, (1, -2)), Released(0, (3, 4))))
     counts = WindowFrame(1, "high", 1, 2, 20, 10, 10, (7,))
-    assert len(decoder.decode(SYMBOLS, encode_symbols(one))) == 2
-    assert len(decoder.decode(place, encode_measure(points))) == 2
-    assert len(decoder.decode(WINDOWS, encode_window(counts))) == 1
-    assert decoder.decode(SYMBOLS, encode_symbols(replace(one, previous=-1, padding=3))) == []
-    assert decoder.decode(place, encode_measure(replace(points, previous=-1))) == []
-    assert decoder.decode(WINDOWS, encode_window(replace(counts, previous=-1))) == []
+    assert len(decoder.decode(SYMBOLS, one.encode())) == 2
+    assert len(decoder.decode(place, points.encode())) == 2
+    assert len(decoder.decode(WINDOWS, counts.encode())) == 1
+    assert decoder.decode(SYMBOLS, replace(one, previous=-1, padding=3).encode()) == []
+    assert decoder.decode(place, replace(points, previous=-1).encode()) == []
+    assert decoder.decode(WINDOWS, replace(counts, previous=-1).encode()) == []
     contradiction = replace(points, released=(Released(0, (1, -1)), Released(0, (3, 4))))
-    assert len(decoder.decode(place, encode_measure(contradiction))) == 2
+    assert len(decoder.decode(place, contradiction.encode())) == 2
     assert not decoder.rejected
 
 
@@ -187,17 +185,17 @@ def test_what_the_gateway_says_comes_once_each() -> None:
     estimates, counts = estimate_topic("home", "watch", "hr"), count_topic("home", "watch", "hr")
     later = replace(STATE_ESTIMATE, tick=27_001, time=STATE_ESTIMATE.time + SECOND)
     for estimate in (STATE_ESTIMATE, later, PLACE_ESTIMATE):
-        payload = encode_report(estimate)
+        payload = estimate.encode()
         assert decoder.decode(estimates, payload) == [EstimateReading("watch", "hr", estimate)]
         assert decoder.decode(estimates, payload) == []
-    assert decoder.decode(counts, encode_report(COUNT)) == [CountReading("watch", "hr", COUNT)]
-    assert decoder.decode(counts, encode_report(COUNT)) == []
+    assert decoder.decode(counts, COUNT.encode()) == [CountReading("watch", "hr", COUNT)]
+    assert decoder.decode(counts, COUNT.encode()) == []
     assert not decoder.rejected
 
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_no_message_is_taken_under_another_topic(name: str) -> None:
-    payload = encode_report(REPORTS[name])
+    payload = REPORTS[name].encode()
     topics = {
         estimate_topic("home", "watch", "hr"): EstimateReading,
         count_topic("home", "watch", "hr"): CountReading,
@@ -216,13 +214,13 @@ def test_no_message_is_taken_under_another_topic(name: str) -> None:
 
 
 def test_releases_of_other_streams_are_left_out_and_others_names_are_refused() -> None:
-    topic, payload = release_topic("home", "public", "active"), encode_release(RELEASE_FRAME)
+    topic, payload = release_topic("home", "public", "active"), RELEASE_FRAME.encode()
     assert Decoder(stream="steps").decode(topic, payload) == []
     decoder = Decoder(stream="hr")
     assert decoder.decode(topic, payload) == [ReleaseReading("active", RELEASE_FRAME)]
     assert decoder.decode(topic, payload) == []
     following = replace(RELEASE_FRAME, first=10_800, entry=13)
-    assert decoder.decode(topic, encode_release(following)) == [ReleaseReading("active", following)]
+    assert decoder.decode(topic, following.encode()) == [ReleaseReading("active", following)]
     assert not decoder.rejected
     assert decoder.decode(release_topic("home", "public", "other"), payload) == []
     assert decoder.decode(release_topic("home", "other", "active"), payload) == []
@@ -291,7 +289,7 @@ def test_ticks_beyond_all_calendars_are_refused(first: int) -> None:
     told(decoder, described())
     assert decoder.decode(SYMBOLS, symbols(1, first, 0)) == []
     window = WindowFrame(1, "hour", -1, 0, first - 2**31, 2**31, 1, (1,))
-    assert decoder.decode(WINDOWS, encode_window(window)) == []
+    assert decoder.decode(WINDOWS, window.encode()) == []
     assert decoder.rejected == {"out_of_range": 2}
 
 

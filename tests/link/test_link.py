@@ -14,8 +14,7 @@ import trustme
 
 from fugu.cli.demo.broker import start_broker
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.reports import encode_report
+from fugu.contract.frames import SymbolFrame
 from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
@@ -235,14 +234,14 @@ def test_a_subscription_yields_every_reading_once_and_counts_what_is_wrong(broke
         reader.start()
 
         def arrived() -> bool:
-            sender.publish(topic, encode_symbols(SymbolFrame(1, -1, 0, b"\1")))
+            sender.publish(topic, SymbolFrame(1, -1, 0, b"\1").encode())
             return ready.wait(0.1)
 
         wait_until(arrived)
-        frame = encode_symbols(SYMBOL_FRAME)
+        frame = SYMBOL_FRAME.encode()
         for payload in (frame, frame, b"\x01junk", b"\xff"):
             sender.publish(topic, payload)
-        sender.publish("fugu/2/home/estimate/watch/hr", encode_report(STATE_ESTIMATE))
+        sender.publish("fugu/2/home/estimate/watch/hr", STATE_ESTIMATE.encode())
         reader.join(PATIENCE)
         sender.stop()
     assert found == [
@@ -259,7 +258,7 @@ def test_what_nobody_iterates_over_does_not_pile_up() -> None:
     for _ in range(8):
         readings._delivered(topic, payload)
     assert readings.rejected == {"not_taken": 2}
-    readings._delivered(topic, encode_symbols(SymbolFrame(1, -1, 0, b"\1")))
+    readings._delivered(topic, SymbolFrame(1, -1, 0, b"\1").encode())
     assert readings.wait(PATIENCE) == SymbolReading("watch", "hr", 0, 1)
     assert readings.rejected == {"not_taken": 2, "trailing_bytes": 6}
     readings._delivered(topic, payload)
@@ -270,7 +269,7 @@ def test_what_nobody_iterates_over_does_not_pile_up() -> None:
 def test_the_end_of_a_subscription_ends_the_iteration(broker: Mosquitto) -> None:
     with Subscription(broker.broker, fleet="home") as readings:
         assert readings.wait(0.0) is None
-        readings._delivered("fugu/2/home/watch/symbols/hr", encode_symbols(SymbolFrame(1, -1, 0, b"\1\0")))
+        readings._delivered("fugu/2/home/watch/symbols/hr", SymbolFrame(1, -1, 0, b"\1\0").encode())
     assert [reading.symbol for reading in readings if isinstance(reading, SymbolReading)] == [1, 0]
 
 

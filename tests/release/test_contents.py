@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.release_frames import encode_release
 from gateway.releases.audit import verify
 from gateway.releases.entries import canonical, digest, inputs_digest
 from gateway.releases.inputs import canonical_table, table_of
@@ -166,7 +165,7 @@ def test_another_value_than_that_of_the_sums_is_found(
     bench = made(tmp_path, scheduled(scale="20"), windows=1)
     (frame,) = bench.frames
     other = replace(frame, **change(frame))
-    bench.ledger._db.execute("UPDATE entries SET payload=?, scale=?", (encode_release(other), other.scale))
+    bench.ledger._db.execute("UPDATE entries SET payload=?, scale=?", (other.encode(), other.scale))
     (found,) = verify(bench.ledger).problems
     assert found.startswith(f"entry 1: {problem}")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Status, SymbolFrame, encode_status, encode_symbols
+from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.topics import status_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from gateway.service.service import Gateway
 from gateway.service.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
@@ -21,7 +21,7 @@ from tests.support.gateway_service import Device
 from tests.support.scenes import Scene, frames, write_policies
 
 FRAME = frames([10])[0]
-BIRTH = encode_status(Status(True, "1.0", 0, (), ()))
+BIRTH = Status(True, "1.0", 0, (), ()).encode()
 
 
 @pytest.fixture
@@ -37,19 +37,19 @@ def gateway(broker: Mosquitto, tmp_path: Path) -> Iterator[Gateway]:
 
 def flood(name: str, seed: int) -> Iterator[tuple[str, bytes]]:
     """A message of each kind under names that nobody knows, and of a device that is known about what is not."""
-    generator, frame = random.Random(seed), encode_symbols(FRAME)
+    generator, frame = random.Random(seed), FRAME.encode()
     counts = WindowFrame(1, f"w{name}", -1, 0, 0, 10, 10, (3,))
     yield symbols_topic("home", name, "hr"), frame
     yield symbols_topic("home", name, name), b"\xff" + generator.randbytes(50)
     yield symbols_topic("home", "watch", name), frame
-    yield symbols_topic("home", "watch", "hr"), encode_symbols(replace(FRAME, policy_version=2**31 + seed))
-    yield symbols_topic("home", "watch", "hr"), encode_symbols(replace(FRAME, first=2**40 + seed))
+    yield symbols_topic("home", "watch", "hr"), replace(FRAME, policy_version=2**31 + seed).encode()
+    yield symbols_topic("home", "watch", "hr"), replace(FRAME, first=2**40 + seed).encode()
     yield symbols_topic("home", "watch", "hr"), b"\xff" + generator.randbytes(100)
-    yield window_topic("home", "watch", "hr"), encode_window(counts)
-    yield window_topic("home", name, "hr"), encode_window(counts)
+    yield window_topic("home", "watch", "hr"), counts.encode()
+    yield window_topic("home", name, "hr"), counts.encode()
     yield status_topic("home", name), BIRTH
     yield status_topic("home", "watch"), BIRTH
-    yield status_topic("home", "ring"), encode_status(Status(True, name, seed, (), ()))
+    yield status_topic("home", "ring"), Status(True, name, seed, (), ()).encode()
 
 
 def heard(gateway: Gateway, sent: int) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.descriptions import decode_description, describe, encode_description
-from fugu.contract.frames import Status, StreamStatus, encode_status, encode_symbols
+from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import description_topic, status_topic, symbols_topic
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
@@ -113,10 +113,10 @@ def test_the_version_that_a_device_names_is_described_and_survives_a_last_will_a
         sent = here.link.publish
         wait_until(lambda: topic in here.there, "a description")
         assert decode_description(here.there[topic]) == describe(versions[2], confirmed=False)
-        sent(state, encode_status(Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),))), retain=True)
+        sent(state, Status(True, "1.0", 0, (), (StreamStatus("hr", 1, 0),)).encode(), retain=True)
         wait_until(lambda: here.there[topic] == following[1], "the version that runs")
-        sent(state, encode_status(Status(False, "1.0", 0, (), ())), retain=True)
-        sent(symbols_topic("home", "watch", "hr"), encode_symbols(frames([10])[0]))
+        sent(state, Status(False, "1.0", 0, (), ()).encode(), retain=True)
+        sent(symbols_topic("home", "watch", "hr"), frames([10])[0].encode())
         wait_until(lambda: gateway.counters["stored"] == 1, "a frame")
         assert here.there[topic] == following[1]
     with listening(broker) as here:
@@ -135,14 +135,14 @@ def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_t
     topic, made = description_topic("home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
     rollout = encode_description(describe(versions[2], others=[versions[1]]))
     with listening(broker) as here, running(broker, tmp_path):
-        here.link.publish(symbols_topic("home", "watch", "hr"), encode_symbols(made[0]))
+        here.link.publish(symbols_topic("home", "watch", "hr"), made[0].encode())
         wait_until(lambda: here.there.get(topic) == encode_description(describe(versions[1])), "the first version")
-        here.link.publish(symbols_topic("home", "watch", "hr"), encode_symbols(made[2]))
+        here.link.publish(symbols_topic("home", "watch", "hr"), made[2].encode())
         wait_until(lambda: here.there.get(topic) == rollout, "both versions")
         with Subscription(broker.broker, fleet="home", device="watch", descriptions=True) as late:
             readings = iter(late)
             assert isinstance(next(readings), DescriptionReading)
-            here.link.publish(symbols_topic("home", "watch", "hr"), encode_symbols(made[1]))
+            here.link.publish(symbols_topic("home", "watch", "hr"), made[1].encode())
             first = next(reading for reading in readings if not isinstance(reading, DescriptionReading))
             assert isinstance(first, SymbolReading)
             assert (first.tick, first.time, first.label) == (10, EPOCH + timedelta(seconds=10), f"level {first.symbol}")

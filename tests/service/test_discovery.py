@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.descriptions import Description, PlaceGrid, describe, encode_description
-from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.instants import instant
-from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount, encode_report
+from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.windows import Window
 from gateway.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
 from tests.support.home_assistant import check_document, rendered
@@ -64,8 +64,8 @@ def test_a_share_is_a_measurement_in_percent_that_expires() -> None:
     assert share["state_class"] == "measurement"
     assert share["state_topic"] == "fugu/2/home/estimate/watch/hr"
     assert share["expire_after"] == 3 * 600
-    assert value(share, encode_report(ESTIMATE)) == "75.0"
-    assert attributes(share, encode_report(ESTIMATE))["useful"] is False
+    assert value(share, ESTIMATE.encode()) == "75.0"
+    assert attributes(share, ESTIMATE.encode())["useful"] is False
 
 
 def test_what_the_device_has_counted_is_shown_with_its_interval_and_not_the_symbols() -> None:
@@ -74,16 +74,16 @@ def test_what_the_device_has_counted_is_shown_with_its_interval_and_not_the_symb
     share = found["hr.window.hour"]
     assert share["state_topic"] == "fugu/2/home/count/watch/hr"
     assert share["expire_after"] == 3 * 3600
-    assert value(share, encode_report(COUNT)) == "50.0"
-    shown = attributes(share, encode_report(COUNT))
+    assert value(share, COUNT.encode()) == "50.0"
+    shown = attributes(share, COUNT.encode())
     assert (shown["low"], shown["high"], shown["confidence"], shown["useful"]) == (20.0, 80.0, 0.95, True)
 
 
 def test_of_several_windows_each_takes_its_own_messages() -> None:
     hour = COUNTED.windows[0]
     found = components(COUNTED.model_copy(update={"windows": (hour, hour.model_copy(update={"name": "day"}))}))
-    assert value(found["hr.window.hour"], encode_report(COUNT)) == "50.0"
-    assert value(found["hr.window.day"], encode_report(COUNT)) == ""
+    assert value(found["hr.window.hour"], COUNT.encode()) == "50.0"
+    assert value(found["hr.window.day"], COUNT.encode()) == ""
     assert found["hr.window.hour"]["name"] != found["hr.window.day"]["name"]
 
 
@@ -92,9 +92,9 @@ def test_a_histogram_has_a_share_of_each_state() -> None:
     window = COUNTED.windows[0].model_copy(update={"states": "histogram"})
     found = components(COUNTED.model_copy(update={"states": labels, "windows": (window,)}))
     count = replace(COUNT, states=labels, values=(6.0, -3.0, 57.0), low=(0.0, -9.0, 51.0), high=(12.0, 3.0, 63.0))
-    shown = [value(found[f"hr.window.hour.{index}"], encode_report(count)) for index in range(3)]
+    shown = [value(found[f"hr.window.hour.{index}"], count.encode()) for index in range(3)]
     assert shown == ["10.0", "-5.0", "95.0"]
-    assert attributes(found["hr.window.hour.2"], encode_report(count))["high"] == 105.0
+    assert attributes(found["hr.window.hour.2"], count.encode())["high"] == 105.0
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_state_is_shown_only_where_the_plan_calls_it_useful(
 def test_a_state_that_is_not_likely_is_unknown(state: str, probability: float, shown: str) -> None:
     component = components(named(("off", "on"), useful_for="state"))["hr.state"]
     estimate = replace(ESTIMATE, state=state, probability=probability, shares={"off": 0.5, "on": 0.5})
-    assert value(component, encode_report(estimate)) == shown
+    assert value(component, estimate.encode()) == shown
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_which_state_is_on_and_of_which_class_follows_from_the_names(
     component = components(named(states, useful_for="state"))["hr.state"]
     assert component.get("device_class") == device_class
     estimate = replace(ESTIMATE, state=on, shares=dict.fromkeys(states, 0.5))
-    assert value(component, encode_report(estimate)) == "ON"
+    assert value(component, estimate.encode()) == "ON"
 
 
 def test_a_place_is_on_the_map_with_how_far_off_it_can_be() -> None:
@@ -147,7 +147,7 @@ def test_a_place_is_on_the_map_with_how_far_off_it_can_be() -> None:
     found = components(SYMBOLS.model_copy(update={"kind": "points", "place": grid}))
     estimate = PlaceEstimate(instant(SECOND), 1, 52.25, 4.5, 351.5, 400.0, 200.0, 0.0, 3, 1.0, "universal", True)
     assert "state_topic" not in found["hr.place"]
-    shown = attributes(found["hr.place"], encode_report(estimate))
+    shown = attributes(found["hr.place"], estimate.encode())
     assert (shown["latitude"], shown["longitude"], shown["gps_accuracy"]) == (52.25, 4.5, 351.5)
 
 
@@ -155,8 +155,8 @@ def test_a_measurement_has_its_unit_and_interval() -> None:
     found = components(SYMBOLS.model_copy(update={"kind": "points", "unit": "lux"}))
     estimate = ValueEstimate(instant(SECOND), 1, (41.5,), (30.0,), (50.0,), "lux", 3, None, "universal", False)
     assert found["hr.value"]["unit_of_measurement"] == "lux"
-    assert value(found["hr.value"], encode_report(estimate)) == "41.5"
-    shown = attributes(found["hr.value"], encode_report(estimate))
+    assert value(found["hr.value"], estimate.encode()) == "41.5"
+    shown = attributes(found["hr.value"], estimate.encode())
     assert (shown["low"], shown["high"], shown["useful"]) == (30.0, 50.0, False)
 
 
@@ -180,9 +180,9 @@ def test_the_gateway_has_an_entity_for_its_alarms() -> None:
         (Health(True, alarms=(alarm,)), "online", "ON", "silent"),
         (Health(False), "offline", "OFF", ""),
     ):
-        assert rendered(availability["value_template"], encode_health(health)) == available
-        assert value(component, encode_health(health)) == shown
-        assert attributes(component, encode_health(health))["codes"] == codes
+        assert rendered(availability["value_template"], health.encode()) == available
+        assert value(component, health.encode()) == shown
+        assert attributes(component, health.encode())["codes"] == codes
 
 
 @given(
@@ -193,7 +193,7 @@ def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> No
     states = tuple(labels)
     found = components(named(states, useful_for="state"))
     shares = {label: (index + 1) / sum(range(1, len(states) + 1)) for index, label in enumerate(states)}
-    payload = encode_report(replace(ESTIMATE, state=states[-1], shares=shares))
+    payload = replace(ESTIMATE, state=states[-1], shares=shares).encode()
     for key, component in found.items():
         if key.startswith("hr.share."):
             assert value(component, payload) == str(round(100 * shares[states[int(key.rpartition(".")[2])]], 2))
@@ -205,8 +205,8 @@ def test_names_of_states_are_never_a_part_of_a_template(labels: list[str]) -> No
     count = replace(COUNT, states=states, values=numbers, low=numbers, high=numbers, observed=100)
     for key, component in counted.items():
         if key.startswith("hr.window."):
-            assert float(value(component, encode_report(count))) == float(key.rpartition(".")[2])
-            assert attributes(component, encode_report(count))["low"] == float(key.rpartition(".")[2])
+            assert float(value(component, count.encode())) == float(key.rpartition(".")[2])
+            assert attributes(component, count.encode())["low"] == float(key.rpartition(".")[2])
 
 
 def test_many_states_make_no_entities() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, policy_set_topic
 from fugu.mqtt import Link
@@ -76,13 +76,13 @@ class Operator:
 def accepted(version: int) -> bytes:
     """The answer of a device that follows a document."""
     judged = hashlib.sha256(b"signed %d" % version).digest()[:8]
-    return encode_policy_status(PolicyStatus(version, judged, "", "", 0, False))
+    return PolicyStatus(version, judged, "", "", 0, False).encode()
 
 
 def refused(envelope: bytes, *, following: int = 0, reason: str = "ceiling") -> bytes:
     """The answer of a device that refuses one."""
     judged = hashlib.sha256(envelope).digest()[:8]
-    return encode_policy_status(PolicyStatus(following, judged, reason, "epsilon 3 of 2", 1, True))
+    return PolicyStatus(following, judged, reason, "epsilon 3 of 2", 1, True).encode()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.fleet_frames import PolicyStatus, encode_policy_status
+from fugu.contract.fleet_frames import PolicyStatus
 from fugu.contract.health import AlarmCode
 from fugu.contract.topics import policy_status_topic
 from fugu.host.database import AwayError, DatabaseError
@@ -90,5 +90,5 @@ def test_a_refusal_is_an_alarm_until_the_device_accepts_a_document(tmp_path: Pat
     for reason, held in (("guarantee", ("watch",)), ("", ())):
         said = PolicyStatus(1, b"12345678", reason, "", 1, False)
         for fleet, expected in (("other", parts.held.get(AlarmCode.POLICY_REFUSED)), ("home", held)):
-            parts.part.heard(policy_status_topic(fleet, "watch"), encode_policy_status(said))
+            parts.part.heard(policy_status_topic(fleet, "watch"), said.encode())
             assert parts.held.get(AlarmCode.POLICY_REFUSED) == expected

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.frames import SymbolFrame, encode_symbols
-from fugu.contract.health import AlarmCode, decode_health
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import health_topic, symbols_topic
 from gateway.service.ingest import Inbox, Message
 from gateway.service.service import Gateway
@@ -140,7 +140,7 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
         wait_until(lambda: not quiet.outbox, f"frame {number} of the other device")
 
     def named() -> set[tuple[AlarmCode, tuple[str, ...]]]:
-        return {(one.code, one.names) for payload in list(health.payloads) for one in decode_health(payload).alarms}
+        return {(one.code, one.names) for payload in list(health.payloads) for one in Health.decode(payload).alarms}
 
     wait_until(lambda: (AlarmCode.REPEATS, ("watch",)) in named(), "the alarm")
     assert gateway.stop() == 0
@@ -153,7 +153,7 @@ def test_beside_one_who_repeats_itself_others_are_served_and_the_alarm_names_it(
 def test_what_is_beyond_a_device_s_share_is_an_alarm_with_its_name(broker: Mosquitto, tmp_path: Path) -> None:
     write_policies(tmp_path / "policies")
     gateway = Gateway(GatewaySettings("home", broker.broker, tmp_path / "s.sqlite", tmp_path / "policies"))
-    payload = encode_symbols(frames([20])[0])
+    payload = frames([20])[0].encode()
     gateway._delivered([(symbols_topic("home", "watch", "hr"), payload, False)] * 15_000)
     gateway.start()
     try:

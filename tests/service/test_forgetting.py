@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.measure_frames import MeasureFrame, Released, encode_measure
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.releases.audit import verify
@@ -103,7 +103,7 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
     assert (len(distributions) > 1) == (sealed != "not")
     needles = {
         "symbols": [packed(frame.symbols) for frame in made],
-        "points": [encode_measure(frame)[-200:] for frame in measured],
+        "points": [frame.encode()[-200:] for frame in measured],
         "windows": [json.dumps(frame.counts).encode() for frame in counts],
         "distributions": [distribution for distribution in distributions[1:] if distribution not in distributions[:1]],
         "heads": heads,

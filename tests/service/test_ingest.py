@@ -10,11 +10,10 @@ import pytest
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.errors import FrameError
-from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.measure_frames import encode_measure
+from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.ingest import (
     MAX_PAYLOAD_BYTES,
@@ -32,9 +31,9 @@ from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 
 SECOND = 1_000_000
 TOPIC = "fugu/2/home/watch/symbols/hr"
-GOOD = encode_symbols(SymbolFrame(1, -1, 0, bytes([0, 1, 1])))
-BIRTH = encode_status(Status(True, "1.0", 0, (), ()))
-WILL = encode_status(Status(False, "1.0", 0, (), ()))
+GOOD = SymbolFrame(1, -1, 0, bytes([0, 1, 1])).encode()
+BIRTH = Status(True, "1.0", 0, (), ()).encode()
+WILL = Status(False, "1.0", 0, (), ()).encode()
 
 WRONG = [
     ("malformed", TOPIC, b""),
@@ -51,9 +50,9 @@ WRONG = [
     ("unknown_device", "fugu/2/home/clock/symbols/hr", GOOD),
     ("unknown_device", "fugu/2/home/clock/status", BIRTH),
     ("unknown_stream", "fugu/2/home/watch/symbols/gait", GOOD),
-    ("unknown_policy_version", TOPIC, encode_symbols(SymbolFrame(9, -1, 0, b"\x00"))),
-    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x00\x01", bits=2))),
-    ("symbol_out_of_range", TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\xfe", bits=8))),
+    ("unknown_policy_version", TOPIC, SymbolFrame(9, -1, 0, b"\x00").encode()),
+    ("symbol_out_of_range", TOPIC, SymbolFrame(1, -1, 0, b"\x00\x01", bits=2).encode()),
+    ("symbol_out_of_range", TOPIC, SymbolFrame(1, -1, 0, b"\xfe", bits=8).encode()),
     ("wrong_fleet", "fugu/2/away/watch/symbols/hr", GOOD),
     ("wrong_fleet", "fugu/2/away/watch/status", BIRTH),
     ("oversized", TOPIC, bytes(MAX_PAYLOAD_BYTES + 1)),
@@ -88,7 +87,7 @@ def random_messages(generator: random.Random) -> list[Message]:
         later = generator.choice([0, 0, 0, 0, 10_000])
         frame = SymbolFrame(version, tick - 1, tick + later, bytes(held), bits=bits, shift=generator.choice([0, 0, 4]))
         if frame.shift <= frame.first:
-            found.append(Message(f"fugu/2/home/{device}/symbols/hr", encode_symbols(frame)))
+            found.append(Message(f"fugu/2/home/{device}/symbols/hr", frame.encode()))
     found += [Message(topic, payload) for _, topic, payload in WRONG] + [Message("fugu/2/home/watch/status", BIRTH)]
     generator.shuffle(found)
     return found
@@ -132,22 +131,22 @@ def test_a_frame_is_received_with_its_device_and_stream() -> None:
 def test_the_largest_frame_is_not_oversized() -> None:
     table, chains = NoiseTable.randomised_response(17, 200_000_000), BoundedChains(states=17, odds_ratio=9.0)
     frame = SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8)
-    assert len(encode_symbols(frame)) == MAX_PAYLOAD_BYTES
+    assert len(frame.encode()) == MAX_PAYLOAD_BYTES
     ingest = Ingest(catalogue([policy(table=table, chains=chains)]), Counter())
-    assert ingest.read(TOPIC, encode_symbols(frame)) == Received("watch", "hr", frame)
+    assert ingest.read(TOPIC, frame.encode()) == Received("watch", "hr", frame)
 
 
 def test_a_symbol_above_its_table_is_refused_although_its_bits_could_be_one() -> None:
     ingest = Ingest(catalogue([policy(table=TERNARY, chains=BOUNDED)]), counters := Counter[str]())
-    assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x02\x00", bits=2))) is not None
-    assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, 0, b"\x02\x03", bits=2))) is None
+    assert ingest.read(TOPIC, SymbolFrame(1, -1, 0, b"\x02\x00", bits=2).encode()) is not None
+    assert ingest.read(TOPIC, SymbolFrame(1, -1, 0, b"\x02\x03", bits=2).encode()) is None
     assert counters["symbol_out_of_range"] == 1
 
 
 def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:
     last = 2**53
     ingest = Ingest(catalogue(), counters := Counter[str](), lambda: last * SECOND)
-    assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, -1, last - 1, bytes(2)))) is not None
+    assert ingest.read(TOPIC, SymbolFrame(1, -1, last - 1, bytes(2)).encode()) is not None
     beyond = GOOD.replace((0).to_bytes(8, "big"), last.to_bytes(8, "big"))
     assert ingest.read(TOPIC, beyond) is None
     assert counters["out_of_range"] == 1
@@ -165,9 +164,9 @@ def test_a_frame_may_be_as_far_ahead_as_clocks_may_differ_and_no_tick_further(pe
     for now, refused in ((begins - 1, 1), (begins, 0)):
         ingest = Ingest(catalogue([counted, moved]), counters := Counter[str](), lambda now=now: now)
         for topic, payload in (
-            ("symbols/hr", encode_symbols(SymbolFrame(1, -1, last - 1, bytes(2)))),
-            ("window/hr", encode_window(WindowFrame(1, "level", -1, last, last, 1, 1, (1,)))),
-            ("symbols/place", encode_measure(replace(points, first=last - 1))),
+            ("symbols/hr", SymbolFrame(1, -1, last - 1, bytes(2)).encode()),
+            ("window/hr", WindowFrame(1, "level", -1, last, last, 1, 1, (1,)).encode()),
+            ("symbols/place", replace(points, first=last - 1).encode()),
         ):
             assert (ingest.read(f"fugu/2/home/watch/{topic}", payload) is None) == bool(refused), topic
         assert counters["from_the_future"] == 3 * refused
@@ -176,7 +175,7 @@ def test_a_frame_may_be_as_far_ahead_as_clocks_may_differ_and_no_tick_further(pe
 def test_a_gateway_whose_clock_is_not_set_says_so_and_takes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     ingest = Ingest(catalogue(), counters := Counter[str](), lambda: 0)
     for first in (10**9, 10**9 + 3):
-        assert ingest.read(TOPIC, encode_symbols(SymbolFrame(1, first - 1, first, bytes(3)))) is None
+        assert ingest.read(TOPIC, SymbolFrame(1, first - 1, first, bytes(3)).encode()) is None
     assert counters == {"received": 2, "from_the_future": 2}
     (line,) = [record.getMessage() for record in caplog.records]
     assert "1000000002 s after this machine's clock, which says 1970-01-01 00:00:00 UTC" in line

@@ -20,17 +20,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fugu.contract.errors import PolicyError
-from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame, encode_symbols
+from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame
 from fugu.contract.measure_check import check_noise
-from fugu.contract.measure_frames import (
-    MAX_MEASURE_TICKS,
-    MeasureFrame,
-    Released,
-    decode_measure,
-    encode_measure,
-)
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import Change, MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, TimedTable, decode_table, encoded_table, members
+from fugu.contract.measure_table import MOST_HELD, TimedTable, encoded_table, members
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.topics import symbols_topic, table_topic
 from gateway.service.ingest import Ingest
@@ -382,36 +376,36 @@ def test_frames_of_a_retired_policy_are_still_estimated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "reason"),
     [
-        (symbols_topic("home", "watch", "place"), encode_measure(FRAMES[0]), None),
-        (symbols_topic("home", "watch", "hr"), encode_measure(FRAMES[0]), "wrong_kind"),
-        (symbols_topic("home", "watch", "place"), encode_symbols(SymbolFrame(1, -1, 0, b"\0")), "wrong_kind"),
+        (symbols_topic("home", "watch", "place"), FRAMES[0].encode(), None),
+        (symbols_topic("home", "watch", "hr"), FRAMES[0].encode(), "wrong_kind"),
+        (symbols_topic("home", "watch", "place"), SymbolFrame(1, -1, 0, b"\0").encode(), "wrong_kind"),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(replace(FRAMES[0], policy_version=9)),
+            replace(FRAMES[0], policy_version=9).encode(),
             "unknown_policy_version",
         ),
-        (symbols_topic("home", "watch", "other"), encode_measure(FRAMES[0]), "unknown_stream"),
-        (symbols_topic("home", "ring", "place"), encode_measure(FRAMES[0]), "unknown_device"),
-        (symbols_topic("away", "watch", "place"), encode_measure(FRAMES[0]), "wrong_fleet"),
-        (symbols_topic("home", "watch", "place"), encode_measure(FRAMES[0])[:-1], "malformed"),
+        (symbols_topic("home", "watch", "other"), FRAMES[0].encode(), "unknown_stream"),
+        (symbols_topic("home", "ring", "place"), FRAMES[0].encode(), "unknown_device"),
+        (symbols_topic("away", "watch", "place"), FRAMES[0].encode(), "wrong_fleet"),
+        (symbols_topic("home", "watch", "place"), FRAMES[0].encode()[:-1], "malformed"),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),))),
+            MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),)).encode(),
             "point_mismatch",
         ),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),) * MAX_MEASURE_TICKS)) + b"\0",
+            MeasureFrame(1, -1, 0, 3, (Released(1, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode() + b"\0",
             "oversized",
         ),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),))),
+            MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),)).encode(),
             "from_the_future",
         ),
         (
             symbols_topic("home", "watch", "place"),
-            encode_measure(MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),), shift=MAX_TICK)),
+            MeasureFrame(1, -1, MAX_TICK, 2, (Released(0, (0, 0)),), shift=MAX_TICK).encode(),
             None,
         ),
     ],
@@ -424,7 +418,7 @@ def test_a_frame_that_its_policy_does_not_allow_is_counted_by_its_reason(
         known.add(policy)
     counters: Counter[str] = Counter()
     meaning = Ingest(known, counters).read(topic, payload)
-    assert meaning == (None if reason else Received("watch", "place", decode_measure(payload)))
+    assert meaning == (None if reason else Received("watch", "place", MeasureFrame.decode(payload)))
     assert counters == Counter(["received", *([reason] if reason else [])])
 
 
@@ -467,7 +461,7 @@ class Wire:
     def publish(self, topic: str, payload: bytes) -> int | None:
         if not self.connected:
             return None
-        self.sent.append((topic, decode_table(payload)))
+        self.sent.append((topic, TimedTable.decode(payload)))
         return len(self.sent)
 
     def take(self) -> list[TimedTable]:
@@ -681,7 +675,9 @@ def test_a_table_for_likely_states_keeps_the_promise_and_follows_the_belief(tmp_
             found.append(table)
     assert len({table.number for table in found}) > 2, "the belief has moved"
     with sqlite3.connect(sending.scene.path) as database:
-        likely = {row[0]: decode_table(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")}
+        likely = {
+            row[0]: TimedTable.decode(row[1]) for row in database.execute("SELECT number, message FROM sent_tables")
+        }
     assert {table.number for table in found} <= set(likely)
     policy_table = policy.table(1)
     assert policy_table is not None

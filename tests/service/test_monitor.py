@@ -16,17 +16,18 @@ import pytest
 
 from fugu.cli.main import main
 from fugu.contract.errors import Reason
-from fugu.contract.frames import Status, encode_status
-from fugu.contract.health import AlarmCode, Health, decode_health
+from fugu.contract.frames import Status
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.topics import health_topic, status_topic
 from fugu.host.asking import Answering
 from fugu.host.logs import log_to_stderr
 from fugu.mqtt import Link
 from gateway.health import Monitor, NotRunningError, Sources, asked
+from gateway.service.policies import Catalogue
 from gateway.service.symbols.arrivals import Heard
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
-from tests.support.scenes import catalogue, write_policies
+from tests.support.scenes import catalogue, policy, write_policies
 from tests.support.whole_fleet import Everything
 
 
@@ -40,19 +41,25 @@ class Connection:
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         assert (topic, retain) == (health_topic("home"), True)
-        self.said.append(decode_health(payload))
+        self.said.append(Health.decode(payload))
         return 1
 
 
 class Scene:
     """A monitor whose clocks stand still."""
 
-    def __init__(self, folder: Path, known: tuple[str, ...] = (), certificates: dict[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        known: tuple[str, ...] = (),
+        certificates: dict[str, float] | None = None,
+        policies: Catalogue | None = None,
+    ) -> None:
         self.now, self.round_age = 1e5, 0.0
         self.counters: Counter[str] = Counter()
         self.link = Connection()
         sources = Sources(
-            *(catalogue(), self.counters, known, lambda: self.round_age, 120.0, lambda: certificates or {}),
+            *(policies or catalogue(), self.counters, known, lambda: self.round_age, 120.0, lambda: certificates or {}),
             lambda: {"inbox": 0, "store_bytes": 0, "estimates_waiting": 0, "next_releases": {}},
         )
         link: Any = self.link
@@ -99,6 +106,21 @@ def test_a_device_that_had_sent_frames_before_the_start_is_missed_and_a_new_one_
     assert scene.after(1.0) == set()
     assert scene.after(598.0) == set()
     assert scene.after(3.0) == {(AlarmCode.SILENT, "ring")}
+
+
+def test_how_soon_a_device_is_missed_follows_the_policy_of_its_stored_frames_and_not_one_that_was_only_sent(
+    tmp_path: Path,
+) -> None:
+    slow = policy(2).model_copy(update={"frame_ticks": 4096})
+    policies = catalogue([policy(1), slow])
+    policies.retire([policy(1).to_json()])
+    scene = Scene(tmp_path, known=("watch",), policies=policies)
+    assert scene.after(1.0) == set()
+    assert scene.after(598.0) == set()
+    assert scene.after(3.0) == {(AlarmCode.SILENT, "watch")}
+    scene = Scene(tmp_path, known=("watch",), policies=catalogue([slow]))
+    scene.after(1.0)
+    assert scene.after(4000.0) == set()
 
 
 def test_what_is_refused_and_counted_becomes_alarms_with_names(tmp_path: Path) -> None:
@@ -195,7 +217,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     words = ["gateway", "status", "--store", str(gateway.store)]
 
     def said() -> list[Health]:
-        return [decode_health(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+        return [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
 
     assert main(words) == 1
     assert "no gateway answers" in capsys.readouterr().err
@@ -207,7 +229,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     assert set(report["devices"]) == {"watch", "ring"}
     link = Link(broker.broker, client_id="stranger")
     link.start()
-    birth = encode_status(Status(True, "1", 0, (), ()))
+    birth = Status(True, "1", 0, (), ()).encode()
     wait_until(lambda: link.publish(status_topic("home", "stranger"), birth) is not None)
     wait_until(lambda: [one.code for one in said()[-1].alarms] == [AlarmCode.UNKNOWN_DEVICE], "an alarm")
     assert main(words) == 1

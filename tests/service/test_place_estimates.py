@@ -10,7 +10,7 @@ import pytest
 
 from fugu.contract.descriptions import METRES_PER_DEGREE
 from fugu.contract.discretisers import Cells
-from fugu.contract.reports import PlaceEstimate, decode_estimate, encode_report
+from fugu.contract.reports import PlaceEstimate, decode_estimate
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.kinds.reporting import measured_estimate
 from tests.support.measured import grid, measure_policy
@@ -27,7 +27,7 @@ def test_the_ellipse_holds_cells_of_95_percent(seed: int) -> None:
     likely = np.random.default_rng(seed).dirichlet(np.full(16, 0.3))
     found = measured_estimate(model, 5, 0, likely, 3)
     assert isinstance(found, PlaceEstimate)
-    assert decode_estimate(encode_report(found)) == found
+    assert decode_estimate(found.encode()) == found
     narrow = METRES_PER_DEGREE * math.cos(math.radians(found.latitude))
     turn = math.radians(found.orientation)
 

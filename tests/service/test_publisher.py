@@ -14,7 +14,7 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.instants import unix_us
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.reports import StateEstimate, decode_count, decode_estimate
+from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
 from fugu.contract.topics import parse_topic
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
@@ -333,7 +333,7 @@ def test_each_window_is_reported_once_beside_the_symbols_of_its_stream(tmp_path:
             "count": scene.counters["counts"],
         }
     )
-    reports = [decode_count(payload) for topic, payload in service.link.sent if "/count/" in topic]
+    reports = [WindowCount.decode(payload) for topic, payload in service.link.sent if "/count/" in topic]
     assert [(one.window, one.states, one.values, one.observed) for one in reports] == [
         ("high", ("level 1",), (float(index - 3),), 4) for index in range(20)
     ]

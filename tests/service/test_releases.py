@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from gateway.service.service import Gateway
@@ -46,7 +46,7 @@ def test_a_scheduled_release_arrives_and_its_entry_was_there_before(
     noted: list[bool] = []
 
     def look_up(payload: bytes) -> None:
-        number = decode_release(payload).entry
+        number = ReleaseFrame.decode(payload).entry
         with sqlite3.connect(f"file:{tmp_path / 'l.sqlite'}?mode=ro", uri=True) as ledger:
             query = "SELECT payload, first, last FROM entries WHERE number=?"
             entries.append(ledger.execute(query, (number,)).fetchone())
@@ -110,7 +110,7 @@ def test_killed_and_restarted_each_window_is_released_at_most_once(broker: Mosqu
     gateway.send_signal(signal.SIGTERM)
     assert gateway.wait(PATIENCE) == 0
     ledger = Ledger(tmp_path / "l.sqlite", create=False)
-    published = {decode_release(payload).entry: payload for payload in public.payloads}
+    published = {ReleaseFrame.decode(payload).entry: payload for payload in public.payloads}
     assert set(published.values()) == set(public.payloads)  # what arrived again had the same bytes
     assert len(published) == len(expected) == len(ledger.entries())
     assert verify(ledger, published).problems == ()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.envelope import Envelope, Signature, decode_envelope, encode_envelope
+from fugu.contract.envelope import Envelope, Signature
 from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError, TrustError
 from fugu.contract.fleet_documents import RootDocument, verified
 from fugu.contract.trust import Trust
@@ -61,12 +61,12 @@ def test_device_and_gateway_follow_the_rule(case: tuple[Envelope, type[TrustErro
     device = Trust(KEYS.enrolment())
     if refusal is None:
         verified(envelope, root.policy, root.public_keys)
-        assert device.judge(encode_envelope(envelope), "policy", NOW).changes
+        assert device.judge(envelope.encode(), "policy", NOW).changes
     else:
         with pytest.raises(refusal):
             verified(envelope, root.policy, root.public_keys)
         with pytest.raises(refusal):
-            device.judge(encode_envelope(envelope), "policy", NOW)
+            device.judge(envelope.encode(), "policy", NOW)
     assert taken(envelope, [root], tmp_path / "registry.sqlite") == (refusal is None)
 
 
@@ -76,7 +76,7 @@ def taken(envelope: Envelope, roots: list[RootDocument], path: Path) -> bool:
     catalogue = Catalogue("home")
     with closing(Registry(path, fleet="home")) as registry:
         registry.enrol("watch", who="test", time_us=0)
-        payload = encode_envelope(envelope)
+        payload = envelope.encode()
         document = Document(5, Target("device", "watch"), envelope.digest, payload, "")
         registry.add_document(document, who="test", time_us=0)
         FleetPolicies(registry, roots, catalogue, counters).refresh()
@@ -99,9 +99,9 @@ def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, type[Tr
     root = Root(KEYS.root_document(), KEYS.root_envelope())
     if refusal is not None and envelope != KEYS.envelope(DOCUMENT, KEYS.policy[:1]):
         with pytest.raises(FleetError, match="signatures are valid and of policy keys of root version 1; it takes 2"):
-            read_signed(encode_envelope(envelope), root)
+            read_signed(envelope.encode(), root)
         return
-    signed = read_signed(encode_envelope(envelope), root)
+    signed = read_signed(envelope.encode(), root)
     assert signed.signatures == len(envelope.signatures)
     if refusal is None:
         assert check(signed, root, NOW)
@@ -111,15 +111,15 @@ def test_what_the_operator_pushes_follows_the_rule(case: tuple[Envelope, type[Tr
 
 
 def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path) -> None:
-    good = decode_envelope(KEYS.root_envelope())
-    (tmp_path / "good").write_bytes(encode_envelope(good))
+    good = Envelope.decode(KEYS.root_envelope())
+    (tmp_path / "good").write_bytes(good.encode())
     ((root, payload),) = read_roots([tmp_path / "good"], "home")
     assert root == KEYS.root_document()
     assert device_trust(Root(root, payload)).root == root
     few = replace(good, signatures=good.signatures[:1])
-    for bad in (few, spoiled(good, 0), spoiled(decode_envelope(KEYS.root_envelope(1, KEYS.root[2])), 1)):
-        (tmp_path / "bad").write_bytes(encode_envelope(bad))
+    for bad in (few, spoiled(good, 0), spoiled(Envelope.decode(KEYS.root_envelope(1, KEYS.root[2])), 1)):
+        (tmp_path / "bad").write_bytes(bad.encode())
         with pytest.raises(PolicyError, match="bad is not signed by its own keys"):
             read_roots([tmp_path / "bad"], "home")
         with pytest.raises(TrustError):
-            device_trust(Root(root, encode_envelope(bad)))
+            device_trust(Root(root, bad.encode()))

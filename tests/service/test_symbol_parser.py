@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError
-from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame, decode_symbols, encode_symbols
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame
 from gateway.service.symbols.columns import Columns, unpacked
 from gateway.service.symbols.parser import HEAD_BYTES, parse
 
@@ -43,7 +43,7 @@ def valid_frames(draw: st.DrawFn) -> SymbolFrame:
 
 def by_contract(payload: bytes) -> SymbolFrame | None:
     try:
-        return decode_symbols(payload)
+        return SymbolFrame.decode(payload)
     except FrameError:
         return None
 
@@ -69,14 +69,14 @@ def check(payloads: Sequence[bytes], *, all_valid: bool = False) -> int:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(valid_frames(), min_size=1, max_size=5))
 def test_what_a_device_encodes_is_read_as_the_contract_reads_it(some: list[SymbolFrame]) -> None:
-    check([encode_symbols(frame) for frame in some], all_valid=True)
+    check([frame.encode() for frame in some], all_valid=True)
 
 
 @pytest.mark.long
 @settings(deadline=None, max_examples=25)
 @given(valid_frames().filter(lambda frame: len(frame.symbols) + frame.padding < 100))
 def test_no_bit_that_is_flipped_lets_a_frame_pass_that_the_contract_refuses(frame: SymbolFrame) -> None:
-    payload = encode_symbols(frame)
+    payload = frame.encode()
     number, size = int.from_bytes(payload, "big"), len(payload)
     flipped = [(number ^ (1 << bit)).to_bytes(size, "big") for bit in range(8 * size)]
     valid = [by_contract(one) is not None for one in flipped]
@@ -86,7 +86,7 @@ def test_no_bit_that_is_flipped_lets_a_frame_pass_that_the_contract_refuses(fram
 @settings(deadline=None, max_examples=25)
 @given(valid_frames().filter(lambda frame: len(frame.symbols) < 100), st.binary(min_size=1, max_size=9))
 def test_what_is_cut_short_or_longer_is_not_taken(frame: SymbolFrame, more: bytes) -> None:
-    payload = encode_symbols(frame)
+    payload = frame.encode()
     assert check([payload[:size] for size in range(len(payload))]) == 0
     assert check([payload + more, more + payload]) == 0
     shorter = payload[: HEAD_BYTES + len(more)]
@@ -95,7 +95,7 @@ def test_what_is_cut_short_or_longer_is_not_taken(frame: SymbolFrame, more: byte
 
 def layouts(frame: SymbolFrame) -> list[bytes]:
     """The same numbers in the other ways in which msgpack may write them."""
-    payload = encode_symbols(frame)
+    payload = frame.encode()
     fields = msgpack.unpackb(payload[1:])
     widths = [
         (b"\xcc", 1),
@@ -147,7 +147,7 @@ FIELDS = {"version": (3, 4), "shift": (8, 8), "previous": (17, 8), "first": (26,
 def test_whatever_numbers_the_layout_holds_nothing_passes_that_the_contract_refuses(
     frame: SymbolFrame, put: dict[str, int]
 ) -> None:
-    payload = bytearray(encode_symbols(frame))
+    payload = bytearray(frame.encode())
     for name, value in put.items():
         at, width = (FIELDS | {"padding": (40, 2), "size": (43, 2)})[name]
         payload[at : at + width] = (value % (1 << (8 * width))).to_bytes(width, "big")
@@ -160,7 +160,7 @@ def test_symbols_are_packed_as_on_the_wire_whatever_the_bits(bits: int) -> None:
     for count in (1, 7, 8, 9, 100, MAX_FRAME_TICKS):
         frame = SymbolFrame(1, -1, 0, bytes((7 * i + i // 3) % (1 << bits) for i in range(count)), bits=bits)
         columns = Columns.of([(5, frame)])
-        assert columns.packed.tobytes() == encode_symbols(frame)[HEAD_BYTES:]
+        assert columns.packed.tobytes() == frame.encode()[HEAD_BYTES:]
         assert unpacked(columns.packed, 0, count, bits).tobytes() == frame.symbols
         assert Columns.decode(columns.encode()).frame(0) == frame
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import SymbolFrame, decode_committed
+from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import committed_topic
 from fugu.contract.watermark import is_authentic
 from gateway.service.publisher import Publisher
@@ -109,7 +109,7 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
         publisher.owe(name)
     publisher.pump(idle=False)
     told = {
-        topic: decode_committed(payload)
+        topic: Committed.decode(payload)
         for topic, payload in link.sent
         if topic in {committed_topic("home", name) for name in names}
     }

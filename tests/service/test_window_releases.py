@@ -15,7 +15,7 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.mechanisms import Composing
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker, Link
@@ -76,7 +76,7 @@ class Bench:
         self.schedule.stored()
         while self.schedule.busy:
             self.schedule.pump(idle=True)
-        return [decode_release(entry.payload) for entry in self.ledger.entries()]
+        return [ReleaseFrame.decode(entry.payload) for entry in self.ledger.entries()]
 
 
 def two(folder: Path, *releases: str) -> Bench:

@@ -10,7 +10,7 @@ from typing import Any
 from firmware_sim.board_code import board_module
 from firmware_sim.build import Burnt, build, enrolled
 from firmware_sim.documents import with_compiled
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument
 from fugu.contract.pins import pins_of
@@ -65,7 +65,7 @@ class Two:
             self.trusted = updated
         state, trusted = self.agent.state, self.trusted
         assert (trusted.version, trusted.time, trusted.stopped) == (state.version, state.time, state.stopped)
-        assert trusted.root == decode_envelope(state.root).payload
+        assert trusted.root == Envelope.decode(state.root).payload
         assert trusted.version == 0 or trusted.digest.hex() == state.digest
         if policies is not None:
             assert {policy.version for policy in policies} <= {state.version}

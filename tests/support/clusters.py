@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.location import Server
@@ -257,7 +257,7 @@ def _said(node: Node) -> str:
 def _check_releases(fleet: Fleet, public: Public) -> int:
     """See that the ledger has each release that was published, once, and nothing else; returns how many there are."""
     payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
-    released = [decode_release(payload) for payload in payloads]
+    released = [ReleaseFrame.decode(payload) for payload in payloads]
     assert len({one.first for one in released}) == len(released)
     with closing(Ledger(ledger_beside(fleet.store))) as ledger:
         entries = ledger.entries()

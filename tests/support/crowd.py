@@ -13,7 +13,7 @@ from typing import Self
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from fugu.contract.frames import SymbolFrame, decode_committed, encode_symbols
+from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import committed_topic, parse_topic, symbols_topic
 from tests.support.brokers import Mosquitto, wait_until
 
@@ -119,7 +119,7 @@ class Crowd:
                         frame, made, _ = one.waiting[last]
                         one.waiting[last] = (frame, made, now)
                 for frame in frames:
-                    self._client.publish(symbols_topic("home", name, "hr"), encode_symbols(frame), qos=1)
+                    self._client.publish(symbols_topic("home", name, "hr"), frame.encode(), qos=1)
 
     def _make(self, one: _One, now: float) -> int:
         previous = one.sent[-1].last if one.sent else -1
@@ -132,7 +132,7 @@ class Crowd:
     def _told(self, _client: mqtt.Client, _data: object, message: mqtt.MQTTMessage) -> None:
         now = time.monotonic()
         one = self._ones[parse_topic(message.topic).device]
-        for commit in decode_committed(bytes(message.payload)).streams:
+        for commit in Committed.decode(bytes(message.payload)).streams:
             with self._lock:
                 for last, (frame, made, _) in list(one.waiting.items()):
                     missing = any(gap.after < last and gap.through > frame.previous for gap in commit.gaps)

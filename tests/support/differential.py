@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fugu.contract.chains import JointChains, Shown
-from fugu.contract.frames import SYMBOLS, decode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee, shown_loss
-from fugu.contract.measure_frames import decode_measure
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import sparse_rows
 from fugu.contract.policy import Categories, Discretiser, Policy
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto
@@ -242,14 +242,14 @@ def covered_places(kind: str, payload: bytes) -> list[int]:
     """Where the symbols, the points and the counts of a payload are; its every other byte is nobody's reading."""
     end = len(payload)
     if kind == "window":
-        counts = len(decode_window(payload).counts)
+        counts = len(WindowFrame.decode(payload).counts)
         return [place for i in range(counts) for place in range(end - 9 * (i + 1) + 1, end - 9 * i)]
     if kind != "symbols":
         return []
-    if payload[0] == SYMBOLS:
-        frame = decode_symbols(payload)
+    if payload[0] == SymbolFrame.SCHEMA:
+        frame = SymbolFrame.decode(payload)
         return list(range(end - -(-(len(frame.symbols) + frame.padding) * frame.bits // 8), end))
-    points = decode_measure(payload)
+    points = MeasureFrame.decode(payload)
     cell = 4 + 4 * points.dimensions
     ticks = len(points.released) + points.padding
     return [end - cell * ticks + cell * i + place for i in range(ticks) for place in range(4, cell)]

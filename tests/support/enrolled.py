@@ -12,11 +12,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.fleet_documents import PolicyDocument
-from fugu.contract.fleet_frames import PolicyStatus, decode_policy_status
-from fugu.contract.frames import SymbolFrame, decode_symbols
-from fugu.contract.measure_frames import MeasureFrame, decode_measure
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import policy_set_topic, policy_status_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from gateway.fleet import Document, Registry, Target
@@ -40,7 +40,7 @@ def add(registry: Registry, keys: Keys, document: PolicyDocument) -> None:
     """Sign a document, enter it and let the device `watch` have it."""
     payload = keys.signed(document)
     entry = Document(
-        document.version, Target("device", "watch"), decode_envelope(payload).digest, payload, "test", "", 0, None
+        document.version, Target("device", "watch"), Envelope.decode(payload).digest, payload, "test", "", 0, None
     )
     now = time.time_ns() // 1000
     registry.add_document(entry, who="me", time_us=now)
@@ -67,7 +67,9 @@ class Gateway:
             return []
         with sqlite3.connect(f"file:{self.store}?mode=ro", uri=True) as db:
             try:
-                return [decode_measure(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
+                return [
+                    MeasureFrame.decode(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")
+                ]
             except sqlite3.OperationalError:
                 return []
 
@@ -96,9 +98,9 @@ class Operator:
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
         if topic.endswith("/status"):
-            self.statuses.append(decode_policy_status(payload))
+            self.statuses.append(PolicyStatus.decode(payload))
         elif payload[0] == 1:
-            self.frames.append(decode_symbols(payload))
+            self.frames.append(SymbolFrame.decode(payload))
 
     def say(self, payload: bytes, topic: str = policy_set_topic("home", "watch"), retain: bool = True) -> None:
         """Publish a document."""

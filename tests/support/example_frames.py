@@ -23,6 +23,7 @@ RELEASE_FRAME = ReleaseFrame(
     standard_errors=(1.5, 2.5),
     low=(-3.0, -9.0),
     high=(4.0, 1.0),
+    unit="ticks",
     confidence=0.95,
     epsilon=0.1,
     adversary="universal",

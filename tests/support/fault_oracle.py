@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import SymbolFrame, decode_symbols
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import WindowFrame, decode_window, sequence_name
+from fugu.contract.window_frames import WindowFrame, sequence_name
 from gateway.releases.charges import nats
 from gateway.releases.entries import SITE, Key
 from gateway.releases.ledger import Ledger
@@ -73,9 +73,9 @@ def judge(world: World) -> Verdict:
         if parsed.kind == "release":
             releases[payload] = topic
         elif parsed.kind == "symbols":
-            devices[parsed.device].said.append(decode_symbols(payload))
+            devices[parsed.device].said.append(SymbolFrame.decode(payload))
         else:
-            devices[parsed.device].windows_said.append(decode_window(payload))
+            devices[parsed.device].windows_said.append(WindowFrame.decode(payload))
     with closing(Store(world.store)) as store:
         for name, device in devices.items():
             _load(store, name, device)
@@ -156,7 +156,7 @@ def _breaks(name: str, spans: Iterable[tuple[int, int, int]]) -> list[str]:
 def _judge_releases(releases: dict[bytes, str], ledger: Ledger, verdict: Verdict) -> None:
     problems = verdict.problems
     verdict.figures["releases published"] += len(releases)
-    frames = {payload: decode_release(payload) for payload in releases}
+    frames = {payload: ReleaseFrame.decode(payload) for payload in releases}
     windows: dict[tuple[str, int], bytes] = {}
     for payload, frame in frames.items():
         if windows.setdefault((releases[payload], frame.first), payload) != payload:

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fugu.contract.frames import StreamCommit, SymbolFrame, decode_committed, decode_symbols
+from fugu.contract.frames import Committed, StreamCommit, SymbolFrame
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
@@ -80,7 +80,7 @@ def _releases(length: int) -> list[str]:
     ]
 
 
-_decoded = cache(decode_symbols)
+_decoded = cache(SymbolFrame.decode)
 
 
 def _covers(commit: StreamCommit, frame: SymbolFrame) -> bool:
@@ -427,7 +427,7 @@ class World:
         line = self.line(name)
         said = [one for up, one in list(line.lately) if not up and one.topic.endswith("/committed")]
         found = [
-            one for message in said[-5:] for one in decode_committed(message.payload).streams if one.stream == "hr"
+            one for message in said[-5:] for one in Committed.decode(message.payload).streams if one.stream == "hr"
         ]
         if not found:
             return False

@@ -9,41 +9,36 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
 
-from fugu.contract.descriptions import decode_description
-from fugu.contract.envelope import decode_envelope, decode_roots
+from fugu import contract
 from fugu.contract.errors import FrameError, FuguError, TrustError
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import decode_committed, decode_status, decode_symbols
-from fugu.contract.health import decode_health
+from fugu.contract.json_message import JsonMessage
 from fugu.contract.measure_check import check_noise
-from fugu.contract.measure_frames import decode_measure
-from fugu.contract.measure_table import decode_table
-from fugu.contract.release_frames import decode_release
-from fugu.contract.reports import decode_count, decode_estimate
+from fugu.contract.measure_table import TimedTable
+from fugu.contract.message import Declared
 from fugu.contract.trust import Trust
-from fugu.contract.window_frames import decode_window
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, policy_document
 
-DECODERS: tuple[Callable[[bytes], object], ...] = (
-    decode_symbols,
-    decode_committed,
-    decode_status,
-    decode_window,
-    decode_release,
-    decode_measure,
-    decode_table,
-    decode_envelope,
-    decode_policy_status,
-    decode_roots,
-    decode_health,
-    decode_description,
-    decode_estimate,
-    decode_count,
-)
-"""Of all payloads; tests/fuzz looks whether one is missing."""
+
+def _decoders() -> tuple[Callable[[bytes], object], ...]:
+    """Of all payloads: those of messages that are declared, and functions that are called so."""
+    modules = [import_module(f"fugu.contract.{module.name}") for module in iter_modules(contract.__path__)]
+    things = [
+        (name, thing)
+        for module in modules
+        for name, thing in vars(module).items()
+        if module.__name__ == getattr(thing, "__module__", "")
+    ]
+    whole = (thing for _, thing in things if isinstance(thing, type) and issubclass(thing, Declared) and thing.fields)
+    declared = [thing.decode for thing in whole if issubclass(thing, JsonMessage) or hasattr(thing, "SCHEMA")]
+    return (*declared, *(thing for name, thing in things if name.startswith("decode_")))
+
+
+DECODERS = _decoders()
 KEYS = Keys()
 SIGNED = KEYS.signed(policy_document(policy(epoch_us=0, period_us=1_000_000), version=5))
 MEASURED = measure_policy(3)
@@ -64,7 +59,7 @@ def one_input(data: bytes, counted: Counter[str] | None = None) -> None:
             counted[error.reason] += 1
             continue
         counted["taken"] += 1
-        if decode is decode_table:
+        if decode == TimedTable.decode:
             try:
                 check_noise(MEASURED.measurement, found.noise, found.constraint)  # type: ignore[attr-defined]
             except FuguError:

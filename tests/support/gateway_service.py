@@ -11,7 +11,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from fugu.contract.frames import Status, SymbolFrame, decode_committed, encode_status, encode_symbols
+from fugu.contract.frames import Committed, Status, SymbolFrame
 from fugu.contract.reports import StateEstimate, decode_estimate
 from fugu.contract.topics import committed_topic, estimate_topic, status_topic, symbols_topic
 from tests.support.brokers import PATIENCE, Mosquitto
@@ -116,7 +116,7 @@ class Device:
 
     def say_birth(self) -> None:
         """Publish a birth."""
-        payload = encode_status(Status(True, "1.0", len(self.outbox), (), ()))
+        payload = Status(True, "1.0", len(self.outbox), (), ()).encode()
         self._client.publish(status_topic("home", self.name), payload, qos=1, retain=True)
 
     def stop(self) -> None:
@@ -125,7 +125,7 @@ class Device:
         self._client.loop_stop()
 
     def _publish(self, frame: SymbolFrame) -> None:
-        self._client.publish(symbols_topic("home", self.name, "hr"), encode_symbols(frame), qos=1)
+        self._client.publish(symbols_topic("home", self.name, "hr"), frame.encode(), qos=1)
 
     def _connected(self, client: mqtt.Client, *_: object) -> None:
         topics = (committed_topic("home", self.name), estimate_topic("home", self.name, "hr"))
@@ -137,7 +137,7 @@ class Device:
             assert isinstance(estimate, StateEstimate)
             self.estimates.append(estimate)
             return
-        (commit,) = (one for one in decode_committed(bytes(message.payload)).streams if one.stream == "hr")
+        (commit,) = (one for one in Committed.decode(bytes(message.payload)).streams if one.stream == "hr")
         self.outbox = [
             frame
             for frame in self.outbox

@@ -9,7 +9,6 @@ from typing import Any
 import msgpack
 
 from fugu.contract.envelope import encode_roots
-from fugu.contract.measure_table import encode_table
 from tests.support.fuzz_target import KEYS, MEASURED, SIGNED
 
 __all__ = ["SEEDS", "mutated"]
@@ -20,7 +19,7 @@ SEEDS = [
     KEYS.signed_time(5),
     KEYS.signed_table(MEASURED.measure_tables[1]),
     encode_roots([KEYS.root_envelope()]),
-    encode_table(MEASURED.measure_tables[1]),
+    MEASURED.measure_tables[1].encode(),
     *(bytes.fromhex(path.read_text()) for path in sorted(GOLDEN.glob("*.hex"))),
     *(path.read_bytes().rstrip() for path in sorted(GOLDEN.parent.glob("reports/*.json"))),
 ]

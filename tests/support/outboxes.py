@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import SYMBOLS, SymbolFrame, decode_symbols
-from fugu.contract.measure_frames import MEASURE, MeasureFrame, decode_measure
-from fugu.contract.window_frames import WINDOW, WindowFrame, decode_window
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.window_frames import WindowFrame
 
 
 def symbol_frames(outbox: Outbox) -> list[SymbolFrame]:
     """All symbol frames, oldest first."""
-    return [decode_symbols(payload) for payload in _payloads(outbox, SYMBOLS)]
+    return [SymbolFrame.decode(payload) for payload in _payloads(outbox, SymbolFrame.SCHEMA)]
 
 
 def measure_frames(outbox: Outbox) -> list[MeasureFrame]:
     """All frames of points, oldest first."""
-    return [decode_measure(payload) for payload in _payloads(outbox, MEASURE)]
+    return [MeasureFrame.decode(payload) for payload in _payloads(outbox, MeasureFrame.SCHEMA)]
 
 
 def window_frames(outbox: Outbox) -> list[WindowFrame]:
     """All window frames, oldest first."""
-    return [decode_window(payload) for payload in _payloads(outbox, WINDOW)]
+    return [WindowFrame.decode(payload) for payload in _payloads(outbox, WindowFrame.SCHEMA)]
 
 
 def _payloads(outbox: Outbox, schema: int) -> Iterator[bytes]:

@@ -21,14 +21,14 @@ TABLE = Path(__file__).parents[1] / "mutants" / "mutants.toml"
 
 
 class Mutant(NamedTuple):
-    """A change to one function.
+    """A change to one function, or to what a class declares.
 
     Attributes:
         subject: what it is a fault of, and whose tests are to kill it.
         kind: `privacy` if more is told than is promised, `loss` if data are lost, or `other`.
-        function: its qualified name in its module, whatever the module; where several packages have one that is alike,
-            behind its package and a slash.
-        before, after: the source text that is there once in functions of this name, and what replaces it.
+        function: its qualified name in its module, or that of a class, whatever the module; where several packages have
+            one that is alike, behind its package and a slash.
+        before, after: the source text that is there once in what has this name, and what replaces it.
         tests: files that are to kill it.
         equivalent: why it changes nothing that anybody can observe, so that no test can kill it; else empty.
     """
@@ -48,7 +48,7 @@ class Mutant(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The source of a function: lines first..last of a file, counted from 0, the last one left out."""
+    """The source of a function or class: lines first..last of a file, counted from 0, the last one left out."""
 
     path: Path
     first: int
@@ -66,7 +66,7 @@ def mutants() -> list[Mutant]:
 
 
 def functions(root: Path) -> dict[str, list[Place]]:
-    """Where the functions of the product are, by qualified name."""
+    """Where the functions and classes of the product are, by qualified name."""
     found: dict[str, list[Place]] = defaultdict(list)
     for package in PRODUCT:
         for path in sorted((root / package).rglob("*.py")):
@@ -76,13 +76,13 @@ def functions(root: Path) -> dict[str, list[Place]]:
     return found
 
 
-def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+def _named(tree: ast.AST, prefix: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
     for node in _statements(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield prefix + node.name, node
             yield from _named(node, f"{prefix}{node.name}.")
         else:
-            yield from _named(node, f"{prefix}{node.name}." if isinstance(node, ast.ClassDef) else prefix)
+            yield from _named(node, prefix)
 
 
 def _statements(tree: ast.AST) -> Iterator[ast.AST]:
@@ -93,7 +93,7 @@ def _statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
-    """The one function that a mutant changes.
+    """The one function or class that a mutant changes.
 
     Raises:
         ValueError: its text is not there exactly once.
@@ -107,7 +107,7 @@ def find(mutant: Mutant, places: dict[str, list[Place]]) -> Place:
 
 
 def text(place: Place) -> str:
-    """The source of a function."""
+    """The source of a function or class."""
     return "".join(place.path.read_text().splitlines(keepends=True)[place.first : place.last])
 
 

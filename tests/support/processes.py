@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
@@ -150,4 +150,4 @@ class Recorder:
 
     def frames(self) -> list[SymbolFrame]:
         """All frames so far, with repetitions."""
-        return [decode_symbols(payload) for payload in list(self.payloads)]
+        return [SymbolFrame.decode(payload) for payload in list(self.payloads)]

@@ -6,12 +6,15 @@ import dataclasses
 import pkgutil
 import re
 import typing
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from fugu import contract
+from fugu.contract import descriptions
 from fugu.contract._document import Document
+from fugu.contract.message import Declared
 from fugu.contract.topics import parse_topic
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
@@ -63,25 +66,30 @@ def messages() -> dict[str, set[str]]:
     """Every dataclass, and every part of a description, with its fields: what the contract can encode."""
     found: dict[str, set[str]] = {}
     for module in pkgutil.iter_modules(contract.__path__, "fugu.contract."):
-        for name, function in vars(import_module(module.name)).items():
-            if name.startswith("encode_"):
-                for kind in typing.get_type_hints(function).values():
-                    _collect(kind, found)
+        for name, thing in vars(import_module(module.name)).items():
+            if not isinstance(thing, type) or thing.__module__ != module.name:
+                continue
+            described = issubclass(thing, Document) and thing.__module__ == descriptions.__name__
+            if described or (issubclass(thing, Declared) and thing.fields):
+                _collect(name, thing, found)
     return found
 
 
-def _collect(kind: Any, found: dict[str, set[str]]) -> None:
-    for argument in typing.get_args(kind):
-        _collect(argument, found)
-    if not isinstance(kind, type) or not kind.__module__.startswith("fugu.contract.") or kind.__name__ in found:
-        return
-    home = vars(import_module(kind.__module__))
-    described = issubclass(kind, Document) and kind.__module__ == "fugu.contract.descriptions"
-    if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") or described:
-        found[kind.__name__] = set(kind.__annotations__)
-        for annotation in kind.__annotations__.values():
-            for word in re.findall(r"\w+", str(annotation)):
-                _collect(home.get(word), found)
+def _collect(name: str, kind: type, found: dict[str, set[str]]) -> None:
+    """The fields of a message, and those of what its fields are made of."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    own = kind.model_fields if issubclass(kind, Document) else kind.__annotations__
+    found[name] = {field for field in own if typing.get_origin(hints[field]) is not ClassVar}
+    for field in found[name]:
+        for part in _parts(hints[field]):
+            _collect(part.__name__, part, found)
+
+
+def _parts(hint: Any) -> Iterator[type]:
+    for argument in typing.get_args(hint):
+        yield from _parts(argument)
+    if isinstance(hint, type) and (hasattr(hint, "_fields") or dataclasses.is_dataclass(hint)):
+        yield hint
 
 
 def _coded(cell: str) -> tuple[str, ...]:

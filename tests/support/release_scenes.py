@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame, decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.mqtt import Broker, Link
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress
@@ -88,7 +88,7 @@ class Bench:
     @property
     def frames(self) -> list[ReleaseFrame]:
         """What has been reserved, in order."""
-        return [decode_release(entry.payload) for entry in self.ledger.entries()]
+        return [ReleaseFrame.decode(entry.payload) for entry in self.ledger.entries()]
 
 
 class Public:
@@ -123,7 +123,7 @@ class Public:
     @property
     def frames(self) -> list[ReleaseFrame]:
         """What has arrived."""
-        return [decode_release(payload) for payload in list(self.payloads)]
+        return [ReleaseFrame.decode(payload) for payload in list(self.payloads)]
 
 
 def start_gateway(mosquitto: Mosquitto, folder: Path) -> subprocess.Popen[bytes]:

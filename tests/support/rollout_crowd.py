@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from fugu.contract.envelope import decode_envelope
+from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Address, Enrolment
-from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus, encode_policy_status
-from fugu.contract.frames import Status, encode_status
+from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus
+from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
 from fugu.contract.trust import Trust
 from fugu.mqtt import Broker, Link
@@ -47,7 +47,7 @@ class Crowd:
         self.link.start()
         wait_until(self._subscribed.is_set)
         for name in self.trusts.keys() - self.offline:
-            self.link.publish(status_topic("home", name), encode_status(Status(True, "1", 0, (), ())), retain=True)
+            self.link.publish(status_topic("home", name), Status(True, "1", 0, (), ()).encode(), retain=True)
 
     def _received(self, topic: str, payload: bytes, _retained: bool) -> None:
         name = parse_topic(topic).device
@@ -62,7 +62,7 @@ class Crowd:
             reason, detail = error.reason, str(error)[:200]
         judged = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
         answer = PolicyStatus(trust.state.version, judged, reason, detail, int(bool(reason)), False)
-        self.link.publish(policy_status_topic("home", name), encode_policy_status(answer), retain=True)
+        self.link.publish(policy_status_topic("home", name), answer.encode(), retain=True)
 
     def versions(self) -> list[int]:
         """The version in force of each device."""
@@ -80,7 +80,7 @@ def prepare(folder: Path, keys: Keys, refusing: set[str], names: list[str]) -> t
         registry.enrol(name, (), who="me", time_us=1)
     document = policy_document(policy(epoch_us=0, period_us=1_000_000), version=1, to=Address(everyone=True))
     payload = keys.signed(document)
-    entry = Document(1, Target("fleet"), decode_envelope(payload).digest, payload, "first")
+    entry = Document(1, Target("fleet"), Envelope.decode(payload).digest, payload, "first")
     registry.add_document(entry, who="me", time_us=1)
     return registry, enrolments
 

@@ -33,7 +33,7 @@ ROOMS: dict[str, set[str]] = {
     "gateway.location": {"fugu.contract"},
     "gateway.shard_accounts": {"fugu.contract", "fugu.mqtt"},
     "gateway.findings": {"fugu.contract"},
-    "gateway.health": {*_EDGE, "gateway.findings", "gateway.location", "gateway.service"},
+    "gateway.health": {*_EDGE, "gateway.describe", "gateway.findings", "gateway.location", "gateway.service"},
     "gateway.metrics": {"fugu.contract"},
     "gateway.describe": {"fugu.contract", "fugu.mqtt", "gateway.service"},
     "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.service"},

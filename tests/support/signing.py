@@ -9,7 +9,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.envelope import Envelope, encode_envelope, key_name, sign
+from fugu.contract.envelope import Envelope, key_name, sign
 from fugu.contract.fleet_documents import (
     Address,
     Enrolment,
@@ -70,11 +70,11 @@ class Keys:
     def root_envelope(self, version: int = 1, *others: Ed25519PrivateKey, fleet: str = "home") -> bytes:
         """The same, signed by two of its root keys, and by others."""
         document = write_document(self.root_document(version, fleet))
-        return encode_envelope(sign("root", document, [*self.root[:2], *others]))
+        return sign("root", document, [*self.root[:2], *others]).encode()
 
     def signed(self, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey] | None = None) -> bytes:
         """A policy document, signed by two policy keys if no others are given."""
-        return encode_envelope(self.envelope(document, keys))
+        return self.envelope(document, keys).encode()
 
     def envelope(self, document: PolicyDocument, keys: Sequence[Ed25519PrivateKey] | None = None) -> Envelope:
         """The same before it is bytes."""
@@ -82,17 +82,17 @@ class Keys:
 
     def signed_time(self, time: int, fleet: str = "home") -> bytes:
         """The time, signed by the gateway."""
-        return encode_envelope(sign("time", write_document(TimeDocument(fleet=fleet, time=time)), self.gateway))
+        return sign("time", write_document(TimeDocument(fleet=fleet, time=time)), self.gateway).encode()
 
     def signed_stop(self, version: int, device: str = "watch", fleet: str = "home") -> bytes:
         """A stop up to a version, signed by the gateway."""
         document = StopDocument(fleet=fleet, device=device, version=version)
-        return encode_envelope(sign("stop", write_document(document), self.gateway))
+        return sign("stop", write_document(document), self.gateway).encode()
 
     def signed_table(self, table: TimedTable, device: str = "watch", stream: str = "place") -> bytes:
         """A table, signed by the gateway."""
         document = TableDocument(fleet="home", device=device, stream=stream, table=encoded_table(table))
-        return encode_envelope(sign("table", write_document(document), self.gateway))
+        return sign("table", write_document(document), self.gateway).encode()
 
     def enrolment(self, **fields: Any) -> Enrolment:
         """What the device `watch` is enrolled with."""

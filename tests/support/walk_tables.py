@@ -9,7 +9,7 @@ import numpy as np
 from edge_agent.measurer import PointSource
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import Noise, TimedTable, encode_table
+from fugu.contract.measure_table import Noise, TimedTable
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.table_sender import make_noise
@@ -39,7 +39,7 @@ def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> 
 
 def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
     fields = {"policy_version": 1, "first": 0, "until": FOR_EVER} | changes
-    return encode_table(TimedTable(number=number, constraint=constraint, noise=noise, **fields))
+    return TimedTable(number=number, constraint=constraint, noise=noise, **fields).encode()
 
 
 FULL = made(4)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from firmware_sim.devices import AgentProcess
-from fugu.contract.frames import decode_symbols, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Categories
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
@@ -127,12 +127,12 @@ class WholeFleet:
     def contradict(self) -> None:
         """Publish, under the device's name, a frame that says the opposite of one of its own."""
         (topic, payload), *_ = (one for one in self.heard.messages if "/symbols/" in one[0] and one[1][0] == 1)
-        frame = decode_symbols(payload)
+        frame = SymbolFrame.decode(payload)
         other = replace(frame, symbols=bytes(1 - symbol for symbol in frame.symbols))
         copy = Link(self._broker.address("watch"), client_id="copy")
         copy.start()
-        wait_until(lambda: copy.publish(topic, encode_symbols(other)) is not None, "a connection of the copy")
-        wait_until(lambda: (topic, encode_symbols(other)) in self.heard.messages, "what the copy says")
+        wait_until(lambda: copy.publish(topic, other.encode()) is not None, "a connection of the copy")
+        wait_until(lambda: (topic, other.encode()) in self.heard.messages, "what the copy says")
         copy.stop()
 
     def __exit__(

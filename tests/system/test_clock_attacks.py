@@ -15,7 +15,7 @@ import pytest
 
 from firmware_sim.devices import simulate_recording, simulate_states, write_device
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import SymbolFrame, decode_status
+from fugu.contract.frames import Status, SymbolFrame
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.clocks import WallClock
@@ -85,7 +85,7 @@ class Attacked:
         wait_until(lambda: len(by_tick(self.frames)) >= before + ticks)
 
     def codes(self) -> tuple[StatusCode, ...]:
-        found = [decode_status(payload) for payload in self.statuses.payloads]
+        found = [Status.decode(payload) for payload in self.statuses.payloads]
         return found[-1].codes if found else ()
 
     def shifted(self) -> bool:

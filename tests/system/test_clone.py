@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
-from fugu.contract.health import AlarmCode, HealthAlarm, decode_health
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic, stop_topic
 from gateway.fleet import Registry
 from gateway.health import asked
@@ -26,7 +26,7 @@ POLICY = policy(epoch_us=0, period_us=20_000)
 def alarms(heard: Everything) -> dict[AlarmCode, HealthAlarm]:
     """What the health topic has said last."""
     said = [payload for topic, payload in list(heard.messages) if topic == health_topic("home")]
-    return {alarm.code: alarm for alarm in decode_health(said[-1]).alarms} if said else {}
+    return {alarm.code: alarm for alarm in Health.decode(said[-1]).alarms} if said else {}
 
 
 def codes(folder: Path) -> list[str]:

@@ -27,10 +27,10 @@ from fugu.cli.demo.people import BEATS, EPSILON, FLEET, Person, load_person, pol
 from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, private_picture, useful_picture
 from fugu.cli.demo.report import html_report
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.frames import Status, StreamStatus, encode_status
+from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.policy import Policy
 from fugu.contract.topics import status_topic, window_topic
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker
 
 OFF = (-10, 20, 30, 0)
@@ -209,12 +209,12 @@ def test_the_live_table_shows_how_far_the_nights_are_and_the_newest_share() -> N
     assert not observer.online(1)
     for device in devices:
         status = Status(True, "1", 3, (), (StreamStatus("heart-rate", 1, 1234),))
-        observer.link.on_message(status_topic(FLEET, device), encode_status(status), False)
+        observer.link.on_message(status_topic(FLEET, device), status.encode(), False)
     assert observer.online(1)
     assert not observer.online(2)
     counted = WindowFrame(1, "above", previous=3, index=4, first=1200, length=300, observed=300, counts=(150,))
     for _ in range(2):
-        observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), encode_window(counted), False)
+        observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), counted.encode(), False)
     observer.link.on_message(window_topic(FLEET, devices[0], "heart-rate"), b"\x05", False)
     shown = printed(observer.table("title"))
     assert "watch-N05 1234 of 16859 5 50 % ██████······ 3" in " ".join(shown.split())

@@ -13,7 +13,7 @@ from fugu.cli.demo.page import demo_page
 from fugu.cli.demo.people import BEATS, FLEET, Person, load_person, policy_for
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.topics import description_topic, window_topic
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium
@@ -45,7 +45,7 @@ def test_pictures_grow_and_only_the_demo_has_the_truth(person: Person, broker: M
         count = int((person.states[first : first + BEATS] == 1).sum()) + 10
         frame = WindowFrame(1, "above", index - 1, index, first, BEATS, BEATS, (count,))
         topic = window_topic(FLEET, DEVICE, "heart-rate")
-        wait_until(lambda: link.publish(topic, encode_window(frame)) is not None, "room for a message")
+        wait_until(lambda: link.publish(topic, frame.encode()) is not None, "room for a message")
 
     with demo_page([person], {DEVICE: policy}, broker.broker) as page:
         site = Site(page.settings.listen[1])

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from firmware_sim.devices import AgentProcess
 from fugu.contract.descriptions import decode_description
-from fugu.contract.frames import Status, encode_status
-from fugu.contract.health import AlarmCode, decode_health
+from fugu.contract.frames import Status
+from fugu.contract.health import AlarmCode, Health
 from fugu.contract.policy import Categories
 from fugu.contract.topics import description_topic, health_topic, status_topic
 from fugu.mqtt import Link
@@ -128,12 +128,12 @@ def test_an_enrolled_device_that_has_no_policy_yet_is_no_stranger(broker: Mosqui
     link.start()
 
     def alarms() -> list[tuple[AlarmCode, tuple[str, ...]]]:
-        said = [decode_health(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
+        said = [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
         return [(one.code, one.names) for one in said[-1].alarms] if said and said[-1].online else []
 
     try:
         wait_until(lambda: any(topic == health_topic("home") for topic, _ in list(heard.messages)), "a gateway")
-        birth = encode_status(Status(True, "1", 0, (), ()))
+        birth = Status(True, "1", 0, (), ()).encode()
         for device in ("watch", "stranger"):
             wait_until(lambda name=device: link.publish(status_topic("home", name), birth, retain=True) is not None)
         wait_until(alarms, "an alarm")

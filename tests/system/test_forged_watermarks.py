@@ -11,7 +11,7 @@ import pytest
 
 from edge_agent.local_control import ask_status
 from firmware_sim.devices import AgentProcess
-from fugu.contract.frames import Committed, StreamCommit, decode_committed, decode_status, encode_committed
+from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import committed_topic, parse_topic
 from fugu.contract.watermark import is_authentic, sign_committed
 from fugu.host.files import write_secret
@@ -32,7 +32,7 @@ class Attacker(Everything):
     def watermarks(self) -> list[bytes]:
         """What the gateway has said to the device of frames that it has."""
         said = [payload for topic, payload in list(self.messages) if topic == TOPIC]
-        return [payload for payload in said if any(one.through >= 0 for one in decode_committed(payload).streams)]
+        return [payload for payload in said if any(one.through >= 0 for one in Committed.decode(payload).streams)]
 
     def frames(self) -> int:
         """How many frames the device has sent, repetitions included."""
@@ -45,7 +45,7 @@ class Attacker(Everything):
             for topic, payload in list(self.messages)
             if topic.endswith("watch/status") and "policy" not in topic
         ]
-        return decode_status(said[-1]).outbox_depth if said else 0
+        return Status.decode(said[-1]).outbox_depth if said else 0
 
 
 @pytest.mark.long
@@ -68,13 +68,13 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
     gateway = Gateway(tmp_path, broker.port)
     agent = AgentProcess(tmp_path / "agent.toml", tmp_path / "agent.log")
     wait_until(lambda: len(attacker.watermarks()) > 5, "watermarks")
-    genuine = decode_committed(attacker.watermarks()[-1])
+    genuine = Committed.decode(attacker.watermarks()[-1])
     assert is_authentic(key, "home", "watch", genuine)
     gateway.process.kill()
     gateway.process.wait()
     captured, sent = attacker.watermarks()[-5:], attacker.frames()
     wait_until(lambda: attacker.depth() >= 20, "frames that nobody has")
-    last = decode_committed(captured[-1])
+    last = Committed.decode(captured[-1])
     forged = [
         *(replace(FAR, tag=tag) for tag in (b"", bytes(32), last.tag)),
         replace(last, streams=FAR.streams),
@@ -84,7 +84,7 @@ def test_a_forged_or_replayed_watermark_deletes_no_frame(broker: Mosquitto, tmp_
         sign_committed(key, "home", "ring", FAR),
         sign_committed(key, "away", "watch", FAR),
     ]
-    for payload in [*map(encode_committed, forged), *captured]:
+    for payload in [*map(Committed.encode, forged), *captured]:
         attacker.link.publish(TOPIC, payload)
 
     def refused() -> int:

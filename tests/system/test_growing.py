@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.store import Server, Store
@@ -75,7 +75,7 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
     with closing(Store(server)) as store:
         assert store.shards == 2
     payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
-    released = [decode_release(payload) for payload in payloads]
+    released = [ReleaseFrame.decode(payload) for payload in payloads]
     assert len({one.first for one in released}) == len(released) >= 3
     with closing(Ledger(ledger_beside(server))) as ledger:
         assert len(ledger.entries()) == len(released)

@@ -16,7 +16,7 @@ from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, write_device
-from fugu.contract.frames import decode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan
@@ -173,7 +173,7 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     assert not thread.is_alive()
     wait_until(lambda: len(recorder.payloads) >= 15)
     recorder.link.stop()
-    return sorted(recorder.payloads, key=lambda payload: decode_symbols(payload).first)
+    return sorted(recorder.payloads, key=lambda payload: SymbolFrame.decode(payload).first)
 
 
 @pytest.mark.parametrize("other", [[1.0] * 100, [float("nan")] * 100, [0.0, 1.0] * 50])
@@ -183,7 +183,7 @@ def test_sizes_and_ticks_of_frames_do_not_depend_on_the_readings(
     shapes = []
     for name, values in (("a", [0.0] * 100), ("b", other)):
         payloads = published(broker, tmp_path / name, values)
-        frames = [decode_symbols(payload) for payload in payloads]
+        frames = [SymbolFrame.decode(payload) for payload in payloads]
         shapes.append([(len(p), f.previous, f.first, f.last, f.padding) for p, f in zip(payloads, frames, strict=True)])
     assert shapes[0] == shapes[1]
     assert len({size for size, *_ in shapes[0]}) == 1

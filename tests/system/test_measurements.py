@@ -9,7 +9,7 @@ from pathlib import Path
 
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from fugu.contract.measure_frames import MeasureFrame, decode_measure
+from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import table_topic
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.measured import grid, measure_policy
@@ -28,7 +28,7 @@ def stored(gateway: GatewayProcess) -> list[MeasureFrame]:
         return []
     with sqlite3.connect(f"file:{gateway.store}?mode=ro", uri=True) as db:
         try:
-            return [decode_measure(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
+            return [MeasureFrame.decode(row[0]) for row in db.execute("SELECT payload FROM measured ORDER BY first")]
         except sqlite3.OperationalError:
             return []
 
@@ -74,7 +74,7 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
     gateway = None
     try:
         wait_until(lambda: len(seen.payloads) >= 2)
-        first = points([decode_measure(payload) for payload in list(seen.payloads)])
+        first = points([MeasureFrame.decode(payload) for payload in list(seen.payloads)])
         assert {released.table for released in first.values()} == {0}, "without a gateway only the fallback is there"
         gateway = GatewayProcess(tmp_path, broker.port)
         wait_until(lambda: any(r.table > 0 for r in points(stored(gateway)).values()))
@@ -100,6 +100,6 @@ def test_tables_come_from_the_gateway_and_nothing_is_lost(broker: Mosquitto, tmp
         seen.link.stop()
         sent.link.stop()
     arrived = points(stored(gateway))
-    delivered = points([decode_measure(payload) for payload in seen.payloads])
+    delivered = points([MeasureFrame.decode(payload) for payload in seen.payloads])
     assert all(arrived[tick] == released for tick, released in delivered.items() if tick in arrived)
     assert set(delivered) <= set(arrived)

@@ -10,7 +10,7 @@ import pytest
 
 from firmware_sim.devices import AgentProcess, write_device
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.frames import Status, StreamStatus, encode_status
+from fugu.contract.frames import Status, StreamStatus
 from fugu.contract.policy import Categories
 from fugu.contract.topics import description_topic, status_topic
 from fugu.mqtt import Broker, Link
@@ -66,7 +66,7 @@ class Fleet:
             codes = ("clock",) if number == 1234 else ()
             self.say(
                 status_topic("home", f"ring-{number:04}"),
-                encode_status(Status(number % 100 != 0, "1.0", 0, codes, (StreamStatus("hr", 1, 5),))),  # type: ignore[arg-type]
+                Status(number % 100 != 0, "1.0", 0, codes, (StreamStatus("hr", 1, 5),)).encode(),  # type: ignore[arg-type]
             )
 
     def say(self, topic: str, payload: bytes) -> None:

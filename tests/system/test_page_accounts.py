@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Status, StreamStatus, SymbolFrame, encode_status, encode_symbols
-from fugu.contract.release_frames import decode_release
+from fugu.contract.frames import Status, StreamStatus, SymbolFrame
+from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import release_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from tests.support.brokers import wait_until
@@ -72,16 +72,16 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
             )
             reader.start()
             with shipped.client("watch") as watch:
-                status = encode_status(Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)))
+                status = Status(True, "1.0", 0, (), (StreamStatus("hr", 1, TICKS),)).encode()
                 assert watch.publish(status_topic("home", "watch"), status, retain=True) == 0
                 previous = -1
                 for first in range(0, TICKS + 10, 10):
                     frame = SymbolFrame(1, previous, first, bytes([first // 10 % 2] * 10))
-                    assert watch.publish(symbols_topic("home", "watch", "hr"), encode_symbols(frame)) == 0
+                    assert watch.publish(symbols_topic("home", "watch", "hr"), frame.encode()) == 0
                     previous = frame.last
             wait_until(lambda: received, "the release")
             reader.stop()
-            said = decode_release(received[0])
+            said = ReleaseFrame.decode(received[0])
 
             for name, seen in (("site", {"walk", "inside"}), ("street", {"walk"})):
                 browser.open(f"{pages[name].address}/releases")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Status, encode_status
-from fugu.contract.health import AlarmCode, Health, HealthAlarm, encode_health
+from fugu.contract.frames import Status
+from fugu.contract.health import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic
 from fugu.mqtt import Link
 from gateway.fleet import RolloutPlan, Rollouts, Stage
@@ -81,12 +81,12 @@ def test_devices_that_an_alarm_does_not_name_are_not_taken_for_well(
     try:
         wait_until(lambda: link.connected, "a connection")
         for number in range(2000):
-            topic, said = status_topic("home", f"watch-{number:04}"), encode_status(Status(True, "1", 0, (), ()))
+            topic, said = status_topic("home", f"watch-{number:04}"), Status(True, "1", 0, (), ()).encode()
             wait_until(lambda topic=topic, said=said: link.publish(topic, said, retain=True) is not None)  # type: ignore[misc]
         browser.open(page.address)
         wait_until(lambda: browser.text(".tiles strong") == "2,000", "all devices")
         assert "whose report does not name them" not in browser.text("main")
-        link.publish(health_topic("home"), encode_health(Health(True, alarms=(alarm,))), retain=True)
+        link.publish(health_topic("home"), Health(True, alarms=(alarm,)).encode(), retain=True)
         wait_until(lambda: "At least 1,992 more devices have an alarm" in browser.text("main"), "the others")
         assert browser.text("[aria-pressed]:nth-child(2) strong") == "8"
         assert "watch-0007 and 1,992 more" in browser.text(".alarm")

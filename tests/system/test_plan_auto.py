@@ -9,7 +9,7 @@ from firmware_sim.devices import AgentProcess
 from fugu.cli.main import main
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder, troubles
@@ -37,6 +37,6 @@ def test_the_agent_of_a_plan_releases_what_was_planned(broker: Mosquitto, tmp_pa
     wait_until(lambda: len(seen.payloads) >= 2)
     assert agent.stop(PATIENCE) == 0
     seen.link.stop()
-    frames = [decode_window(payload) for payload in seen.payloads]
+    frames = [WindowFrame.decode(payload) for payload in seen.payloads]
     assert {(frame.window, frame.length) for frame in frames} == {(window.name, window.length)}
     assert troubles(tmp_path / "agent.log") == []

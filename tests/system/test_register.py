@@ -12,16 +12,16 @@ import pytest
 from paho.mqtt.client import topic_matches_sub
 
 from fugu.contract.descriptions import decode_description
-from fugu.contract.envelope import decode_envelope, decode_roots
+from fugu.contract.envelope import Envelope, decode_roots
 from fugu.contract.errors import FrameError, FrameTypeError
-from fugu.contract.fleet_frames import decode_policy_status
-from fugu.contract.frames import decode_committed, decode_status, decode_symbols
-from fugu.contract.health import decode_health
-from fugu.contract.measure_frames import decode_measure
-from fugu.contract.release_frames import decode_release
-from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, decode_count, decode_estimate
+from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import Committed, Status, SymbolFrame
+from fugu.contract.health import Health
+from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, WindowCount, decode_estimate
 from fugu.contract.topics import Kind, description_topic, discovery_topic, parse_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from gateway.deployment.accounts import Account, access_list
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until
@@ -42,19 +42,19 @@ def reports(kind: type[Estimate]) -> Callable[[bytes], object]:
 
 
 DECODERS: dict[str, Callable[[bytes], object]] = {
-    "SymbolFrame": decode_symbols,
-    "MeasureFrame": decode_measure,
-    "WindowFrame": decode_window,
-    "Status": decode_status,
-    "PolicyStatus": decode_policy_status,
-    "Committed": decode_committed,
-    "Envelope": decode_envelope,
+    "SymbolFrame": SymbolFrame.decode,
+    "MeasureFrame": MeasureFrame.decode,
+    "WindowFrame": WindowFrame.decode,
+    "Status": Status.decode,
+    "PolicyStatus": PolicyStatus.decode,
+    "Committed": Committed.decode,
+    "Envelope": Envelope.decode,
     "StateEstimate": reports(StateEstimate),
     "ValueEstimate": reports(ValueEstimate),
-    "WindowCount": decode_count,
+    "WindowCount": WindowCount.decode,
     "Description": decode_description,
-    "ReleaseFrame": decode_release,
-    "Health": decode_health,
+    "ReleaseFrame": ReleaseFrame.decode,
+    "Health": Health.decode,
 }
 ROOTS = "root"
 PERIOD_US = 20_000

@@ -12,7 +12,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import decode_release
+from fugu.contract.release_frames import ReleaseFrame
 from gateway.health import asked
 from gateway.location import Server
 from gateway.releases.audit import verify
@@ -128,7 +128,7 @@ def test_a_shard_that_was_frozen_writes_nothing_and_a_fleet_that_is_killed_relea
             stored = store.symbols.following(number, 0)
             assert b"".join(one.symbols for one in stored) == b"".join(one.symbols for one in some)
     payloads = list(dict.fromkeys(public.payloads))  # the newest is published again at every start
-    released = [decode_release(payload) for payload in payloads]
+    released = [ReleaseFrame.decode(payload) for payload in payloads]
     assert [(one.first, one.devices, one.observed) for one in released] == [(at, 3, 60) for at in (0, 20, 40)]
     with closing(Ledger(ledger_beside(server))) as ledger:
         assert len(ledger.entries()) == 3

@@ -14,7 +14,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from fugu.contract.window_frames import WindowFrame, decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan
@@ -82,7 +82,7 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
 def once(payloads: list[bytes]) -> list[WindowFrame]:
     """Every window that was published, by name and index; fails if one was published with two contents."""
     found: dict[tuple[str, int], WindowFrame] = {}
-    for frame in map(decode_window, payloads):
+    for frame in map(WindowFrame.decode, payloads):
         assert found.setdefault((frame.window, frame.index), frame) == frame, f"{frame.index} was released twice"
     return [found[key] for key in sorted(found)]
 
@@ -109,7 +109,9 @@ def published(broker: Mosquitto, folder: Path, values: list[float]) -> list[byte
     assert not thread.is_alive()
     wait_until(lambda: len(recorder.payloads) >= 27)
     recorder.link.stop()
-    return sorted(recorder.payloads, key=lambda payload: (decode_window(payload).window, decode_window(payload).index))
+    return sorted(
+        recorder.payloads, key=lambda payload: (WindowFrame.decode(payload).window, WindowFrame.decode(payload).index)
+    )
 
 
 @pytest.mark.parametrize("other", [[1.0] * 100, [float("nan")] * 100, [0.0, 1.0] * 50])
@@ -119,7 +121,7 @@ def test_sizes_and_ticks_of_windows_do_not_depend_on_the_readings(
     shapes = []
     for name, values in (("a", [0.0] * 100), ("b", other)):
         payloads = published(broker, tmp_path / name, values)
-        frames = [(len(payload), decode_window(payload)) for payload in payloads]
+        frames = [(len(payload), WindowFrame.decode(payload)) for payload in payloads]
         shapes.append([(size, f.window, f.previous, f.index, f.first, f.observed) for size, f in frames])
     assert shapes[0] == shapes[1]
     assert len(shapes[0]) == 27

@@ -11,7 +11,6 @@ import typer
 from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped, store_of
 from fugu.cli.view.ledger import show_releases
 from fugu.cli.view.terminal import answer, say_waiting, working
-from fugu.contract.release_frames import encode_release
 from gateway.location import store_location
 
 __all__ = ["app"]
@@ -59,5 +58,5 @@ def release(
             broker=address,
             waiting=say_waiting,
         )
-    answer(as_json, lambda: [json.loads(encode_release(frame)) for frame in frames], lambda: show_releases(frames))
+    answer(as_json, lambda: [json.loads(frame.encode()) for frame in frames], lambda: show_releases(frames))
     return 0

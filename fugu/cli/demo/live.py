@@ -10,9 +10,9 @@ from rich.table import Table
 
 from fugu.cli.view.terminal import table as rich_table
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import decode_status
+from fugu.contract.frames import Status
 from fugu.contract.topics import parse_topic, status_topic, window_topic
-from fugu.contract.window_frames import decode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker, Link
 
 __all__ = ["Observer"]
@@ -58,13 +58,13 @@ class Observer:
     @staticmethod
     def _of_device(device: _Device, kind: str, payload: bytes) -> None:
         if kind == "status":
-            status = decode_status(payload)
+            status = Status.decode(payload)
             device.online, device.outbox_depth = status.online, status.outbox_depth
             device.error = " ".join(status.codes)
             for stream in status.streams:
                 device.version, device.ticks = stream.policy_version, stream.next_tick
         elif kind == "window":
-            window = decode_window(payload)
+            window = WindowFrame.decode(payload)
             device.windows = max(device.windows, window.index + 1)
             device.share = min(max(window.counts[0] / window.length, 0.0), 1.0)
 

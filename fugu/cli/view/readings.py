@@ -9,8 +9,8 @@ from typing import Any
 
 from fugu.cli.view.descriptions import description_lines
 from fugu.contract.instants import instant_text
-from fugu.contract.release_frames import ReleaseFrame, release_fields, release_unit
-from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, report_fields
+from fugu.contract.release_frames import ReleaseFrame, release_unit
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount
 from fugu.mqtt.readings import (
     CountReading,
     DescriptionReading,
@@ -36,15 +36,15 @@ def reading_json(reading: Reading) -> str:
     """One JSON object: kind, device, stream (not of releases), and the fields of its message."""
     fields: dict[str, Any]
     if isinstance(reading, ReleaseReading):
-        fields = {"kind": "release", **release_fields(reading.release)}
+        fields = {"kind": "release", **reading.release.flat()}
     elif isinstance(reading, SymbolReading | PointReading | WindowReading):
         fields = {"kind": _KINDS[type(reading)], **reading._asdict()}
     else:
         where = {"device": reading.device, "stream": reading.stream}
         if isinstance(reading, EstimateReading):
-            fields = {"kind": "estimate", **where, **report_fields(reading.estimate)}
+            fields = {"kind": "estimate", **where, **reading.estimate.flat()}
         elif isinstance(reading, CountReading):
-            fields = {"kind": "count", **where, **report_fields(reading.window)}
+            fields = {"kind": "count", **where, **reading.window.flat()}
         else:
             fields = {"kind": "description", **where, "description": reading.description.model_dump(mode="json")}
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False, default=_written)

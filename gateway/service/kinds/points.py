@@ -19,7 +19,7 @@ from functools import partial
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.measure_frames import MeasureFrame, Released, decode_measure
+from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.reports import Estimate
 from gateway.service.kinds.kind import Kind, Place
@@ -55,7 +55,7 @@ class Points(Kind[MeasureFrame]):
         self._frames = store.points
         self._lag = lag
 
-    decode = staticmethod(decode_measure)
+    decode = staticmethod(MeasureFrame.decode)
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: MeasureFrame) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import SymbolFrame, decode_symbols
+from fugu.contract.frames import SymbolFrame
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.symbol_model import SymbolModel
 from gateway.service.policies import Catalogue, WrongKindError
@@ -72,7 +72,7 @@ class Symbols(Kind[SymbolFrame]):
         self._beliefs = Beliefs.unknown(0, 2)
         self._round = _Round(Arrivals.of(streams, ()))
 
-    decode = staticmethod(decode_symbols)
+    decode = staticmethod(SymbolFrame.decode)
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:

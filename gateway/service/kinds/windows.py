@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.reports import WindowCount
-from fugu.contract.window_frames import WindowFrame, decode_window, sequence_name
+from fugu.contract.window_frames import WindowFrame, sequence_name
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.reporting import window_count
 from gateway.service.kinds.symbol_model import SymbolModel
@@ -38,7 +38,7 @@ class Windows(Kind[WindowFrame]):
         self._frames = store.windows
         self._catalogue = catalogue
 
-    decode = staticmethod(decode_window)
+    decode = staticmethod(WindowFrame.decode)
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: WindowFrame) -> None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, decode_measure, encode_measure
-from fugu.contract.measure_table import TimedTable, decode_table, encode_table
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
+from fugu.contract.measure_table import TimedTable
 from gateway.database import Database
 
 __all__ = ["LIKELY", "MOST_LIKELY", "Measured", "PointStore"]
@@ -81,7 +81,7 @@ CREATE TABLE sent_tables (
 
     def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
         """Store a frame that overlaps no other."""
-        row = (stream, frame.first, frame.last, frame.policy_version, encode_measure(frame), belief.tobytes())
+        row = (stream, frame.first, frame.last, frame.policy_version, frame.encode(), belief.tobytes())
         self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def set_belief(self, stream: int, first: int, belief: Floats) -> None:
@@ -109,7 +109,7 @@ CREATE TABLE sent_tables (
         place = (stream, table.policy_version, table.number, key)
         self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", place)
         columns = "stream, policy_version, number, key, message"
-        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*place, encode_table(table)))
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*place, table.encode()))
         likely = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
         oldest = f"SELECT serial {likely} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
         self._db.execute(f"DELETE {likely} AND serial<=({oldest})", (stream, stream))
@@ -120,9 +120,9 @@ CREATE TABLE sent_tables (
 
     def _table(self, query: str, *values: int | bytes) -> TimedTable | None:
         row = self._db.execute(query, values).fetchone()
-        return None if row is None else decode_table(row[0])
+        return None if row is None else TimedTable.decode(row[0])
 
 
 def _measured(row: Any) -> Measured:
     payload, belief = row
-    return Measured(decode_measure(payload), np.frombuffer(belief, dtype="<f8").copy())
+    return Measured(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())

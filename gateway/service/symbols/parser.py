@@ -1,4 +1,4 @@
-"""A compiled parser for the one layout in which `fugu.contract.frames.encode_symbols` writes frames.
+"""A compiled parser for the one layout in which `fugu.contract.frames.SymbolFrame` is written.
 
 It takes nothing that the contract's decoder would not take, and reads the same from it. What it does not take goes to
 that decoder, which takes other layouts of the same numbers, too, and says what is wrong with the rest.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fugu.chains.model import likelihood_rows
-from fugu.contract.frames import SymbolFrame, encode_symbols
+from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy_header import Clock
 from gateway.service.kinds.symbol_model import Model
 from gateway.service.symbols.bank import Bank
@@ -20,7 +20,7 @@ __all__ = ["warm"]
 
 def warm() -> None:
     """Take a frame that nobody has sent through all of them; what they are compiled for does not depend on models."""
-    columns, read = parse([encode_symbols(SymbolFrame(1, -1, 0, bytes(3)))])
+    columns, read = parse([SymbolFrame(1, -1, 0, bytes(3)).encode()])
     streams, none = Streams(), np.zeros(1, dtype=np.int64)
     streams.follow("", streams.slot("", ""), 1, 2, Clock(epoch_us=0, period_us=1_000))
     streams.passing(none, columns, read, 1)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.frames import SymbolFrame, decode_committed, encode_symbols
+from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import committed_topic, symbols_topic
 from gateway.service.store import Store
 from tests.support.brokers import PATIENCE, wait_until
@@ -61,7 +61,7 @@ class Device:
             await asyncio.sleep(begin + number + 1 + self._phase - time.time())
             symbols = bytes(random.choices((0, 1), k=TICKS))
             first = number * TICKS
-            frame = encode_symbols(SymbolFrame(1, first - 1, first, symbols))
+            frame = SymbolFrame(1, first - 1, first, symbols).encode()
             topic = symbols_topic("home", self.name, "hr")
             self._waiting.append((first + TICKS - 1, time.monotonic()))
             assert not listening.done(), f"{self.name} has lost its connection"
@@ -83,7 +83,7 @@ class Device:
 
     def _heard(self, payload: bytes) -> None:
         now = time.monotonic()
-        for commit in decode_committed(payload).streams:
+        for commit in Committed.decode(payload).streams:
             while self._waiting and self._waiting[0][0] <= commit.through:
                 self.lags.append(now - self._waiting.pop(0)[1])
 

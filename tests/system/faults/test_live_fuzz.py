@@ -17,7 +17,7 @@ from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.frames import Status, SymbolFrame, decode_committed, decode_status, encode_status, encode_symbols
+from fugu.contract.frames import Committed, Status, SymbolFrame
 from fugu.contract.topics import (
     committed_topic,
     parse_topic,
@@ -29,7 +29,7 @@ from fugu.contract.topics import (
     time_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame, encode_window
+from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.service.store import Store
@@ -103,9 +103,9 @@ def test_mutated_frames_through_a_live_gateway(broker: Mosquitto, tmp_path: Path
     gateway = GatewayProcess(tmp_path, broker.port)
     wait_until(gateway.hears, "the gateway")
     whole = {
-        "symbols": encode_symbols(SymbolFrame(1, 9, 10, bytes(10))),
-        "window": encode_window(WindowFrame(1, "high", 0, 1, 10, 10, 9, (4,))),
-        "status": encode_status(Status(True, "1.0", 0, (), ())),
+        "symbols": SymbolFrame(1, 9, 10, bytes(10)).encode(),
+        "window": WindowFrame(1, "high", 0, 1, 10, 10, 9, (4,)).encode(),
+        "status": Status(True, "1.0", 0, (), ()).encode(),
     }
     topics = [
         *(2 * [symbols_topic("home", "watch", "hr"), window_topic("home", "watch", "hr")]),
@@ -204,14 +204,14 @@ def _stored(folder: Path, device: str) -> bool:
 
 def _is_farewell(payload: bytes) -> bool:
     try:
-        return not decode_status(payload).online
+        return not Status.decode(payload).online
     except FrameError:
         return False
 
 
 def _is_watermark(payload: bytes) -> bool:
     try:
-        decode_committed(payload)
+        Committed.decode(payload)
     except FrameError:
         return False
     return True

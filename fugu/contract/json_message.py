@@ -1,0 +1,409 @@
+"""Messages for people and their tools: one JSON object of a bounded size, each field taken once and strictly.
+
+A message of one number has `value`, `low` and `high`. One with a number for each state, or coordinate, has `value_` and
+so on, with its label (or 0, 1, 2) behind.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING
+from datetime import datetime
+from typing import Any, ClassVar, Self
+
+from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.instants import instant_text, read_instant, unix_us
+from fugu.contract.message import Declared, FieldType, Schema, kind, length, text
+
+__all__ = [
+    "Constant",
+    "Fields",
+    "JsonMessage",
+    "Labels",
+    "Number",
+    "Numbers",
+    "Objects",
+    "OrNone",
+    "Shares",
+    "Time",
+    "check_intervals",
+    "finite",
+]
+
+_MOST_STATES = 255
+_MOST_LABEL = 64
+
+
+class Time(FieldType):
+    """A time with a time zone, from 1970 to 9999; RFC 3339 in UTC on the wire."""
+
+    __slots__ = ()
+
+    def check(self, value: Any, name: str) -> None:
+        unix_us(value)
+
+    def read(self, value: Any, name: str) -> datetime:
+        return read_instant(value)
+
+    def write(self, value: Any) -> str:
+        return instant_text(value)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "format": "date-time", "pattern": "Z$"}
+
+
+class Number(FieldType):
+    """A finite float, which JSON may write as an integer.
+
+    Args:
+        interval: in which it lies, such as "[0, 180)"; an end may be infinite.
+    """
+
+    __slots__ = ("_high", "_low", "interval")
+
+    def __init__(self, interval: str = "(-inf, inf)") -> None:
+        self.interval = interval
+        self._low, self._high = map(float, interval[1:-1].split(", "))
+
+    def check(self, value: Any, name: str) -> None:
+        finite(value, name)
+        low = self._low < value or (self.interval[0] == "[" and self._low == value)
+        high = value < self._high or (self.interval[-1] == "]" and self._high == value)
+        if not (low and high):
+            raise FrameRangeError(f"{name} {value} is not in {self.interval}")
+
+    def read(self, value: Any, name: str) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise FrameTypeError(f"{name[:80]} is {kind(value)}, not a number")
+        try:
+            return finite(float(value), name[:80])
+        except OverflowError:
+            raise FrameRangeError(f"{name[:80]} is beyond every float") from None
+
+    def schema(self) -> Schema:
+        found: Schema = {"type": "number"}
+        for end, closed, limit in (
+            (self._low, self.interval[0] == "[", "inimum"),
+            (self._high, self.interval[-1] == "]", "aximum"),
+        ):
+            if math.isfinite(end):
+                found[f"{'m' if closed else 'exclusiveM'}{limit}"] = int(end) if end == int(end) else end
+        return found
+
+
+class OrNone(FieldType):
+    """None (null in JSON), or what another type allows."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, type: FieldType) -> None:
+        self.type = type
+
+    def check(self, value: Any, name: str) -> None:
+        if value is not None:
+            self.type.check(value, name)
+
+    def read(self, value: Any, name: str) -> Any:
+        return None if value is None else self.type.read(value, name)
+
+    def schema(self) -> Schema:
+        found = self.type.schema()
+        return found | {"type": [found["type"], "null"]}
+
+
+class Constant(FieldType):
+    """A field that always says the same; declared with `field(default=..., init=False)`."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str | bool | None) -> None:
+        self.value = value
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) is not type(self.value):
+            raise FrameTypeError(f"{name} is {kind(value)}, not {json.dumps(self.value)}")
+        if value != self.value:
+            raise FrameRangeError(f"{name} is not {json.dumps(self.value)}")
+
+    def schema(self) -> Schema:
+        return {"type": "null"} if self.value is None else {"const": self.value}
+
+
+class Labels(FieldType):
+    """Names of different states."""
+
+    __slots__ = ()
+
+    def check(self, value: Any, name: str) -> None:
+        length(value, 1, _MOST_STATES, name)
+        for label in value:
+            _label(label)
+        if len(set(value)) != len(value):
+            raise FrameRangeError("two states have the same name")
+
+    def read(self, value: Any, name: str) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+        self.check(tuple(value), name)
+        return tuple(value)
+
+    def write(self, value: Any) -> list[str]:
+        return list(value)
+
+    def schema(self) -> Schema:
+        item = {"type": "string", "minLength": 1, "maxLength": _MOST_LABEL}
+        return {"type": "array", "items": item, "minItems": 1, "maxItems": _MOST_STATES, "uniqueItems": True}
+
+
+class Shares(FieldType):
+    """A number for each state, by label; a field of its own for each, `share_` and the label."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: Number) -> None:
+        self.number = number
+
+    def check(self, value: Any, name: str) -> None:
+        Labels().check(tuple(value), "states")
+        for number in value.values():
+            self.number.check(number, "a share")
+
+
+class Numbers(FieldType):
+    """One number, or one for each label; a field of its own for each, named `column` or `column_<label>`."""
+
+    __slots__ = ("column", "number")
+
+    def __init__(self, column: str, number: Number | None = None) -> None:
+        self.column, self.number = column, number or Number()
+
+    def check(self, value: Any, name: str) -> None:
+        for number in value:
+            self.number.check(number, self.column)
+
+
+class JsonMessage(Declared):
+    """Base of JSON messages, flat objects but for the objects of `Objects`.
+
+    Fields with a default value may be missing.
+
+    Attributes:
+        MOST: bytes, at most.
+    """
+
+    __slots__ = ()
+    MOST: ClassVar[int] = 1 << 20
+
+    def labels(self) -> Sequence[str]:
+        """Labels of its numbers; empty if it has one number."""
+        return ()
+
+    @classmethod
+    def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
+        """The same, of a message that is being read: from the fields that were read, and those that are left."""
+        return ()
+
+    def flat(self) -> dict[str, Any]:
+        """The fields of the object by name, in their order; times are no text yet."""
+        found: dict[str, Any] = {}
+        columns = [field for field in self.fields if isinstance(field.type, Numbers)]
+        for field in self.fields:
+            value = getattr(self, field.name)
+            if isinstance(field.type, Shares):
+                found |= {f"share_{label}": share for label, share in value.items()}
+            elif not isinstance(field.type, Numbers):
+                found[field.name] = value if isinstance(field.type, Time) else field.type.write(value)
+            elif field is columns[0]:
+                names = [_numbered(one.type.column, self.labels()) for one in columns]  # type: ignore[attr-defined]
+                values = [getattr(self, one.name) for one in columns]
+                for row in zip(*(zip(*column, strict=True) for column in zip(names, values, strict=True)), strict=True):
+                    found |= dict(row)
+        return found
+
+    def encode(self) -> bytes:
+        """Bytes of the message."""
+        written = {n: instant_text(value) if isinstance(value, datetime) else value for n, value in self.flat().items()}
+        return json.dumps(written, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Parse a message.
+
+        Raises:
+            FrameError: the subclass that says what is wrong.
+        """
+        return cls.read(Fields(payload, cls.MOST))
+
+    @classmethod
+    def read(cls, fields: Fields) -> Self:
+        """Make a message of the fields of an object, all of them."""
+        found: dict[str, Any] = {}
+        labels: Sequence[str] | None = None
+        for field in cls.fields:
+            name, kind = field.name, field.type
+            if isinstance(kind, Constant):
+                kind.check(fields.take(name), name)
+            elif isinstance(kind, Shares):
+                found[name] = _shares(kind, fields)
+            elif isinstance(kind, Numbers):
+                labels = cls.read_labels(found, fields) if labels is None else labels
+                names = _numbered(kind.column, labels)
+                found[name] = tuple(kind.number.read(fields.take(one), one) for one in names)
+            elif name in fields or not _optional(cls, name):
+                found[name] = kind.read(fields.take(name), name)
+        fields.done()
+        return cls(**found)
+
+    @classmethod
+    def schema(cls) -> Schema:
+        """JSON Schema of the object."""
+        properties: dict[str, Schema] = {}
+        patterns: dict[str, Schema] = {}
+        optional = {field.name for field in cls.fields if _optional(cls, field.name)}
+        for field in cls.fields:
+            about = {"description": field.about} if field.about else {}
+            if isinstance(field.type, Shares):
+                patterns["^share_"] = field.type.number.schema() | about
+            elif isinstance(field.type, Numbers):
+                column, number = field.type.column, field.type.number.schema()
+                properties[column] = number | about
+                patterns[f"^{column}_"] = number | {"description": f"{field.about[:-1]}, by label."}
+                optional.add(column)
+            else:
+                properties[field.name] = field.type.schema() | about
+        found: Schema = {"type": "object", "properties": properties}
+        found["required"] = [name for name in properties if name not in optional]
+        return found | ({"patternProperties": patterns} if patterns else {}) | {"additionalProperties": False}
+
+
+class Objects(FieldType):
+    """An array of objects in an object."""
+
+    __slots__ = ("most", "part")
+
+    def __init__(self, part: type[JsonMessage], most: int) -> None:
+        self.part, self.most = part, most
+
+    def check(self, value: Any, name: str) -> None:
+        length(value, 0, self.most, name)
+        for one in value:
+            if not isinstance(one, self.part):
+                raise FrameTypeError(f"{name} hold a {kind(one)}")
+
+    def read(self, value: Any, name: str) -> tuple[JsonMessage, ...]:
+        if not isinstance(value, list):
+            raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+        return tuple(self.part.read(Fields.of(one)) for one in value)
+
+    def write(self, value: Any) -> list[dict[str, Any]]:
+        return [one.flat() for one in value]
+
+    def schema(self) -> Schema:
+        return {"type": "array", "items": self.part.schema(), "maxItems": self.most}
+
+
+class Fields:
+    """The fields of an object that are not taken yet.
+
+    Args:
+        payload: UTF-8 JSON of one object.
+        most: bytes, at most.
+
+    Raises:
+        FrameError: the subclass that says what is wrong.
+    """
+
+    def __init__(self, payload: bytes, most: int) -> None:
+        if len(payload) > most:
+            raise FrameLengthError(f"a message of {len(payload)} bytes; at most {most} are allowed")
+        try:
+            self._left = _object(json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once))
+        except FrameError:
+            raise
+        except (ValueError, RecursionError):
+            raise MalformedFrameError("no JSON message") from None
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Those of an object inside another."""
+        found = cls.__new__(cls)
+        found._left = dict(_object(value))
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a field is there, and not taken."""
+        return name in self._left
+
+    def names(self, prefix: str) -> list[str]:
+        """What follows a prefix in the names of the fields that have it, in their order."""
+        return [name.removeprefix(prefix) for name in self._left if name.startswith(prefix)]
+
+    def take(self, name: str) -> Any:
+        """The value of a field."""
+        try:
+            return self._left.pop(name)
+        except KeyError:
+            raise FrameLengthError(f"there is no field {name[:80]}") from None
+
+    def done(self) -> None:
+        """Refuse fields that nobody has taken."""
+        if self._left:
+            raise FrameLengthError(f"there is an unknown field {next(iter(self._left))[:80]!r}")
+
+
+def finite(value: Any, name: str) -> float:
+    """Refuse what is no finite float."""
+    if not isinstance(value, float):
+        raise FrameTypeError(f"{name} is {kind(value)}, not a float")
+    if not math.isfinite(value):
+        raise FrameRangeError(f"{name} {value} is not finite")
+    return value
+
+
+def check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
+    """Refuse values that do not all lie in an interval of their own."""
+    for name, column in (("low", tuple(low)), ("high", tuple(high))):
+        length(column, len(values), len(values), name)
+    if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
+        raise FrameRangeError("a value is not inside its interval")
+
+
+def _numbered(column: str, labels: Iterable[str]) -> list[str]:
+    """Names of the fields for one number, or for one of each label; no two are equal if no two labels are."""
+    return [f"{column}_{label}" for label in labels] or [column]
+
+
+def _shares(kind: Shares, fields: Fields) -> dict[str, Any]:
+    return {
+        label: kind.number.read(fields.take(f"share_{label}"), f"share_{label}") for label in fields.names("share_")
+    }
+
+
+def _optional(cls: type[JsonMessage], name: str) -> bool:
+    field = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
+    return field.init and field.default is not MISSING
+
+
+def _label(value: Any) -> None:
+    text(value, 1, _MOST_LABEL, "a state")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise FrameRangeError("a state's name is no Unicode text")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise FrameTypeError(f"message is {kind(value)}, not an object")
+    return value
+
+
+def _no_number(_text: str) -> None:
+    raise MalformedFrameError("no JSON message: NaN and infinities are no numbers of JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise MalformedFrameError("no JSON message: a field is there twice")
+    return found

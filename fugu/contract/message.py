@@ -1,0 +1,447 @@
+"""How a message is declared: dataclasses whose annotations say what each field may hold, and what it means.
+
+The annotation of a field is `Annotated[type, field type, "what it means"]`. From it follow what is refused when a
+message is made or read, how it is encoded, its JSON Schema in `docs/asyncapi.json` and its table in `docs/protocol.md`.
+What cannot be decoded cannot be made either.
+
+Here are msgpack messages: a schema number in the first byte, then one msgpack array. Decoding is strict: every
+deviation raises the one FrameError that names it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple, Self
+
+import msgpack
+
+from fugu.contract.errors import (
+    FrameLengthError,
+    FrameRangeError,
+    FrameTypeError,
+    MalformedFrameError,
+    TrailingBytesError,
+    UnknownSchemaError,
+)
+
+__all__ = [
+    "Binary",
+    "Choice",
+    "Declared",
+    "Field",
+    "FieldType",
+    "Flag",
+    "Integer",
+    "Many",
+    "Message",
+    "Row",
+    "Schema",
+    "Text",
+    "Word",
+    "binary",
+    "fixed",
+    "integer",
+    "kind",
+    "length",
+    "payload_schema",
+    "read_row",
+    "row_schema",
+    "text",
+    "unpacked",
+]
+
+Schema = dict[str, Any]
+
+
+class FieldType:
+    """What a field may hold. Values travel as they are unless `read` and `write` say otherwise."""
+
+    __slots__ = ()
+
+    def check(self, value: Any, name: str) -> None:
+        """Refuse a value of a message that is made."""
+        raise NotImplementedError
+
+    def read(self, value: Any, name: str) -> Any:
+        """The value of a field from its msgpack or JSON form; `check` comes later."""
+        return value
+
+    def write(self, value: Any) -> Any:
+        """The msgpack or JSON form."""
+        return value
+
+    def schema(self) -> Schema:
+        """JSON Schema of that form."""
+        raise NotImplementedError
+
+
+class Integer(FieldType):
+    """An integer in low..high."""
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: int, high: int) -> None:
+        self.low, self.high = low, high
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) is not int or not self.low <= value <= self.high:
+            integer(value, self.low, self.high, name)
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+class Choice(FieldType):
+    """One of a few integers."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, *numbers: int) -> None:
+        self.numbers = numbers
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) is not int or value not in self.numbers:
+            integer(value, self.numbers[0], self.numbers[-1], name)
+            *most, last = map(str, self.numbers)
+            raise FrameRangeError(f"{name} {value} is not {', '.join(most)} or {last}")
+
+    def schema(self) -> Schema:
+        return {"type": "integer", "enum": list(self.numbers)}
+
+
+class Flag(FieldType):
+    """A boolean."""
+
+    __slots__ = ()
+
+    def check(self, value: Any, name: str) -> None:
+        if not isinstance(value, bool):
+            raise FrameTypeError(f"{name} is {kind(value)}, not a boolean")
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+
+class Text(FieldType):
+    """A string of low..high characters, all of it in a pattern if there is one."""
+
+    __slots__ = ("_form", "high", "low", "pattern")
+
+    def __init__(self, low: int, high: int, pattern: str = "") -> None:
+        self.low, self.high, self.pattern = low, high, pattern
+        self._form = re.compile(pattern)
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) is not str or not self.low <= len(value) <= self.high:
+            text(value, self.low, self.high, name)
+        if self.pattern and not self._form.fullmatch(value):
+            raise FrameRangeError(f"{name} is not of the form {self.pattern}")
+
+    def schema(self) -> Schema:
+        found: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}
+        return found | ({"pattern": self.pattern} if self.pattern else {})
+
+
+class Word(FieldType):
+    """One of a closed set of words, perhaps members of an enumeration."""
+
+    __slots__ = ("_made", "words")
+
+    def __init__(self, words: Iterable[str] | type[StrEnum]) -> None:
+        self.words = tuple(words)
+        self._made: Callable[[str], str] = words if isinstance(words, type) else str
+
+    def check(self, value: Any, name: str) -> None:
+        if not isinstance(value, str):
+            raise FrameTypeError(f"{name} is {kind(value)}, not a string")
+        if value not in self.words:
+            raise FrameRangeError(f"{name} is none of {', '.join(self.words)}")
+
+    def read(self, value: Any, name: str) -> str:
+        self.check(value, name)
+        return self._made(value)
+
+    def write(self, value: Any) -> str:
+        return str(value)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "enum": [str(word) for word in self.words]}
+
+
+class Binary(FieldType):
+    """A byte string of low..high bytes.
+
+    Args:
+        packed: what numbers are packed in it on the wire, as `packed` in the introduction of the AsyncAPI document: how
+            many times ("" for as often as they fit), and of each number its name, type, bits and how often it is there.
+    """
+
+    __slots__ = ("high", "low", "packed")
+
+    def __init__(self, low: int, high: int, *packed: Any) -> None:
+        self.low, self.high, self.packed = low, high, packed
+
+    def check(self, value: Any, name: str) -> None:
+        if type(value) is not bytes or not self.low <= len(value) <= self.high:
+            binary(value, self.low, self.high, name)
+
+    def schema(self) -> Schema:
+        found: Schema = {"type": "string", "format": "binary", "minLength": self.low, "maxLength": self.high}
+        if self.packed:
+            count, *parts = self.packed
+            rows = [dict(zip(("title", "type", "bits", "times"), part, strict=True)) for part in parts]
+            found["x-fugu-packed"] = ({"count": count} if count else {}) | {"parts": rows}
+        return found
+
+
+class Many(FieldType):
+    """A tuple of low..high values of one type, an array on the wire.
+
+    Args:
+        item: type of the values.
+        name: of one of them, in errors.
+        ordered: each is there once, in the order of `item`'s words.
+    """
+
+    __slots__ = ("high", "item", "low", "name", "ordered")
+
+    def __init__(self, item: FieldType, low: int, high: int, name: str, *, ordered: bool = False) -> None:
+        self.item, self.low, self.high, self.name, self.ordered = item, low, high, name, ordered
+
+    def check(self, value: Any, name: str) -> None:
+        length(value, self.low, self.high, name)
+        check = self.item.check
+        for element in value:
+            check(element, self.name)
+        if self.ordered and isinstance(self.item, Word):
+            places = [self.item.words.index(word) for word in value]
+            if places != sorted(set(places)):
+                raise FrameRangeError(f"{name} are not in order, or one is there twice")
+
+    def read(self, value: Any, name: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+        if type(self.item).read is FieldType.read:
+            return tuple(value)
+        return tuple([self.item.read(element, self.name) for element in value])
+
+    def write(self, value: Any) -> list[Any]:
+        return [self.item.write(element) for element in value]
+
+    def schema(self) -> Schema:
+        found = {"type": "array", "items": self.item.schema(), "minItems": self.low, "maxItems": self.high}
+        return found | ({"uniqueItems": True} if self.ordered else {})
+
+
+class Field(NamedTuple):
+    """A field of a message: its name, what it may hold, and what it means."""
+
+    name: str
+    type: FieldType
+    about: str = ""
+
+
+class Declared:
+    """Base of messages; subclasses are frozen dataclasses with annotated fields.
+
+    Attributes:
+        fields: in the order of their declaration.
+    """
+
+    __slots__ = ()
+    fields: ClassVar[tuple[Field, ...]] = ()
+    _checks: ClassVar[tuple[tuple[str, Callable[[Any, str], None]], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Read the declaration."""
+        super().__init_subclass__()
+        hints = cls.__annotations__
+        if any(isinstance(hint, str) and not hint.startswith("ClassVar") for hint in hints.values()):
+            raise TypeError(f"{cls.__module__} declares messages: it cannot postpone annotations")
+        cls.fields = tuple(Field(n, *hint.__metadata__) for n, hint in hints.items() if hasattr(hint, "__metadata__"))
+        cls._checks = tuple((field.name, field.type.check) for field in cls.fields)
+
+    def __post_init__(self) -> None:
+        """Refuse values that no message can hold."""
+        for name, check in self._checks:
+            check(getattr(self, name), name)
+        self._consistent()
+
+    def _consistent(self) -> None:
+        """Refuse fields that contradict one another."""
+
+
+class Message(Declared):
+    """Base of msgpack messages and of what they are made of.
+
+    Attributes:
+        SCHEMA: its number; parts of messages have none.
+        LAYOUT: the array's fields in their order: names of declared fields, or fields that are on the wire only. If
+            empty, the declared ones.
+        wire: the same, with what they may hold.
+    """
+
+    __slots__ = ()
+    SCHEMA: ClassVar[int]
+    LAYOUT: ClassVar[tuple[str | Field, ...]] = ()
+    wire: ClassVar[tuple[Field, ...]] = ()
+    _names: ClassVar[tuple[str, ...]] = ()
+    _readers: ClassVar[tuple[tuple[str, Callable[[Any, str], Any]], ...]] = ()
+    _writers: ClassVar[tuple[tuple[int, Callable[[Any], Any]], ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Read the declaration."""
+        super().__init_subclass__()
+        named = {field.name: field for field in cls.fields}
+        cls.wire = tuple(named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named))
+        cls._names = tuple(field.name for field in cls.wire)
+        own = [(place, field.name, field.type) for place, field in enumerate(cls.wire)]
+        cls._readers = tuple((name, kind.read) for _, name, kind in own if type(kind).read is not FieldType.read)
+        cls._writers = tuple((place, kind.write) for place, _, kind in own if type(kind).write is not FieldType.write)
+
+    def row(self) -> list[Any]:
+        """The array."""
+        values = [getattr(self, name) for name in self._names]
+        for place, write in self._writers:
+            values[place] = write(values[place])
+        return values
+
+    def encode(self) -> bytes:
+        """Bytes of the message; floats travel as 32 bits."""
+        packed: bytes = msgpack.packb(self.row(), use_single_float=True)
+        return bytes([self.SCHEMA]) + packed
+
+    @classmethod
+    def read(cls, row: Any, name: str) -> Self:
+        """The message of an array."""
+        values = dict(zip(cls._names, fixed(row, len(cls._names), name), strict=True))
+        for field, read in cls._readers:
+            values[field] = read(values[field], field)
+        return cls(**values)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Parse a message.
+
+        Raises:
+            FrameError: the subclass that says what is wrong.
+        """
+        return cls.read(unpacked(payload, cls.SCHEMA), "message")
+
+    @classmethod
+    def schema(cls) -> Schema:
+        """JSON Schema of the payload's two msgpack values."""
+        return payload_schema(cls.SCHEMA, cls.wire)
+
+
+class Row(FieldType):
+    """A part of a message, as an array of its fields."""
+
+    __slots__ = ("about", "part")
+
+    def __init__(self, part: type[Message], about: str = "") -> None:
+        self.part, self.about = part, about
+
+    def check(self, value: Any, name: str) -> None:
+        if not isinstance(value, self.part):
+            raise FrameTypeError(f"{name} is {kind(value)}, not a {self.part.__name__}")
+
+    def read(self, value: Any, name: str) -> Message:
+        return self.part.read(value, name)
+
+    def write(self, value: Any) -> list[Any]:
+        found: list[Any] = value.row()
+        return found
+
+    def schema(self) -> Schema:
+        found = row_schema(self.part.__name__, self.part.wire)
+        return found | ({"description": self.about} if self.about else {})
+
+
+def unpacked(payload: bytes, schema: int) -> Any:
+    """The msgpack value of a payload of the given schema."""
+    if not payload:
+        raise MalformedFrameError("empty payload")
+    if payload[0] != schema:
+        raise UnknownSchemaError(f"schema {payload[0]}, expected {schema}")
+    try:
+        return msgpack.unpackb(memoryview(payload)[1:], raw=False, strict_map_key=True)
+    except msgpack.ExtraData:
+        raise TrailingBytesError("bytes follow the end of the message") from None
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
+        raise MalformedFrameError("no msgpack message") from None
+
+
+def fixed(value: Any, count: int, name: str) -> list[Any]:
+    """A decoded array of `count` fields."""
+    if not isinstance(value, list):
+        raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+    if len(value) != count:
+        raise FrameLengthError(f"{name} has {len(value)} fields, not {count}")
+    return value
+
+
+def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
+    """The values of an array of fields, each read and checked."""
+    found = []
+    for field, value in zip(wire, fixed(row, len(wire), name), strict=True):
+        found.append(field.type.read(value, field.name))
+        field.type.check(found[-1], field.name)
+    return found
+
+
+def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
+    """JSON Schema of a payload: the schema number, and an array of fields."""
+    number = {"title": "schema", "const": schema, "description": "The first byte."}
+    return _tuple("payload", number, row_schema("fields", wire))
+
+
+def row_schema(title: str, wire: Iterable[Field]) -> Schema:
+    """JSON Schema of an array of fields."""
+    return _tuple(title, *(titled(field) for field in wire))
+
+
+def titled(field: Field) -> Schema:
+    """JSON Schema of a field in an array."""
+    found = {"title": field.name, **field.type.schema()}
+    return found | ({"description": field.about} if field.about else {})
+
+
+def _tuple(title: str, *items: Schema) -> Schema:
+    size = {"minItems": len(items), "maxItems": len(items), "additionalItems": False}
+    return {"title": title, "type": "array", "items": list(items), **size}
+
+
+def kind(value: object) -> str:
+    """The name of a value's type, for an error."""
+    return type(value).__name__
+
+
+def integer(value: Any, low: int, high: int, name: str) -> None:
+    """Refuse what is no integer in low..high."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise FrameTypeError(f"{name} is {kind(value)}, not an integer")
+    if not low <= value <= high:
+        raise FrameRangeError(f"{name} {value} is not in {low}..{high}")
+
+
+def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
+    """Refuse a length outside low..high."""
+    if not low <= len(value) <= high:
+        raise FrameLengthError(f"{name} has length {len(value)}, not {low}..{high}")
+
+
+def binary(value: Any, low: int, high: int, name: str) -> None:
+    """Refuse what is no byte string of low..high bytes."""
+    if not isinstance(value, bytes):
+        raise FrameTypeError(f"{name} is {kind(value)}, not a byte string")
+    length(value, low, high, name)
+
+
+def text(value: Any, low: int, high: int, name: str) -> None:
+    """Refuse what is no string of low..high characters."""
+    if not isinstance(value, str):
+        raise FrameTypeError(f"{name} is {kind(value)}, not a string")
+    length(value, low, high, name)

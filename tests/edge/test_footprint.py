@@ -1,0 +1,47 @@
+"""What a running agent has in its memory: 32 MB at most, and nothing of the rooms that plan, calibrate or print."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from edge_agent.local_control import LocalStatusError, ask_status
+from firmware_sim.devices import simulate_recording, write_device
+from tests.support.brokers import PATIENCE, Mosquitto, wait_until
+from tests.support.processes import policy
+
+_MOST_KIB = 32 << 10
+_RUN = "import sys; from edge_agent.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"
+_ABSENT = {"fugu.chains", "fugu.privacy", "fugu.planning", "fugu.cli", "fugu.places", "fugu.attack", "fugu.audit"}
+_ABSENT |= {"gateway", "numpy", "numba", "scipy", "pydantic", "typer", "rich"}
+
+
+def test_a_connected_agent_has_32_mb_and_no_room_that_it_does_not_need(broker: Mosquitto, tmp_path: Path) -> None:
+    watch = policy(epoch_us=time.time_ns() // 1000, period_us=10_000)
+    simulate_recording(tmp_path / "readings.csv", watch, [0, 1] * 1000)
+    config = write_device(
+        tmp_path, watch, tmp_path / "readings.csv", "value", broker.broker, loop=True, forget="puback", drain_seconds=0
+    )
+
+    def sends() -> bool:
+        try:
+            codes = ask_status(tmp_path / "outbox.sqlite")["codes"]
+        except LocalStatusError:
+            return False
+        return not codes
+
+    with subprocess.Popen([sys.executable, "-c", _RUN, str(config)], stdout=subprocess.PIPE, text=True) as agent:
+        try:
+            wait_until(sends, "an agent without troubles")
+            time.sleep(1)  # of sending
+            status = Path(f"/proc/{agent.pid}/status").read_text()
+        finally:
+            agent.terminate()
+        out, _ = agent.communicate(timeout=PATIENCE)
+    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
+    assert int(line.split()[1]) <= _MOST_KIB
+    loaded = set(out.split())
+    assert "edge_agent.ticker" in loaded
+    assert not loaded & _ABSENT
