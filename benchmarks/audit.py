@@ -1,4 +1,4 @@
-"""How fast `fugu audit device` takes symbols, counts and points from the Python agent, and what they are found to be.
+"""How fast `fugu check device` takes symbols, counts and points from the Python agent, and what they are found to be.
 
 The audit itself, through Mosquitto: what is printed last is how large an error of a probability it would have found.
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.host.command_line import Parser, Word, add_completion, add_version, answers, completing, words_of
+from fugu.host.command_line import Parser, add_version
 from fugu.host.logs import LOG_FORMATS, log_to_stderr, print_any_text
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan
 
-__all__ = ["main", "next_words"]
+__all__ = ["main"]
 
 _BY_HAND = ("pause", "resume", "moved")
 
@@ -30,24 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     print_any_text()
     try:
-        if completing():
-            print(answers(next_words(words[:-1]), words[-1] if words else ""), end="")
-            return 0
         return _by_hand(words) if words and words[0] in _BY_HAND else _run(words)
     except FuguError as error:
         print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         return 130
-
-
-def next_words(before: Sequence[str]) -> list[Word]:
-    """What may come after some words of a command line."""
-    from edge_agent.by_hand import HELPS, parser
-
-    if before and before[0] in _BY_HAND:
-        return list(words_of(parser(), before))
-    return [*(() if before else HELPS.items()), *words_of(_parser(), before)]
 
 
 def _parser() -> Parser:
@@ -74,7 +62,6 @@ def _parser() -> Parser:
         "--log-format", choices=LOG_FORMATS, default="text", help="of the log: an object a line is json"
     )
     add_version(parser, "fugu-agent")
-    add_completion(parser)
     return parser
 
 

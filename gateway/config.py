@@ -28,7 +28,7 @@ from gateway.service.settings import GatewaySettings
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
-__all__ = ["GatewayConfig", "GatewayConfigError", "read_gateway"]
+__all__ = ["GatewayConfig", "GatewayConfigError", "PageConfig", "PageFile", "read_gateway", "read_page"]
 
 
 class GatewayConfigError(FuguError):
@@ -69,7 +69,12 @@ def _keep(value: object) -> Keep:
         raise ValueError(str(error)) from None
 
 
+def _placed(broker: Broker, info: ValidationInfo) -> Broker:
+    return broker.beside(Path(info.context or ""))
+
+
 FileName = Annotated[Path, PlainValidator(_file)]
+PlacedBroker = Annotated[Broker, AfterValidator(_placed)]
 StoreName = Annotated[Location, PlainValidator(_location)]
 
 
@@ -112,11 +117,11 @@ class FleetConfig(Document):
 
 
 class PageConfig(Document):
-    """The live page beside the gateway.
+    """The live page.
 
     Attributes:
         listen: HOST:PORT.
-        login_file: the hash of the page's password, as `fugu dashboard --new-login` writes it.
+        login_file: the hash of the page's password, as `fugu gateway dashboard --new-login` writes it.
         no_login: shows it to whoever is on this machine.
         tls_cert, tls_key: its certificate, where it is beyond loopback.
         audience: whose part of the ledger is shown; all of it if there is none.
@@ -158,7 +163,7 @@ class GatewayConfig(Document):
     on_conflict: Literal["alarm", "stop"] = "alarm"
     home_assistant: bool = False
     metrics: Annotated[Listen, PlainValidator(_listen)] | None = None
-    broker: Annotated[Broker, AfterValidator(lambda broker, info: broker.beside(Path(info.context or "")))] = Broker()
+    broker: PlacedBroker = Broker()
     keep: Annotated[Keep, PlainValidator(_keep)] = Keep()
     signed: FleetConfig | None = None
     page: PageConfig | None = None
@@ -200,26 +205,62 @@ class GatewayConfig(Document):
         """
         if self.page is None:
             return None
-        from gateway.page.server import PageSettings
-
-        page = self.page
-        if (page.login_file is None) != page.no_login:
-            raise GatewayConfigError("the page needs either login_file or no_login = true")
-        own = page.account.username is not None or page.account.cert_file is not None
+        own = self.page.account.username is not None or self.page.account.cert_file is not None
         if not own and (self.broker.username is not None or self.broker.cert_file is not None):
             raise GatewayConfigError("the page needs an account of its own: username or cert_file in [page.account]")
-        where = Broker.parse(page.listen)
-        return PageSettings(
-            self.fleet,
-            page.account.of(self.broker),
-            (where.host, where.port),
-            password=page.login_file,
-            certificate=page.tls_cert,
-            key=page.tls_key,
-            session_seconds=page.session_seconds,
-            ledger=None if self.releases is None else self.ledger or ledger_beside(self.store),
-            audience=page.audience,
-        )
+        ledger = None if self.releases is None else self.ledger or ledger_beside(self.store)
+        return _page_settings(self.fleet, self.broker, self.page, ledger)
+
+
+class PageFile(Document):
+    """The page by itself.
+
+    Attributes:
+        ledger: the gateway's, to show charges and budgets.
+    """
+
+    fleet: Annotated[str, Field(pattern=NAME_PATTERN)]
+    broker: PlacedBroker = Broker()
+    ledger: StoreName | None = None
+    page: PageConfig
+
+    def settings(self) -> PageSettings:
+        """What is served to whom.
+
+        Raises:
+            FuguError: it would be shown to others.
+        """
+        if self.page.audience is not None and self.ledger is None:
+            raise GatewayConfigError("of which ledger is that audience: say ledger")
+        return _page_settings(self.fleet, self.broker, self.page, self.ledger)
+
+
+def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Location | None) -> PageSettings:
+    from gateway.page.server import PageSettings
+
+    if (page.login_file is None) != page.no_login:
+        raise GatewayConfigError("the page needs either login_file or no_login = true")
+    where = Broker.parse(page.listen)
+    return PageSettings(
+        fleet,
+        page.account.of(broker),
+        (where.host, where.port),
+        password=page.login_file,
+        certificate=page.tls_cert,
+        key=page.tls_key,
+        session_seconds=page.session_seconds,
+        ledger=ledger,
+        audience=page.audience,
+    )
+
+
+def read_page(path: Path) -> PageFile:
+    """Read the file of a page by itself.
+
+    Raises:
+        GatewayConfigError: it cannot be read, or a key is wrong.
+    """
+    return read_toml(path, PageFile, GatewayConfigError)
 
 
 def read_gateway(path: Path) -> GatewayConfig:

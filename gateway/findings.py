@@ -116,7 +116,7 @@ KINDS = {
     ),
     AlarmCode.LEDGER: Kind(
         *("critical", "the ledger cannot be used"),
-        "look at the ledger's disk, and run fugu audit ledger; releases wait until then",
+        "look at the ledger's disk, and run fugu check ledger; releases wait until then",
         holds=60.0,
         counter="ledger_errors",
     ),

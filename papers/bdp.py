@@ -147,7 +147,7 @@ def figure_2(setting: Setting) -> Found:
 
 
 def _simulated(theta: float, rho: float, trials: int, paper: float, generator: np.random.Generator) -> Row:
-    """The same by simulation, with the attacker of `fugu attack`: an independent way to the number."""
+    """The same by simulation, with the attacker of `fugu check attack`: an independent way to the number."""
     ticks = 30
     flips = generator.random((trials, ticks)) < theta
     flips[:, 0] = generator.random(trials) < 0.5

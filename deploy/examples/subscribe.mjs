@@ -2,7 +2,7 @@
 // of a stream's description, which give symbols their times and names.
 //
 //   npm install mqtt @msgpack/msgpack
-//   fugu asyncapi > asyncapi.json
+//   fugu gateway asyncapi > asyncapi.json
 //   node subscribe.mjs asyncapi.json mqtt://127.0.0.1:1883 home
 
 import { readFileSync } from "node:fs";

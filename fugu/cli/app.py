@@ -1,10 +1,9 @@
-"""The commands behind `fugu`: a list of groups, each of which is loaded when it is used."""
+"""The commands behind `fugu`: one table of them, each of which is loaded when it is used."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Annotated, Any
 
@@ -13,50 +12,78 @@ from typer.core import TyperGroup
 
 from fugu.cli import edge
 from fugu.cli.errors import CommandLineError
-from fugu.host.command_line import Word
 
-__all__ = ["COMMANDS", "app", "load", "next_words", "run"]
+__all__ = ["COMMANDS", "app", "load", "run"]
 
-_WIDTH = 80
-
-COMMANDS = {
-    "model": ("fugu.cli.commands.model:app", "Chains that describe readings."),
-    "plan": ("fugu.cli.commands.plan:app", "Noise for a guarantee."),
-    "loss": ("fugu.cli.commands.loss:app", "What given noise really loses."),
-    "attack": ("fugu.cli.commands.attack:app", "Attack what would be released of a recording."),
-    "policy": ("fugu.cli.commands.policy:app", "Policies: what a device does with a stream."),
-    "audit": ("fugu.cli.commands.audit:app", "Check what is promised, trusting nobody."),
-    "gateway": ("fugu.cli.commands.gateway:app", "Receive what devices publish, and estimate from it."),
-    "dashboard": (
-        "fugu.cli.commands.dashboard:dashboard",
-        "Show in a browser what an account may read.",
-    ),
-    "release": ("fugu.cli.commands.release:app", "Make a release now, and charge it in the ledger."),
-    "ledger": ("fugu.cli.commands.ledger:app", "What every audience has been told."),
-    "export": ("fugu.cli.commands.history:export", "Write what a gateway has stored as Parquet files."),
-    "learn": ("fugu.cli.commands.history:learn", "Learn a class of chains from randomised symbols."),
-    "smooth": ("fugu.cli.commands.history:smooth", "Tell states from all symbols, as Parquet files."),
-    "deploy": ("fugu.cli.commands.deploy:app", "Write a broker, and folders for those who use it."),
-    "firmware": ("fugu.cli.commands.firmware:app", "Images for microcontrollers."),
-    "fleet": ("fugu.cli.commands.fleet:app", "A fleet: its keys, its devices, and their signed documents."),
-    "doctor": ("fugu.cli.commands.doctor:doctor", "Look at an installation, and say what to do."),
-    **{name: ("", about) for name, about in edge.COMMANDS.items()},
-    "asyncapi": ("fugu.cli.commands.asyncapi:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
-    "demo": ("fugu.cli.commands.demo:demo", "Show the whole system on recordings of sleeping hearts."),
-    "demo-location": ("fugu.cli.commands.demo:location", "Show a private measurement: a walk on a grid, and a map."),
+_AT = "fugu.cli.commands."
+_GROUPS = {
+    "plan": "From a recording and a question to noise for a guarantee.",
+    "check": "Check what is promised, trusting nobody.",
+    "gateway": "Receive what devices publish, and estimate from it.",
+    "deploy": "Write a broker, and folders for those who use it.",
 }
-"""By name: where a command or group is defined, unless it is the edge's, and its help in the list of commands."""
+COMMANDS = {
+    "demo": ("demo:demo", "Show the whole system: sleeping hearts, or a walk."),
+    "plan auto": ("plan:app:auto", "Plan from a recording and a question."),
+    "plan stream": ("plan:app:stream", "Plan a stream: how to randomise each reading."),
+    "plan window": ("plan:app:window", "Plan windows of ticks."),
+    "plan joint": ("plan:app:joint", "Plan streams that move together, under one epsilon."),
+    "plan measure": ("plan:app:measure", "Plan private measurements of many states, such as places."),
+    "plan network": ("plan:app:network", "Plan a release over variables that depend on one another."),
+    "plan model": ("model:app:fit", "Fit a chain to a recording, and test what it assumes."),
+    "check policy": ("policy:app:check", "Check a policy as a device does."),
+    "check statement": ("audit:app:policy", "State what a policy releases, to whom, and what that loses."),
+    "check loss": ("loss:app:stream", "The real epsilon of randomised bits, from their noise."),
+    "check windows": ("loss:app:windows", "What releases about windows of one stream lose together."),
+    "check attack": ("attack:app", "Attack what would be released of a recording."),
+    "check stream": ("audit:app:stream", "Attack all that each audience may read of a stream."),
+    "check device": ("audit:app:device", "Test the randomness of a device, from what it publishes."),
+    "check ledger": ("audit:app:ledger", "Recompute what audiences have learned."),
+    "agent": ("", edge.COMMANDS["agent"]),
+    "gateway run": ("gateway:app:run", "Serve a fleet until SIGTERM or SIGINT."),
+    "gateway cluster": ("gateway:app:cluster", "Serve a fleet by shards on a Ray cluster."),
+    "gateway status": ("gateway:app:status", "Ask the running gateway how it is."),
+    "gateway dashboard": ("dashboard:dashboard", "Show in a browser what an account may read."),
+    "gateway release": ("release:app", "Make a release now, and charge it in the ledger."),
+    "gateway ledger": ("ledger:app", "What every audience has been told."),
+    "gateway watch": ("gateway:app:watch", "Test whether streams are in the classes of their policies."),
+    "gateway history": ("gateway:app:history", "Print the estimates of a stream from the store, tick by tick."),
+    "gateway export": ("history:export", "Write what a gateway has stored as Parquet files."),
+    "gateway smooth": ("history:smooth", "Tell states from all symbols, as Parquet files."),
+    "gateway learn": ("history:learn", "Learn a class of chains from randomised symbols."),
+    "gateway forget": ("gateway:app:forget", "Erase what a device has sent from the store."),
+    "gateway asyncapi": ("asyncapi:asyncapi", "Print the protocol as an AsyncAPI 3 document."),
+    "subscribe": ("", edge.COMMANDS["subscribe"]),
+    "fleet": ("fleet:app", "A fleet: its keys, its devices, and their signed documents."),
+    **{f"deploy {name}": (f"deploy:app:{name}", about) for name, about in {
+        "broker": "Write a Mosquitto configuration with TLS and access lists.",
+        "renew": "Renew the broker's certificate.",
+        "device": "Add a device: its account, and the folder for it.",
+        "streams": "Say anew which streams a device may publish.",
+        "gateway": "Add the gateway: its account, and its folder.",
+        "operator": "Add an operator, who may send policies to devices.",
+        "subscriber": "Add a subscriber.",
+        "home-assistant": "Add Home Assistant.",
+        "join": "Let an account read the releases of one more audience.",
+        "leave": "Take the releases of an audience from an account.",
+        "remove": "Take an account away, such as that of a lost device.",
+    }.items()},
+    "deploy firmware": ("firmware:app", "Images for microcontrollers."),
+    "doctor": ("doctor:doctor", "Look at an installation, and say what to do."),
+}  # fmt: skip
+"""By words: the module of the command or group, its name there, and which of a group's it is; and its help in lists."""
 
 
 @cache
-def load(name: str) -> Any:
-    """A command or group of commands of the list, put together.
+def load(words: str) -> Any:
+    """Load a command, or a group of commands, of the table.
 
     Args:
-        name: its key in COMMANDS.
+        words: its key in COMMANDS.
     """
-    module, _, attribute = COMMANDS[name][0].partition(":")
-    return typer.main.get_command(getattr(importlib.import_module(module), attribute))
+    module, attribute, *name = COMMANDS[words][0].split(":")
+    command: Any = typer.main.get_command(getattr(importlib.import_module(_AT + module), attribute))
+    return command.commands[name[0]] if name else command
 
 
 class _LazyGroup(TyperGroup):
@@ -65,21 +92,30 @@ class _LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command that was named, and load it."""
         name, known, rest = super().resolve_command(ctx, args)
-        return name, known if name is None else load(name), rest
+        words = " ".join([*ctx.command_path.split()[1:], name or ""])
+        return name, load(words) if COMMANDS.get(words, ("",))[0] else known, rest
 
 
-app = typer.Typer(
-    name="fugu",
-    cls=_LazyGroup,
-    help="Private sensor streams: plan a guarantee, run devices and gateways, read private streams.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
-)
-for _name, (_, _help) in COMMANDS.items():
-    app.add_typer(typer.Typer(help=_help), name=_name)
+def _group(about: str, name: str | None = None) -> typer.Typer:
+    return typer.Typer(
+        name=name,
+        cls=_LazyGroup,
+        help=about,
+        no_args_is_help=True,
+        add_completion=name is not None,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+app = _group("Private sensor streams: plan a guarantee, run devices and gateways, read private streams.", "fugu")
+_groups: dict[str, typer.Typer] = {}
+for _words, (_, _about) in COMMANDS.items():
+    _first, _, _second = _words.partition(" ")
+    if _second and _first not in _groups:
+        app.add_typer(_groups.setdefault(_first, _group(_GROUPS[_first])), name=_first)
+    (_groups[_first] if _second else app).add_typer(typer.Typer(help=_about), name=_second or _first)
 _root_command = cache(typer.main.get_command)
 
 
@@ -103,38 +139,16 @@ def run(words: list[str]) -> int:
     return int(code or 0)
 
 
-def next_words(before: Sequence[str]) -> Iterator[Word]:
-    """What may come after some words.
-
-    Args:
-        before: the words before the one that has begun.
-    """
-    here = True
-    command: Any = _root_command(app)
-    for word in before:
-        if (below := getattr(command, "commands", {}).get(word)) is not None:
-            here, command = False, load(word) if here else below
-    options = {name: one for one in command.params for name in (*one.opts, *one.secondary_opts) if name[0] == "-"}
-    if before and (given := options.get(before[-1])) is not None and not given.is_flag:
-        return
-    yield from ((name, one.get_short_help_str(_WIDTH)) for name, one in getattr(command, "commands", {}).items())
-    yield from ((name, getattr(one, "help", None) or "") for name, one in options.items())
-    yield "--help", edge.OPTIONS["--help"]
-
-
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help=edge.OPTIONS["--version"])] = False,
-    completion: Annotated[
-        str | None, typer.Option("--completion", metavar="SHELL", help=edge.OPTIONS["--completion"])
-    ] = None,
 ) -> None:
     """Private sensor streams: plan a guarantee, run devices and gateways, read private streams.
 
     \b
     examples:
-      fugu model fit sleep.csv.gz --column state -o chain.json
-      fugu plan stream --model chain.json --epsilon 1
+      fugu plan auto sleep.csv.gz -o plan
+      fugu gateway run gateway.toml
       fugu subscribe --fleet home --json
     """

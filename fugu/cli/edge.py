@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 
 from fugu.cli.errors import CommandLineError
-from fugu.host.command_line import Word, words_of
 
-__all__ = ["AGENT", "COMMANDS", "OPTIONS", "agent", "edge_help", "next_words", "subscribe"]
+__all__ = ["AGENT", "COMMANDS", "OPTIONS", "agent", "edge_help", "subscribe"]
 
 OPTIONS = {
     "--version": "Print the version and stop.",
-    "--completion": "Print what makes bash, zsh or fish complete words.",
     "--help": "Show this message and exit.",
 }
 """What `fugu` itself knows."""
@@ -67,25 +65,6 @@ def subscribe(words: Sequence[str]) -> int:
     from fugu.cli.commands.subscribe import main
 
     return main(words)
-
-
-def next_words(before: Sequence[str]) -> Iterator[Word]:
-    """What may come after some words, if these commands alone are here."""
-    match before:
-        case []:
-            yield from chain(COMMANDS.items(), OPTIONS.items())
-        case ["--completion"]:
-            yield from ((shell, "") for shell in ("bash", "zsh", "fish"))
-        case ["agent"]:
-            yield from ((name, about) for name, (_, about) in AGENT.items())
-        case ["agent", name, *rest] if name in AGENT:
-            from edge_agent.__main__ import next_words as of_agent
-
-            yield from of_agent([*AGENT[name][0], *rest])
-        case ["subscribe", *rest]:
-            from fugu.cli.commands.subscribe import parser
-
-            yield from words_of(parser(), rest)
 
 
 def _help(program: str, about: str, options: dict[str, str], commands: dict[str, str]) -> str:

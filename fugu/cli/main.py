@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from fugu.cli import edge
 from fugu.contract.errors import FuguError, UsageError
-from fugu.host.command_line import answers, completing, script, version_line
+from fugu.host.command_line import version_line
 from fugu.host.logs import print_any_text
 
 __all__ = ["guarded", "main"]
@@ -52,17 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     """Run a command, loading as little as it needs."""
-    if completing():
-        print(_completed(words), end="")
-        return 0
     if words[:1] == ["--"]:
         del words[0]
     match words:
         case ["--version", *_]:
             print(version_line("fugu"), end="")
-            return 0
-        case ["--completion", *shell]:
-            print(script(" ".join(shell)), end="")
             return 0
         case ["agent", *rest]:
             return edge.agent(rest)
@@ -76,20 +70,6 @@ def _run(words: list[str]) -> int:
         print(edge.edge_help(), end="", file=sys.stdout if words else sys.stderr)
         return 0 if words else 2
     return run(words)
-
-
-def _completed(words: list[str]) -> str:
-    """What a shell may go on with after some words, the last of which has begun."""
-    before, begun = words[:-1], words[-1] if words else ""
-    if before[:1] not in (["agent"], ["subscribe"], ["--completion"]):
-        try:
-            from fugu.cli.app import next_words
-        except ModuleNotFoundError as error:
-            if not _of_framework(error):
-                raise
-        else:
-            return answers(next_words(before), begun)
-    return answers(edge.next_words(before), begun)
 
 
 def _of_framework(error: ModuleNotFoundError) -> bool:

@@ -93,7 +93,7 @@ class Change(Document):
 
 
 class StreamLoss(Document):
-    """What all releases together tell about one tick's state; no device checks it, `fugu policy check` does.
+    """What all releases together tell about one tick's state; no device checks it, `fugu check policy` does.
 
     Attributes:
         epsilon: in nats; none if there is no finite bound.

@@ -71,7 +71,7 @@ class FileKind(NamedTuple):
 
 OUTBOX = FileKind("outbox", 0x4655_4F42)
 STORE = FileKind("store", 0x4655_5354, "put back a copy, or move it away; devices send again what they still hold")
-LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu ledger resume")
+LEDGER = FileKind("ledger", 0x4655_4C45, "put back the newest copy, or move it away and see fugu gateway ledger resume")
 REGISTRY = FileKind("fleet registry", 0x4655_464C)
 SHARDS = FileKind("channel of shards", 0x4655_5348, "stop the gateway and move it away; nothing is lost with it")
 

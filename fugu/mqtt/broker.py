@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,22 +20,16 @@ class LinkError(FuguError, ValueError):
     """The broker's address or credentials cannot be used as they are."""
 
 
-Version = Literal["auto", "5", "3.1.1"]
-
-
-def _option(about: str) -> Any:
-    return field(default=None, metadata={"help": about})
-
-
 @dataclass(frozen=True, slots=True)
 class Broker:
     """Where the broker is, and how to prove who we are.
 
-    The only description of a connection: the table `[broker]` of an agent's configuration is read into it, and commands
-    offer the fields that have a `help` in their metadata.
+    The only description of a connection: the table `[broker]` of a file is read into it.
 
     Attributes:
-        ca_file: any of the three file names switches TLS on.
+        password_file: its first line is the password.
+        ca_file: certificate authority; any of the three file names switches TLS on.
+        cert_file, key_file: client certificate.
         protocol: "auto" tries MQTT 5 and falls back to 3.1.1.
         keepalive: seconds without traffic after which the broker is asked whether it is alive.
         max_backoff: longest pause in seconds between two attempts to connect.
@@ -45,12 +39,12 @@ class Broker:
 
     host: str = "127.0.0.1"
     port: int = 1883
-    username: str | None = _option("User name at the broker.")
-    password_file: str | None = _option("Its first line is the password.")
-    ca_file: str | None = _option("Certificate authority; switches TLS on.")
-    cert_file: str | None = _option("Client certificate.")
-    key_file: str | None = _option("Key of the client certificate.")
-    protocol: Version = field(default="auto", metadata={"help": "MQTT version: auto, 5 or 3.1.1."})
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    protocol: Literal["auto", "5", "3.1.1"] = "auto"
     keepalive: int = 30
     max_backoff: int = 60
 

@@ -254,7 +254,7 @@ def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noise
 
 
 def _stream(spec: MeasureSpec, measurement: Measurement, adversary: Adversary, period: float | None) -> StreamEpsilon:
-    """Epsilon of the stream, with all tables that a device accepts: that is what `fugu policy check` derives, too."""
+    """Epsilon of the stream, with all tables that a device accepts: that is what `fugu check policy` derives, too."""
     try:
         found = measured_loss(measurement, spec.transition, spec.initial, spec.start, adversary)
     except (FuguError, GraphError) as error:

@@ -169,7 +169,7 @@ def _spec(given: dict[str, Any], folder: Path) -> MeasureSpec:
 
 
 def _model(transition: Any, folder: Path) -> dict[str, Any]:
-    """What a file of `fugu model fit --grid` says, under the keys of a specification; nothing without a file."""
+    """What a file of `fugu plan model --grid` says, under the keys of a specification; nothing without a file."""
     if not isinstance(transition, str):
         return {}
     path = folder / transition
@@ -178,7 +178,9 @@ def _model(transition: Any, folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise PlanningError(f"transition: {path} is not JSON") from None
     if not isinstance(found, dict) or "transition" not in found:
-        raise PlanningError(f"transition: {path} holds no transition matrix; 'fugu model fit --grid' writes such files")
+        raise PlanningError(
+            f"transition: {path} holds no transition matrix; 'fugu plan model --grid' writes such files"
+        )
     keys = ("coordinates", "transition", "initial", "names", "resolution", "warning", "shows")
     model = {key: found[key] for key in keys if found.get(key) is not None}
     if isinstance(found.get("grid"), dict):
@@ -223,7 +225,7 @@ def _grid_size(size: Any) -> tuple[int, int]:
 def _transition(given: dict[str, Any], count: int) -> Floats:
     if given.get("transition") is None:
         if given.get("grid") is None:
-            raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu model fit --grid'")
+            raise PlanningError("transition is missing: a matrix, or the name of a file of 'fugu plan model --grid'")
         return _walk(*_grid_size(given["grid"]))
     matrix = _table(given["transition"], "transition", "a matrix with a row for each state")
     if matrix.shape != (count, count):

@@ -1,4 +1,4 @@
-"""The file of a class that was learned from randomised symbols: what `fugu learn` writes, and plans are made for.
+"""The file of a class that was learned from randomised symbols: `fugu gateway learn` writes it, plans are made for it.
 
 format            1
 kind              "learned"

@@ -57,22 +57,18 @@ class Installation:
     shards: int = 0
 
 
-def installed(folder: Path, store: Location | None) -> Installation:
-    """What the folder of a gateway says that `fugu deploy gateway` has written.
-
-    Args:
-        store: where its store is, unless that is where its file has it.
+def installed(file: Path) -> Installation:
+    """What the file of a gateway says, in a folder that `fugu deploy gateway` has written or another one.
 
     Raises:
-        FuguError: it is no such folder; one line that says why.
+        FuguError: it cannot be read, or a key is wrong.
     """
-    config = read_gateway(folder / "gateway.toml")
+    config, folder = read_gateway(file), file.parent
     policies = folder / "policies"
-    there = isinstance(config.store, Server) or config.store.exists()
     return Installation(
         config.fleet,
         config.broker,
-        store or (config.store if there else None),
+        config.store,
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
         sum(1 for one in folder.iterdir() if re.fullmatch(r"password-\d+|client-\d+\.key", one.name)),

@@ -22,7 +22,6 @@ __all__ = [
     "DeviceOptions",
     "check_ceilings",
     "checked_program",
-    "client_words",
     "read_policies",
     "write_client",
     "write_device",
@@ -135,18 +134,16 @@ def write_gateway(
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
 
 
-def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> list[str]:
-    """Write what any client needs: the authority's certificate and its credentials; returns the files' names."""
+def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> None:
+    """Fill the folder of any other client: broker.toml, the authority's certificate, credentials."""
     write_public(folder / "ca.pem", broker.authority_certificate)
-    return ["ca.pem", *_files(credentials.write(folder))]
+    lines = _connection(broker, {"ca_file": "ca.pem", **credentials.write(folder)})
+    about = f"# Written by 'fugu deploy' for {credentials.name} of fleet {broker.settings.fleet}: --broker takes it."
+    write_public(folder / "broker.toml", "\n".join([about, *lines, ""]))
 
 
-def client_words(credentials: Credentials, prefix: str) -> list[tuple[str, str]]:
-    """The options with which a command connects, with file names behind a prefix."""
-    words = [("--ca-file", f"{prefix}ca.pem")]
-    if credentials.issued is not None:
-        return [*words, ("--cert-file", f"{prefix}client.pem"), ("--key-file", f"{prefix}client.key")]
-    return [*words, ("--username", credentials.name), ("--password-file", f"{prefix}password")]
+def _connection(broker: BrokerFolder, files: Mapping[str, str]) -> list[str]:
+    return ["[broker]", *toml_lines({"host": broker.settings.hosts[0], "port": broker.settings.port, **files})]
 
 
 def _files(fields: Mapping[str, str]) -> list[str]:
@@ -167,7 +164,7 @@ def _gateway_toml(
         "policies": "policies" if in_place else f"{GATEWAY.config}/policies",
     }
     lines = [f"# Written by 'fugu deploy gateway' for fleet {settings.fleet}.", *toml_lines(top)]
-    lines += ["", "[broker]", *toml_lines({"host": settings.hosts[0], "port": settings.port, **files})]
+    lines += ["", *_connection(broker, files)]
     if operator:
         folder = "" if in_place else f"{GATEWAY.state}/"
         lines += ["", "# of a fleet with a registry, whose devices are sent signed policies:", "# [signed]"]
@@ -190,9 +187,8 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
     }
     if options.measurement_ceiling is not None:
         top["measurement_ceiling"] = options.measurement_ceiling
-    connection = {"host": settings.hosts[0], "port": settings.port, **files}
     lines = [f"# Written by 'fugu deploy device' for device {device} of fleet {settings.fleet}.", *toml_lines(top)]
-    lines += ["", "[broker]", *toml_lines(connection)]
+    lines += ["", *_connection(broker, files)]
     if options.in_place:  # to be tried here and now
         lines += ["", "[clock]", "trusted = true  # leave that out on a device, where NTP sets the clock"]
     if options.sensor == "stdin":

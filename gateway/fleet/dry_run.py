@@ -43,7 +43,7 @@ class Worth(NamedTuple):
             none if the class has no typical chain, or without symbols.
         error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
             error of the share that has the least; none for symbols.
-        stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu policy check`
+        stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu check policy`
             finds it.
     """
 

@@ -205,7 +205,7 @@ class ExportedHistory:
     """The symbols of an exported folder.
 
     Args:
-        folder: that `fugu export` wrote.
+        folder: that `fugu gateway export` wrote.
 
     Raises:
         HistoryError: it is none.
@@ -220,7 +220,7 @@ class ExportedHistory:
             self._days = self._read_days()
         except (OSError, pa.ArrowException, PolicyError, ValueError, KeyError) as error:
             why = str(error).partition("\n")[0]
-            raise HistoryError(f"{folder.name} is no folder that fugu export wrote: {why}") from None
+            raise HistoryError(f"{folder.name} is no folder that fugu gateway export wrote: {why}") from None
         self._policies: dict[tuple[str, str], dict[int, Policy]] = defaultdict(dict)
         for policy in policies:
             if isinstance(policy, Policy) and policy.table is not None:

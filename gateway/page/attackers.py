@@ -269,6 +269,8 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
         AttackerError: there is none.
     """
     for window in told.windows:
+        if window.clip is not None:
+            continue
         if window.states == "histogram":
             if len(told.states) == 2:
                 return window, (1,)
@@ -276,7 +278,7 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
         group = tuple(told.states.index(state) for state in window.states if state in told.states)
         if 0 < len(group) < len(told.states):
             return window, group
-    raise AttackerError("No attacker of this page reads histograms of several states: fugu attack --policy does.")
+    raise AttackerError("No attacker of this page reads histograms of several states: fugu check attack --policy does.")
 
 
 class CountAttack:

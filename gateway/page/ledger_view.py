@@ -23,7 +23,8 @@ _FRESH_SECONDS = 1.0
 """For so long an answer stands for all who ask the same."""
 _MOST_KNOWN = 64
 _NONE = (
-    "This page has no ledger: the gateway beside it makes no releases, or fugu dashboard was started without --ledger."
+    "This page has no ledger: the gateway beside it makes no releases, or fugu gateway dashboard was started without "
+    "--ledger."
 )
 
 

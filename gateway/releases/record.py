@@ -24,7 +24,7 @@ from gateway.service.store.store import KIND as STORE_KIND
 
 __all__ = ["ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
 
-_RESUME = "put back the one that belongs to it, or begin after what was published: fugu ledger resume"
+_RESUME = "put back the one that belongs to it, or begin after what was published: fugu gateway ledger resume"
 
 
 class Beginning(NamedTuple):

@@ -48,9 +48,8 @@ def test_what_is_delivered_and_not_listed_is_found(
         thread.start()
         try:
             account = tmp_path / "screen"
-            words = ["--broker", f"127.0.0.1:{broker.port}", "--ca-file", account / "ca.pem", "--username", "screen"]
-            words += ["--password-file", account / "password", "--live", 2, "--trials", 1000, "--json"]
-            done = fugu("audit", "stream", tmp_path / "policy.json", "--access", listed, *words)
+            words = ["--broker", account / "broker.toml", "--live", 2, "--trials", 1000, "--json"]
+            done = fugu("check", "stream", tmp_path / "policy.json", "--access", listed, *words)
         finally:
             over.set()
             thread.join()

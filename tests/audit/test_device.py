@@ -1,4 +1,4 @@
-"""`fugu audit device`: the tests find faults as they say, and no more often than they say where there is none."""
+"""`fugu check device`: the tests find faults as they say, and no more often than they say where there is none."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def audited(
     command = f"env PYTHONPATH={ROOT} {sys.executable} -m tests.support.broken_agent {fault}"
     words = ("--broker", f"127.0.0.1:{broker.port}", "--command", command, "--draws", draws, "--period", 3e-4)
     words = (*words, "--false-alarms", 1e-9)  # else one run in a thousand would fail, for what the machine has drawn
-    done = fugu("audit", "device", folder / "policy.json", *words, "--counts", counts, "--json")
+    done = fugu("check", "device", folder / "policy.json", *words, "--counts", counts, "--json")
     assert done.err == ""
     return done.code, done.json()
 
@@ -352,6 +352,6 @@ def test_an_agent_that_cannot_keep_up_is_one_line(broker: Mosquitto, tmp_path: P
 def test_an_agent_that_ends_is_one_line(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(planned().to_json())
     words = ("--broker", f"127.0.0.1:{broker.port}", "--command", "echo no agent")
-    done = fugu("audit", "device", tmp_path / "policy.json", *words)
+    done = fugu("check", "device", tmp_path / "policy.json", *words)
     assert done.code == 1
     assert "the agent has ended, after 0 draws of a state: no agent" in done.err

@@ -15,8 +15,8 @@ from tests.support.recordings import write_joint_recordings
 
 pytestmark = pytest.mark.soak
 
-HEADER = ("--fleet", "home", "--device", "d", "--period", "60")
-BINARY = (*HEADER, "--stream", "s", "--threshold", ".5")
+HEADER = ("--for", "home/d/s", "--period", "60")
+BINARY = (*HEADER, "--threshold", ".5")
 ADVERSARIES = ("ignorant", "informed", "universal")
 CLASSES = {
     "sticky": ("--q", ".05:.1", "--r", ".06:.2"),
@@ -47,7 +47,7 @@ ROOMS = (None, '"stationary"', "[0.2, 0.3, 0.5]")
 
 def confirmed(fugu: Fugu, file: Path, wanted: int = 1) -> None:
     """Whether everything that a policy claims was computed again, and so much less was not found to be true."""
-    done = fugu("audit", "policy", file, "--json")
+    done = fugu("check", "statement", file, "--json")
     told = done.json()
     assert told["not_recomputed"] == [], done.out
     names = [one["name"] for one in told["findings"] if one["wrong"]]
@@ -80,7 +80,7 @@ def test_streams_of_known_chains(fugu: Fugu, tmp_path: Path, chain: str, adversa
     (tmp_path / "chain.json").write_text(json.dumps({"transition": CHAINS[chain]}))
     edges = ",".join(f"{x}.5" for x in range(len(CHAINS[chain]) - 1))
     words = ("stream", "--model", tmp_path / "chain.json", "--epsilon", "1", "--adversary", adversary)
-    confirmed(fugu, *planned(fugu, tmp_path, *words, *HEADER, "--stream", "s", "--threshold", edges))
+    confirmed(fugu, *planned(fugu, tmp_path, *words, *HEADER, "--threshold", edges))
 
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
@@ -99,11 +99,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_streams_that_move_together(fugu: Fugu, recorded: Path, tmp_path: Path) -> None:
     model = tmp_path / "room.json"
-    assert fugu("model", "fit", recorded / "room.csv", "--column", "light,motion", "-o", model).code == 0
+    assert fugu("plan", "model", recorded / "room.csv", "--column", "light,motion", "-o", model).code == 0
     kinds = [("--known", "--adversary", one) for one in ADVERSARIES] + [(), ("--window", "1h"), ("--share", "3,1")]
     kinds.append(("--known", "--window", "1h", "--symbols", ".5"))
     for number, kind in enumerate(kinds):
-        words = ("joint", model, "--epsilon", "1", *kind, "--fleet", "home", "--device", "d")
+        words = ("joint", model, "--epsilon", "1", *kind, "--for", "home/d")
         found = planned(fugu, tmp_path / f"{number}", *words)
         assert len(found) == 2
         confirmed(fugu, found[0], 2)
@@ -111,7 +111,7 @@ def test_streams_that_move_together(fugu: Fugu, recorded: Path, tmp_path: Path) 
 
 def test_streams_that_remember_two_ticks(fugu: Fugu, recorded: Path, tmp_path: Path) -> None:
     model = tmp_path / "order.json"
-    assert fugu("model", "fit", recorded / "order.csv", "--order", "2", "-o", model).code == 0
+    assert fugu("plan", "model", recorded / "order.csv", "--order", "2", "-o", model).code == 0
     for adversary in ADVERSARIES:
         words = ("stream", "--model", model, "--epsilon", "1", "--adversary", adversary, *BINARY)
         confirmed(fugu, *planned(fugu, tmp_path / adversary, *words))
@@ -123,6 +123,6 @@ def test_points(fugu: Fugu, tmp_path: Path, places: str, adversary: str) -> None
     for start in STARTS.get(places, ROOMS):
         spec = tmp_path / "places.toml"
         spec.write_text(MEASURED[places] + (f"\ninitial = {start}\n" if start else "\n"))
-        words = ("measure", "--spec", spec, "--adversary", adversary, *HEADER, "--stream", "place")
+        words = ("measure", "--spec", spec, "--adversary", adversary, *HEADER)
         whole = adversary != "universal" or places != "walk"  # impossible steps: the planner has no bound
         confirmed(fugu, *planned(fugu, tmp_path, *words), 3 if whole else 2)

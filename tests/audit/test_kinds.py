@@ -244,7 +244,7 @@ def test_bounds_are_above_the_enumerated_epsilon_in_no_more_runs_than_stated(n: 
     assert np.mean(runs) > 0.5 * true
 
 
-NAMED = ("--fleet", "home", "--device", "room", "--epoch", "1700000000")
+NAMED = ("--for", "home/room", "--epoch", "1700000000")
 
 
 @pytest.mark.long
@@ -260,7 +260,8 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
         'grid = "2x2"\nepsilon = 1.0\ngraph = {complete = true}\nfleet = "home"\ndevice = "room"\n'
         'stream = "place"\nperiod = 60\n'
     )
-    one = ("--stream", "s", "--threshold", ".5", "--states", "off,on", *NAMED, "--epsilon", "1", "--period", "60")
+    named = ("--for", "home/room/s", *NAMED[2:])
+    one = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
     two, q = (*one, "-o"), ("--q", ".1:.2", "--r", ".2:.3")
     for adversary in ("ignorant", "informed", "universal"):
         fugu("plan", "stream", *q, *two, tmp_path / f"{adversary}.json", "--adversary", adversary)
@@ -268,7 +269,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     fugu("plan", "window", *q, *two, tmp_path / "both.json", "--window", "5m", "--symbols", ".5")
     quilts = ("--mechanism", "mqm-exact", "--adversary", "ignorant")
     fugu("plan", "window", *q, *two, tmp_path / "quilts.json", "--window", "5m", *quilts)
-    fit = ("model", "fit", tmp_path / "room.csv", "--column")
+    fit = ("plan", "model", tmp_path / "room.csv", "--column")
     fugu(*fit, "light,motion", "-o", tmp_path / "room.model")
     fugu(*fit, "light", "--order", "2", "-o", tmp_path / "order.model")
     known = ("--known", "--adversary", "ignorant")
@@ -281,7 +282,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     assert [len(files) for files in planned_kinds] == [1] * 7 + [2, 2, 2, 1]
     for first, *others in planned_kinds:
         done = fugu(
-            "audit", "stream", first, *(word for one in others for word in ("--with", one)), "--trials", 1000, "--json"
+            "check", "stream", first, *(word for one in others for word in ("--with", one)), "--trials", 1000, "--json"
         )
         found = done.json()
         assert (done.code, found["not_attacked"], found["findings"]) == (0, [], []), first
@@ -289,6 +290,6 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
         for row in found["audiences"]:
             assert row["promised"] is None or 0.2 * row["promised"] < row["witness"] <= row["promised"], row
         if others:
-            alone = fugu("audit", "stream", first, "--trials", 1000, "--json").json()
+            alone = fugu("check", "stream", first, "--trials", 1000, "--json").json()
             assert "moves together" in alone["not_attacked"][0]
             assert alone["audiences"][0]["witness"] < found["audiences"][0]["witness"]

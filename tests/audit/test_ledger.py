@@ -258,7 +258,7 @@ def test_what_a_reader_of_two_audiences_was_told_is_computed_at_once(
     for name, audiences, limit in (("anna", ("public",), 0.5), ("both", ("public", "press"), 0.9)):
         reader = Account(name=name, role="reader", audiences=audiences, epsilon=limit, adversary="ignorant")
         made.add(reader, datetime.now(UTC))
-    done = fugu("audit", "ledger", "--ledger", tmp_path / "l.sqlite", "--broker", tmp_path / "broker", "--json")
+    done = fugu("check", "ledger", "--ledger", tmp_path / "l.sqlite", "--broker", tmp_path / "broker", "--json")
     anna, both = json.loads(done.out)["readers"]
     assert done.code == 1
     assert (anna["reader"], both["reader"]) == ("anna", "both")

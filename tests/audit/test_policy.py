@@ -1,4 +1,4 @@
-"""`fugu audit policy`: what it states of a policy, and what it finds wrong with one that was tampered with."""
+"""`fugu check statement`: what it states of a policy, and what it finds wrong with one that was tampered with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def audited(fugu: Fugu, folder: Path, policy: Any, *words: object) -> tuple[int,
     """The exit code and the statement of a policy, or of its JSON after a change."""
     file = folder / "policy.json"
     file.write_text(policy.to_json() if not isinstance(policy, dict) else json.dumps(policy))
-    done = fugu("audit", "policy", file, *words, "--json")
+    done = fugu("check", "statement", file, *words, "--json")
     assert done.err == ""
     return done.code, done.json()
 
@@ -45,6 +45,7 @@ def changed(policy: Policy, **fields: Any) -> dict[str, Any]:
     return {**json.loads(policy.to_json()), **fields}
 
 
+@pytest.mark.long
 def test_an_honest_policy_is_confirmed(fugu: Fugu, tmp_path: Path) -> None:
     code, told = audited(fugu, tmp_path, planned(windows=WINDOWS))
     assert (code, names(told), told["confirmed"]) == (0, [], True)
@@ -65,7 +66,7 @@ def test_an_honest_policy_is_confirmed(fugu: Fugu, tmp_path: Path) -> None:
     assert others["any"] is None
     assert SymbolPins.model_validate_json(json.dumps(told["pins"])) == pins_of(planned(windows=WINDOWS))
     assert len(told["assumptions"]) == 6
-    text = fugu("audit", "policy", tmp_path / "policy.json").out
+    text = fugu("check", "statement", tmp_path / "policy.json").out
     assert "fugu/2/home/watch/symbols/hr" in text
     assert text.endswith("Every epsilon that is stated was computed again, and holds.\n")
 
@@ -101,7 +102,7 @@ def test_a_class_that_is_narrower_than_the_table_allows_is_named(
     given = changed(policy, chains=narrow)
     code, told = audited(fugu, tmp_path, given)
     assert (code, names(told), told["confirmed"]) == (1, ["class-narrower-than-noise-allows"], False)
-    assert "NOT CONFIRMED: 1 wrong." in fugu("audit", "policy", tmp_path / "policy.json").out
+    assert "NOT CONFIRMED: 1 wrong." in fugu("check", "statement", tmp_path / "policy.json").out
     assert audited(fugu, tmp_path, policy)[1]["findings"] == []
     enrolment = Keys().enrolment(pins={policy.stream: pins_of(policy)})
     (tmp_path / "enrolment.json").write_text(enrolment.model_dump_json())
@@ -124,6 +125,7 @@ def test_a_class_that_is_hardly_narrower_is_a_note(
     assert (code, finding["wrong"]) == found
 
 
+@pytest.mark.long
 def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_path: Path) -> None:
     given = changed(planned(windows=WINDOWS))
     given["windows"][0]["stride"] = 4
@@ -136,6 +138,7 @@ def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_pat
     assert allowed == pytest.approx(2 / 400 + 2 * 3 / 700, rel=1e-5)
 
 
+@pytest.mark.long
 def test_what_an_owner_does_not_accept_is_found(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "enrolment.json"
     keys = Keys()
@@ -166,7 +169,7 @@ def test_what_is_not_recomputed_is_never_taken_for_fine(fugu: Fugu, tmp_path: Pa
     assert (code, names(told), told["confirmed"]) == (1, ["not-recomputed"], False)
     assert told["claims"][-1]["recomputed"] is None
     assert told["not_recomputed"] == ["all points"]
-    done = fugu("audit", "policy", tmp_path / "policy.json")
+    done = fugu("check", "statement", tmp_path / "policy.json")
     assert done.code == 1
     assert "NOT RECOMPUTED" in done.out
     assert "holds" not in done.out
@@ -242,6 +245,7 @@ def test_what_is_denied_goes_before_what_is_granted() -> None:
     assert may_read(read_access("user a\ntopic read #\n"), "a", "x/y")
 
 
+@pytest.mark.long
 def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
     key = Ed25519PrivateKey.generate()
@@ -260,13 +264,13 @@ def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, mon
 def test_what_cannot_be_done_is_one_line(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     file.write_text(planned().to_json())
-    assert fugu("audit", "policy", file, "--sign", tmp_path / "key").code == 2
+    assert fugu("check", "statement", file, "--sign", tmp_path / "key").code == 2
     new_key_folder(tmp_path / "keys")
-    done = fugu("audit", "policy", file, "--sign", tmp_path / "keys" / "other.key", "-o", tmp_path / "out")
+    done = fugu("check", "statement", file, "--sign", tmp_path / "keys" / "other.key", "-o", tmp_path / "out")
     assert done.code == 1
     assert "no file of a key" in done.err
-    assert fugu("audit", "policy", file, "--broker", tmp_path).code == 1
+    assert fugu("check", "statement", file, "--broker", tmp_path).code == 1
     file.write_text("{}")
-    done = fugu("audit", "policy", file)
+    done = fugu("check", "statement", file)
     assert done.code == 1
     assert done.err.startswith(f"fugu: {file}: ")

@@ -1,4 +1,4 @@
-"""`fugu audit stream`: real bytes of honest and of leaking devices, attacked with the truth at hand."""
+"""`fugu check stream`: real bytes of honest and of leaking devices, attacked with the truth at hand."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def audited(
     lines = (f"{topic} {payload.hex()}" for topic, payload in messages)
     (folder / "heard.txt").write_text("\n".join(lines) + "\n")
     given = (folder / "policy.json", folder / "truth.csv", "--column", "value", "--recording", folder / "heard.txt")
-    done = fugu("audit", "stream", *given, *words, "--json")
+    done = fugu("check", "stream", *given, *words, "--json")
     assert done.err == ""
     return done.code, done.json()
 
@@ -100,7 +100,7 @@ def test_an_honest_stream_is_not_refuted_and_one_that_leaks_is(fugu: Fugu, tmp_p
     assert (code, told["confirmed"]) == (1, False)
     assert least(told["trials"][0]) > 1
     given = (tmp_path / "policy.json", tmp_path / "truth.csv", "--recording", tmp_path / "heard.txt")
-    assert "WRONG epsilon-refuted: symbols: epsilon 1 is promised" in fugu("audit", "stream", *given).out
+    assert "WRONG epsilon-refuted: symbols: epsilon 1 is promised" in fugu("check", "stream", *given).out
 
 
 @pytest.mark.long
@@ -125,7 +125,7 @@ def test_everything_that_was_heard_is_attacked_together(fugu: Fugu, tmp_path: Pa
 def test_without_truth_what_was_heard_is_held_against_the_configuration(fugu: Fugu, tmp_path: Path) -> None:
     policy, states = planned(CHAINS), path(1)
     (tmp_path / "policy.json").write_text(policy.to_json())
-    done = fugu("audit", "stream", tmp_path / "policy.json", "--trials", 2000, "--json")
+    done = fugu("check", "stream", tmp_path / "policy.json", "--trials", 2000, "--json")
     told = done.json()
     assert (done.code, told["confirmed"], told["trials"]) == (0, True, [])
     ((site, draws),) = {(one["audience"], one["draws"]) for one in told["audiences"]}
@@ -135,7 +135,7 @@ def test_without_truth_what_was_heard_is_held_against_the_configuration(fugu: Fu
         lines = symbol_lines(policy, slow if leak else states, leak=leak)
         (tmp_path / "heard.txt").write_text("".join(f"{topic} {payload.hex()}\n" for topic, payload in lines))
         given = ("--recording", tmp_path / "heard.txt", "--trials", 2000, "--json")
-        done = fugu("audit", "stream", tmp_path / "policy.json", *given)
+        done = fugu("check", "stream", tmp_path / "policy.json", *given)
         assert done.code == code
         assert [one["name"] for one in done.json()["findings"]] == ["class-contradicted"][: bool(leak)]
 
@@ -167,7 +167,7 @@ def test_a_live_stream_is_attacked(fugu: Fugu, broker: Mosquitto, tmp_path: Path
     thread.start()
     try:
         given = (tmp_path / "policy.json", tmp_path / "truth.csv", "--live", 4, "--json")
-        done = fugu("audit", "stream", *given, "--broker", f"127.0.0.1:{broker.port}")
+        done = fugu("check", "stream", *given, "--broker", f"127.0.0.1:{broker.port}")
     finally:
         over.set()
         thread.join()
@@ -181,7 +181,7 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
     (tmp_path / "policy.json").write_text(policy.to_json())
     write_truth(tmp_path / "truth.csv", states[:50])
     heard, given = tmp_path / "heard.txt", (tmp_path / "policy.json", tmp_path / "truth.csv")
-    assert fugu("audit", "stream", *given).code == 2
+    assert fugu("check", "stream", *given).code == 2
     topic = symbols_topic(*NAME)
     far = symbol_lines(policy, states, first=1000)[0][1]
     for text, said in (
@@ -191,7 +191,7 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
         (f"{topic} {far.hex()}", "does it --loop?"),
     ):
         heard.write_text(text + "\n")
-        done = fugu("audit", "stream", *given, "--recording", heard)
+        done = fugu("check", "stream", *given, "--recording", heard)
         assert done.code == 1
         assert said in done.err
         assert done.err.count("\n") == 1
@@ -200,6 +200,6 @@ def test_what_cannot_be_attacked_is_one_line(fugu: Fugu, tmp_path: Path) -> None
 @pytest.mark.soak
 def test_a_broker_that_is_not_there_is_waited_for_and_then_given_up(fugu: Fugu, tmp_path: Path) -> None:
     (tmp_path / "policy.json").write_text(planned(CHAINS).to_json())
-    done = fugu("audit", "stream", tmp_path / "policy.json", "--live", 0.1, "--broker", "127.0.0.1:1")
+    done = fugu("check", "stream", tmp_path / "policy.json", "--live", 0.1, "--broker", "127.0.0.1:1")
     assert done.code == 1
     assert done.err.count("\n") == 1

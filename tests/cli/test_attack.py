@@ -1,4 +1,4 @@
-"""`fugu attack`: the tables of the manual, policies, and what cannot be attacked."""
+"""`fugu check attack`: the tables of the manual, policies, and what cannot be attacked."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def recording(tmp_path: Path) -> Path:
 @pytest.mark.long
 def test_the_command_makes_the_tables_of_the_manual(fugu: Fugu) -> None:
     """One row of both, within what another machine's arithmetic may change."""
-    done = fugu("attack", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 300, "--json")
+    done = fugu("check", "attack", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 300, "--json")
     assert done.code == 0, done.err
     found = done.json()["trials"]
     check_rows(found, "N05", "above the running mean of 300")
@@ -54,7 +54,7 @@ def test_the_command_makes_the_tables_of_the_manual(fugu: Fugu) -> None:
 @pytest.mark.parametrize("name", NIGHTS)
 def test_the_command_makes_every_row_of_the_tables_of_the_manual(fugu: Fugu, name: str) -> None:
     states = ["--threshold", "mean", "--baseline", 300, "--baseline", 100, "--baseline", 30]
-    done = fugu("attack", RECORDINGS / f"hr_sleep_{name}.csv.gz", *states, "--json")
+    done = fugu("check", "attack", RECORDINGS / f"hr_sleep_{name}.csv.gz", *states, "--json")
     assert done.code == 0, done.err
     found = done.json()["trials"]
     assert len({one["state"] for one in found}) == 4
@@ -110,7 +110,7 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     window = Window(name="high", length=50, stride=50, states=("high",), scale="40")
     file = tmp_path / "policy.json"
     file.write_text(policy(epoch_us=0, period_us=1_000_000, windows=(window,)).to_json())
-    done = fugu("attack", recording, "--policy", file, "--column", "value", "--json")
+    done = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--json")
     assert done.code == 0, done.err
     trials = done.json()["trials"]
     assert [one["released"] for one in trials] == ["symbols", "window high", "symbols, high"]
@@ -118,9 +118,11 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
     assert {one["attacker"] for one in trials[1]["attacks"]} == set(COUNT_ATTACKERS)
     for one in trials:
         assert all(0 <= found["low"] <= found["success"] <= found["high"] <= 1 for found in one["attacks"])
-    told = fugu("attack", recording, "--policy", file, "--column", "value", "--known", 2, "--json").json()["trials"]
+    told = fugu("check", "attack", recording, "--policy", file, "--column", "value", "--known", 2, "--json").json()[
+        "trials"
+    ]
     assert told[0]["attacks"][0]["guess"] > 0.8 > 0.6 > trials[0]["attacks"][0]["guess"]
-    shown = fugu("attack", recording, "--policy", file, "--column", "value")
+    shown = fugu("check", "attack", recording, "--policy", file, "--column", "value")
     assert "forward-backward" in shown.out
     said = " ".join(shown.out.split())
     assert "proven if the readings are in the class" in said
@@ -135,7 +137,7 @@ def test_a_policy_is_attacked_in_all_that_it_releases(fugu: Fugu, recording: Pat
 def test_several_recordings_and_states_get_a_table_each(fugu: Fugu, recording: Path) -> None:
     other = recording.rename(recording.with_name("other.csv"))
     recording.write_bytes(other.read_bytes())
-    shown = fugu("attack", recording, other, "--threshold", "mean", "--baseline", 20, "--column", "value")
+    shown = fugu("check", "attack", recording, other, "--threshold", "mean", "--baseline", 20, "--column", "value")
     assert shown.code == 0, shown.err
     assert shown.out.count("above its own mean: epsilon 1") == 2
     assert shown.out.count("above the running mean of 20: epsilon 1") == 2
@@ -158,7 +160,7 @@ def test_what_cannot_be_attacked_is_said_in_one_line(
     fugu: Fugu, recording: Path, options: tuple[str, ...], said: str
 ) -> None:
     extra = () if "--column" in options else ("--column", "value")
-    done = fugu("attack", recording, *extra, *options)
+    done = fugu("check", "attack", recording, *extra, *options)
     assert done.code in (1, 2)
     assert said in done.err
     assert done.err.count("\n") == 1

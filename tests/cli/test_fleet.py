@@ -36,13 +36,16 @@ def home(tmp_path: Path) -> Home:
 # Enrolment and groups
 
 
-def test_an_enrolment_is_what_a_device_can_begin_with(fugu: Fugu, tmp_path: Path) -> None:
+def test_an_enrolment_is_what_a_device_can_begin_with(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FUGU_OPERATOR", "anna")
     (tmp_path / "root.envelope").write_bytes(KEYS.root_envelope())
     registry, out = tmp_path / "fleet.db", tmp_path / "watch.json"
     done = fugu(
         *("fleet", "enrol", "--root", tmp_path / "root.envelope", "--device", "watch", "--group", "wrists", "-o", out),
         *("--ceiling", 1, "--total-ceiling", 1.5, "--measurement-ceiling", 2, "--adversary", "informed"),
-        *("--adversary", "universal", "--fresh-seconds", 3600, "--registry", registry, "--as", "anna"),
+        *("--adversary", "universal", "--fresh-seconds", 3600, "--registry", registry),
     )
     assert done.code == 0
     assert done.err.startswith("fugu: warning: nothing is pinned (--policy): whoever holds the policy keys chooses")
@@ -115,7 +118,7 @@ def test_a_root_that_its_own_keys_have_not_signed_is_no_root(fugu: Fugu, home: H
 def test_groups_are_listed_and_changed(fugu: Fugu, home: Home) -> None:
     words = ("fleet", "groups", "--registry", home.path)
     assert fugu(*words, "--json").json() == {"fingers": ["ring"], "new": ["band"], "wrists": ["band", "watch"]}
-    done = fugu(*words, "--device", "ring", "--add", "new", "--remove", "fingers", "--as", "anna", "--json")
+    done = fugu(*words, "--device", "ring", "--add", "new", "--remove", "fingers", "--json")
     assert done.json() == {"new": ["band", "ring"], "wrists": ["band", "watch"]}
     assert "only if its own enrolment names the group" in done.err
     assert "band watch" in fugu(*words).out
@@ -128,7 +131,7 @@ def test_groups_are_listed_and_changed(fugu: Fugu, home: Home) -> None:
 
 
 def test_a_device_is_removed(fugu: Fugu, home: Home) -> None:
-    assert fugu("fleet", "remove", "ring", "--registry", home.path, "--as", "anna").code == 0
+    assert fugu("fleet", "remove", "ring", "--registry", home.path).code == 0
     assert [one.name for one in home.registry.devices()] == ["band", "watch"]
     assert fugu("fleet", "remove", "ring", "--registry", home.path).code == 1
 
@@ -136,9 +139,10 @@ def test_a_device_is_removed(fugu: Fugu, home: Home) -> None:
 # Push
 
 
-def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home) -> None:
+def test_push_lets_the_devices_it_is_for_have_it(fugu: Fugu, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUGU_OPERATOR", "anna")
     path = home.write(3, HEART, to=Address(group="wrists"))
-    done = fugu("fleet", "push", path, *home.options, "--as", "anna", "--note", "first", "--json")
+    done = fugu("fleet", "push", path, *home.options, "--note", "first", "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json() == {"version": 3, "devices": ["band", "watch"], "restores": None}
     assert [(one.device, one.version) for one in home.registry.unpublished(10)] == [("band", 3), ("watch", 3)]
@@ -357,8 +361,9 @@ def test_numbers_that_no_rollout_can_have(fugu: Fugu, home: Home, words: tuple[o
     assert (done.code, done.err.count("\n")) == (1, 1)
 
 
-def test_history_says_who_did_what(fugu: Fugu, home: Home) -> None:
-    fugu("fleet", "push", home.write(1, HEART), *home.options, "--as", "bert")
+def test_history_says_who_did_what(fugu: Fugu, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUGU_OPERATOR", "bert")
+    fugu("fleet", "push", home.write(1, HEART), *home.options)
     home.says("ring", 1, "refused", "ceiling")
     words = ("fleet", "history", "--registry", home.path)
     events = fugu(*words, "--json").json()

@@ -56,9 +56,10 @@ def shown(home: Staged, *words: object) -> Any:
     return home.rollout("show", "--json", *words).json()
 
 
-def test_a_rollout_from_canaries_over_a_gate_to_its_end(home: Staged) -> None:
+def test_a_rollout_from_canaries_over_a_gate_to_its_end(home: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FUGU_OPERATOR", "anna")
     stages = ("--stage", "group:new,success=100%", "--stage", "100%,gate", "--error", "50%", "--seed", "spring")
-    done = home.start(*stages, "--pace", 600, "--patience", 60, "--as", "anna", "--json")
+    done = home.start(*stages, "--pace", 600, "--patience", 60, "--json")
     assert (done.code, done.err) == (0, "")
     found = done.json()
     assert (found["phase"], found["version"], found["error"], found["pace"]) == ("running", 2, 0.5, 600)
@@ -71,7 +72,8 @@ def test_a_rollout_from_canaries_over_a_gate_to_its_end(home: Staged) -> None:
     home.step()
     waiting = shown(home)
     assert (waiting["phase"], waiting["cause"]) == ("waiting", "stage 2 waits for approval")
-    approved = home.rollout("approve", "--as", "bert")
+    monkeypatch.setenv("FUGU_OPERATOR", "bert")
+    approved = home.rollout("approve")
     assert approved.code == 0
     assert home.rollout("approve").code == 1, "it does not wait any more"
     assert home.step() == {"ring", "watch"}

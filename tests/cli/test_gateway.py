@@ -31,7 +31,7 @@ def served(folder: Path, **values: object) -> Path:
 def test_it_serves_a_planned_fleet_until_told_to_stop(fugu: Fugu, broker: Mosquitto, tmp_path: Path) -> None:
     policies, store, log = tmp_path / "policies", tmp_path / "home.db", tmp_path / "log"
     policies.mkdir()
-    names = ("--fleet", "home", "--device", "wrist", "--stream", "heart", "--period", "1", "--threshold", "60")
+    names = ("--for", "home/wrist/heart", "--period", "1", "--threshold", "60")
     planned = fugu(
         "plan", "stream", "--q", ".4", "--r", ".4", "--epsilon", 1, *names, "-o", policies / "p.json", "--json"
     )
@@ -106,7 +106,7 @@ def test_what_is_wrong_with_its_file_is_one_line_that_names_the_key(
     fugu: Fugu, tmp_path: Path, text: str, said: str
 ) -> None:
     (tmp_path / "gateway.toml").write_text(text)
-    for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status", "--store")):
+    for command in (("gateway", "run"), ("gateway", "cluster", "--shards", 2), ("gateway", "status")):
         done = fugu(*command, tmp_path / "gateway.toml")
         assert (done.code, done.out, done.err.count("\n")) == (1, "", 1)
         assert done.err.startswith(f"fugu: {tmp_path}/gateway.toml")
@@ -155,7 +155,8 @@ def test_history_is_what_was_published_in_tick_order_and_within_its_ticks(tmp_pa
     rows = [json.loads(line) for line in done.out.splitlines()]
     assert [row["tick"] for row in rows] == list(range(5, 13))
     assert {(row["kind"], row["device"], row["stream"]) for row in rows} == {("estimate", "watch", "hr")}
-    lines = fugu("gateway", "history", "watch", "hr", "--store", scene.path, "--lag", 4).out.splitlines()
+    file = gateway_file(tmp_path / "gateway.toml", 1, store=scene.path, lag=4)
+    lines = fugu("gateway", "history", "watch", "hr", "--store", file).out.splitlines()
     assert (len(lines), lines[0][:29]) == (26, "watch/hr tick 0: most likely ")
     done = fugu("gateway", "history", "watch", "gait", "--store", scene.path)
     assert (done.code, done.err) == (1, "fugu: store s.sqlite has nothing of watch/gait\n")

@@ -66,7 +66,10 @@ def tree(words: tuple[str, ...], command: Any) -> Iterator[Leaf]:
         yield from tree((*words, name), one)
 
 
-ALL = [one for name in COMMANDS if name not in edge.COMMANDS for one in tree((name,), load(name))]
+ALL = [
+    *(Leaf((name,), one) for name, one in typer.main.get_command(app).commands.items() if one.commands),  # type: ignore[attr-defined]
+    *(one for name in COMMANDS if name not in edge.COMMANDS for one in tree(tuple(name.split()), load(name))),
+]
 LEAVES = [one for one in ALL if not one.below]
 LIKELY = {float: "0.5", int: "1", str: "x"}
 ANSWERS = {"doctor", "deploy broker", "gateway watch"}

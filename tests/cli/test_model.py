@@ -1,4 +1,4 @@
-"""`fugu model fit` on counts made by hand and on a real recording."""
+"""`fugu plan model` on counts made by hand and on a real recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def recording(tmp_path: Path) -> Path:
 
 def test_counts_by_hand(fugu: Fugu, recording: Path) -> None:
     """Segments end where seg or subject change: 0 0 1 1 0 | 1 1 | 0 1 | 0 1."""
-    done = fugu("model", "fit", recording, "--json")
+    done = fugu("plan", "model", recording, "--json")
     assert done.code == 0
     document = done.json()
     assert document["counts"] == [[1, 3], [1, 2]]
@@ -52,7 +52,7 @@ def test_counts_by_hand(fugu: Fugu, recording: Path) -> None:
 
 @pytest.mark.parametrize("threshold", ["mean", "20", "30"])
 def test_thresholds_make_the_same_states(fugu: Fugu, recording: Path, threshold: str) -> None:
-    document = fugu("model", "fit", recording, "--threshold", threshold, "--json").json()
+    document = fugu("plan", "model", recording, "--threshold", threshold, "--json").json()
     assert document["counts"] == [[1, 3], [1, 2]]
     assert document["column"] == "value"
     mean = (10 + 11 + 30 + 31 + 9 + 40 + 41 + 12 + 45 + 8 + 50) / 11
@@ -60,20 +60,20 @@ def test_thresholds_make_the_same_states(fugu: Fugu, recording: Path, threshold:
 
 
 def test_decimation_takes_every_second_row_of_each_segment(fugu: Fugu, recording: Path) -> None:
-    document = fugu("model", "fit", recording, "--decimate", 2, "--json").json()
+    document = fugu("plan", "model", recording, "--decimate", 2, "--json").json()
     assert document["counts"] == [[0, 1], [1, 0]]  # 0 . 1 . 0 | 1 . | 0 . | 0 .
     assert (document["decimate"], document["period_seconds"]) == (2, 4.0)
 
 
 def test_the_file_is_what_json_shows_and_loads_back(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
     chain = tmp_path / "chain.json"
-    done = fugu("model", "fit", recording, "-o", chain, "--json")
+    done = fugu("plan", "model", recording, "-o", chain, "--json")
     assert json.loads(chain.read_text()) == done.json()
     assert ChainModel.from_json(chain.read_bytes()).counts == ((1, 3), (1, 2))
 
 
 def test_it_warns_that_fitting_leaks(fugu: Fugu, recording: Path) -> None:
-    done = fugu("model", "fit", recording, "--json")
+    done = fugu("plan", "model", recording, "--json")
     assert "leaks" in done.json()["warning"]
     assert done.err.startswith("fugu: warning: ")
     assert "leaks" in done.err
@@ -81,7 +81,7 @@ def test_it_warns_that_fitting_leaks(fugu: Fugu, recording: Path) -> None:
 
 def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     """The BDP paper's highly correlated recording, which is neither homogeneous nor of first order."""
-    document = fugu("model", "fit", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
+    document = fugu("plan", "model", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
     assert document["n"] == 26923
     assert (round(document["q"], 5), round(document["r"], 5)) == (0.08938, 0.10924)
     assert all(each["changes"] for each in document["stretches"])
@@ -96,14 +96,14 @@ def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
 def test_its_column_of_states_is_its_value_above_the_mean(fugu: Fugu) -> None:
     file = RECORDINGS / "hr_sleep_N10.csv.gz"
     stated, derived = (
-        fugu("model", "fit", file, *options, "--json").json()["counts"]
+        fugu("plan", "model", file, *options, "--json").json()["counts"]
         for options in (("--column", "state"), ("--threshold", "mean"))
     )
     assert stated == derived
 
 
 def test_for_people(fugu: Fugu) -> None:
-    done = fugu("model", "fit", RECORDINGS / "hr_sleep_N07.csv.gz")
+    done = fugu("plan", "model", RECORDINGS / "hr_sleep_N07.csv.gz")
     assert done.code == 0
     assert "Clopper-Pearson, level 0.95" in done.out
     assert "Regime of " in done.out
@@ -113,10 +113,10 @@ def test_for_people(fugu: Fugu) -> None:
 def test_more_states(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "three.csv.gz"
     file.write_bytes(gzip.compress(("state\n" + "0\n1\n2\n2\n1\n0\n" * 20).encode()))
-    document = fugu("model", "fit", file, "--json").json()
+    document = fugu("plan", "model", file, "--json").json()
     assert document["counts"] == [[19, 20, 0], [20, 0, 20], [0, 20, 20]]
     assert (document["q"], document["r"]) == (None, None)
-    shown = fugu("model", "fit", file)
+    shown = fugu("plan", "model", file)
     assert "Pr(2 -> 1)" in shown.out
 
 
@@ -127,18 +127,18 @@ def test_rows_without_a_reading_are_a_state_where_they_are_more_than_one_in_a_hu
     rows = [f"{state}" for state in (0, 0, 1, 1) * 25]
     file = tmp_path / "gaps.csv"
     file.write_text("\n".join(["state,x", *(f"{'' if i == 50 else row}," for i, row in enumerate(rows))]) + "\n")
-    document = fugu("model", "fit", file, "--json").json()
+    document = fugu("plan", "model", file, "--json").json()
     assert (document["states"], document["missing_state"], document["missing_share"]) == (2, None, 0.01)
     assert sum(map(sum, document["counts"])) == 97, "no transition is counted across it"
     rows = (rows * 2)[:199]
     gaps = (50, 51)
     file.write_text("\n".join(["state,x", *(f"{'' if i in gaps else row}," for i, row in enumerate(rows))]) + "\n")
-    document = fugu("model", "fit", file, "--json").json()
+    document = fugu("plan", "model", file, "--json").json()
     assert (document["states"], document["missing_state"]) == (3, 2)
     assert document["counts"][2] == [1, 0, 1]
     assert document["counts"][0][2] == 1, "nothing is carried over a missing row"
     assert sum(map(sum, document["counts"])) == 198
-    shown = fugu("model", "fit", file)
+    shown = fugu("plan", "model", file)
     assert "2 rows (1.0%) have no reading, which is more than 1 %: state 2 stands for that" in shown.out
 
 
@@ -152,8 +152,8 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
         rows.append("" if rng.random() < 0.1 else f"{value:.2f}")
     file, model = tmp_path / "pulse.csv", tmp_path / "chain.json"
     file.write_text("\n".join(["t,value", *(f"{t},{row}" for t, row in enumerate(rows))]) + "\n")
-    assert fugu("model", "fit", file, "--threshold", "60", "-o", model).code == 0
-    names = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--states", "low,high")
+    assert fugu("plan", "model", file, "--threshold", "60", "-o", model).code == 0
+    names = ("--for", "home/watch/hr", "--states", "low,high")
     policy = tmp_path / "policy.json"
     done = fugu("plan", "stream", "--model", model, "--epsilon", "4", "--adversary", "universal", *names, "-o", policy)
     assert done.code == 0, done.err
@@ -167,11 +167,11 @@ def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_read
         2,
         2,
     ]
-    checked = fugu("policy", "check", policy)
+    checked = fugu("check", "policy", policy)
     assert "missing readings are in state 2 (missing), protected like the others" in checked.out
     del document["discretiser"]["missing"]
     policy.write_text(json.dumps(document))
-    assert "1 edges make 2 states, not 3" in fugu("policy", "check", policy).err
+    assert "1 edges make 2 states, not 3" in fugu("check", "policy", policy).err
 
 
 @pytest.mark.long
@@ -180,11 +180,11 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
     rows = ["" if i % 200 == 7 else f"{rng.gauss(60, 8):.2f}" for i in range(4000)]
     file, model, policy = tmp_path / "pulse.csv", tmp_path / "chain.json", tmp_path / "policy.json"
     file.write_text("\n".join(["t,value", *(f"{t},{row}" for t, row in enumerate(rows))]) + "\n")
-    assert fugu("model", "fit", file, "--threshold", "60", "-o", model).code == 0
-    names = ("--fleet", "home", "--device", "watch", "--stream", "hr")
+    assert fugu("plan", "model", file, "--threshold", "60", "-o", model).code == 0
+    names = ("--for", "home/watch/hr")
     assert fugu("plan", "stream", "--model", model, "--epsilon", "1", *names, "-o", policy).code == 0
     assert json.loads(policy.read_text())["missing_share"] == 0.005
-    shown = fugu("policy", "check", policy).out
+    shown = fugu("check", "policy", policy).out
     assert "at most 0.500% of the ticks, a state's share is off by at most 0.0025, a window's count by 0.005" in shown
 
 
@@ -192,7 +192,7 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
 def test_a_class_is_attacked_and_what_else_would_cost_is_said(fugu: Fugu, tmp_path: Path) -> None:
     """N10: above its own mean no useful noise hides slow regimes; above a running mean there are none."""
     night, chain = RECORDINGS / "hr_sleep_N10.csv.gz", tmp_path / "chain.json"
-    done = fugu("model", "fit", night, "--threshold", "mean", "--epsilon", 1, "-o", chain)
+    done = fugu("plan", "model", night, "--threshold", "mean", "--epsilon", 1, "-o", chain)
     assert done.code == 0
     document = json.loads(chain.read_text())
     steps = document["attacked"]["steps"]
@@ -208,7 +208,7 @@ def test_a_class_is_attacked_and_what_else_would_cost_is_said(fugu: Fugu, tmp_pa
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "no class passes" in refused.err
 
-    done = fugu("model", "fit", night, "--baseline", 300, "--epsilon", 1, "-o", chain)
+    done = fugu("plan", "model", night, "--baseline", 300, "--epsilon", 1, "-o", chain)
     document = json.loads(chain.read_text())
     assert document["refused"] is None
     (only,) = document["attacked"]["steps"]
@@ -220,10 +220,10 @@ def test_a_class_is_attacked_and_what_else_would_cost_is_said(fugu: Fugu, tmp_pa
 
 def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path) -> None:
     chain, policy = tmp_path / "chain.json", tmp_path / "policy.json"
-    assert fugu("model", "fit", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 100, "-o", chain).code == 0
+    assert fugu("plan", "model", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 100, "-o", chain).code == 0
     model = json.loads(chain.read_text())
     assert model["n"] == 16859 - 100
-    names = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--states", "rest,up")
+    names = ("--for", "home/watch/hr", "--states", "rest,up")
     options = ("--epsilon", 1, "--adversary", "universal", "--window", 300, *names, "-o", policy)
     done = fugu("plan", "window", "--model", chain, *options)
     assert done.code == 0, done.err
@@ -232,19 +232,19 @@ def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path)
     assert document["discretiser"]["baseline_ticks"] == 100
     assert document["discretiser"]["states"] == ["rest", "up"]
     assert document["chains"] == model["chains"]
-    assert fugu("policy", "check", policy, "--ceiling", 1).code == 0
+    assert fugu("check", "policy", policy, "--ceiling", 1).code == 0
 
 
 @pytest.mark.parametrize("extra", [("--threshold", "60"), ("--decimate", "2")])
 def test_a_running_mean_is_of_every_reading(fugu: Fugu, recording: Path, extra: tuple[str, ...]) -> None:
-    done = fugu("model", "fit", recording, "--baseline", 3, *extra)
+    done = fugu("plan", "model", recording, "--baseline", 3, *extra)
     assert done.code != 0
     assert done.err == "fugu: --baseline makes the states of every reading: without --threshold and --decimate\n"
 
 
 def test_a_recording_too_short_to_tell_has_no_class(fugu: Fugu, recording: Path, tmp_path: Path) -> None:
     chain = tmp_path / "chain.json"
-    shown = fugu("model", "fit", recording, "--epsilon", 1, "-o", chain)
+    shown = fugu("plan", "model", recording, "--epsilon", 1, "-o", chain)
     assert "No class: too short to tell" in " ".join(shown.out.split())
     refused = fugu("plan", "stream", "--model", chain, "--epsilon", 1)
     assert refused.code == 1

@@ -1,4 +1,4 @@
-"""`fugu model fit --grid`: places become cells, cells a chain on the largest set that communicates."""
+"""`fugu plan model --grid`: places become cells, cells a chain on the largest set that communicates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def walks(tmp_path: Path) -> Path:
 
 
 def fitted(fugu: Fugu, *words: object) -> Any:
-    done = fugu("model", "fit", *words, "--grid", "--json")
+    done = fugu("plan", "model", *words, "--grid", "--json")
     assert done.code == 0, done.err
     return done.json()
 
@@ -118,7 +118,7 @@ def test_where_many_rows_have_no_place_the_most_visited_cell_stands_in_for_them(
     assert (document["rows"], document["missing"], document["visits"]) == (60, 20, [30, 10])
     assert document["grid"]["missing"] == "x0y0"
     assert document["counts"] == [[0, 0, 39], [0, 1, 10], [1, 0, 10]]
-    shown = fugu("model", "fit", file, "--grid").out
+    shown = fugu("plan", "model", file, "--grid").out
     assert "20 rows (33.3%) have no place, which is more than 1 %: the most visited cell, x0y0, stands in" in shown
     model, spec, policy = tmp_path / "model.json", tmp_path / "spec.json", tmp_path / "policy.json"
     model.write_text(json.dumps(document))
@@ -147,7 +147,7 @@ def test_a_period_takes_missing_rows_for_missing_and_carries_nothing_over_them(f
 
 
 def test_for_people_and_the_file(fugu: Fugu, walks: Path, tmp_path: Path) -> None:
-    done = fugu("model", "fit", walks, "--grid", "-o", tmp_path / "model.json")
+    done = fugu("plan", "model", walks, "--grid", "-o", tmp_path / "model.json")
     assert done.code == 0
     for piece in ("Cells of 500 m", "cells of the chain", "2, within 2 columns and 1 rows", "5 (3 places lie outside"):
         assert piece in done.out
@@ -161,9 +161,9 @@ def test_silences_that_count_as_steps_are_told(fugu: Fugu, tmp_path: Path) -> No
     (tmp_path / "w.csv").write_text("\n".join(["t,lat,lon", *rows, ""]))
     assert (
         "2 silences of more than two periods count as one step each"
-        in fugu("model", "fit", tmp_path / "w.csv", "--grid").out
+        in fugu("plan", "model", tmp_path / "w.csv", "--grid").out
     )
-    assert "silences" not in fugu("model", "fit", tmp_path / "w.csv", "--grid", "--period", "60").out
+    assert "silences" not in fugu("plan", "model", tmp_path / "w.csv", "--grid", "--period", "60").out
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_silences_that_count_as_steps_are_told(fugu: Fugu, tmp_path: Path) -> No
 )
 def test_what_cannot_be_fitted(fugu: Fugu, tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "r.csv").write_text(text)
-    done = fugu("model", "fit", tmp_path / "r.csv", "--grid")
+    done = fugu("plan", "model", tmp_path / "r.csv", "--grid")
     assert (done.code, done.out, done.err) == (1, "", f"fugu: {message}\n")
 
 
@@ -213,5 +213,5 @@ def test_what_cannot_be_fitted(fugu: Fugu, tmp_path: Path, text: str, message: s
     ],
 )
 def test_options_that_do_not_fit(fugu: Fugu, walks: Path, words: tuple[str, ...], code: int, message: str) -> None:
-    done = fugu("model", "fit", walks, *words)
+    done = fugu("plan", "model", walks, *words)
     assert (done.code, done.out, done.err) == (code, "", f"fugu: {message}\n")

@@ -1,4 +1,4 @@
-"""`fugu model fit` of streams that move together, and of chains of order 2."""
+"""`fugu plan model` of streams that move together, and of chains of order 2."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
         tmp_path / "b.csv",
         {"t": [10, 20.4, 29.7, 40, 50, 60, 70], "state": [1, 1, 0, 0, 1, 0, 0], "seg": [1, 1, 1, 1, 1, 2, 2]},
     )
-    document = fugu("model", "fit", first, second, "--json").json()
+    document = fugu("plan", "model", first, second, "--json").json()
     assert [one["name"] for one in document["streams"]] == ["a", "b"]
     assert document["shows"] == [[0, 0], [0, 1], [1, 0], [1, 1]]
     steps = {(x, y) for x, row in enumerate(document["counts"]) for y, n in enumerate(row) if n}
@@ -60,7 +60,7 @@ def test_counts_of_two_files_by_hand(fugu: Fugu, tmp_path: Path) -> None:
 
 def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Path) -> None:
     written = tmp_path / "joint.json"
-    done = fugu("model", "fit", together, "--column", "light,motion", "-o", written)
+    done = fugu("plan", "model", together, "--column", "light,motion", "-o", written)
     assert done.code == 0
     assert "they move together" in done.out
     assert "Class: joint steps of odds ratios up to" in done.out.replace("\n", " ")
@@ -76,7 +76,7 @@ def test_columns_of_a_file_are_streams(fugu: Fugu, together: Path, tmp_path: Pat
 
 @pytest.mark.long
 def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Path) -> None:
-    done = fugu("model", "fit", together, "--column", "light,motion", "--epsilon", "4", "--json").json()
+    done = fugu("plan", "model", together, "--column", "light,motion", "--epsilon", "4", "--json").json()
     last = done["attacked"]["steps"][-1]
     assert done["odds_ratio"] == last["odds_ratio"]
     assert last["guess"] < last["success"] < last["ceiling"]
@@ -86,7 +86,7 @@ def test_symbols_of_both_streams_are_attacked_together(fugu: Fugu, together: Pat
 def test_streams_that_are_independent_are_not_called_dependent(fugu: Fugu, tmp_path: Path) -> None:
     a, b = coupled(5, 0.0)
     file = write(tmp_path / "apart.csv", {"a": a, "b": b})
-    done = fugu("model", "fit", file, "--column", "a,b", "--json").json()
+    done = fugu("plan", "model", file, "--column", "a,b", "--json").json()
     assert done["independent"]["p_value"] > 0.01
     assert done["independent"]["degrees"] == 8
     assert done["more"]["p_value"] > 0.01
@@ -106,7 +106,7 @@ def test_the_independence_test_is_twice_the_gain_in_likelihood() -> None:
 def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
     """A week of five people's activity: levels and counts of one accelerometer never say low and high at once."""
     file = DATA / "activity4_nhanes.csv.gz"
-    done = fugu("model", "fit", file, "--column", "value,counts", "--threshold", "2,100", "--json").json()
+    done = fugu("plan", "model", file, "--column", "value,counts", "--threshold", "2,100", "--json").json()
     assert done["shows"] == [[0, 0], [0, 1], [1, 1]]
     assert done["streams"][1]["discretiser"]["edges"] == [100.0]
     assert done["odds_ratio"] > 1000.0
@@ -117,7 +117,7 @@ def test_rows_that_a_stream_lacks_cut(fugu: Fugu, tmp_path: Path) -> None:
     a, b = coupled(7, 0.5, ticks=1200)
     b[600] = ""
     file = write(tmp_path / "gap.csv", {"a": a, "b": b})
-    done = fugu("model", "fit", file, "--column", "a,b", "--json").json()
+    done = fugu("plan", "model", file, "--column", "a,b", "--json").json()
     assert done["n"] == 1199
     assert np.sum(done["counts"]) == 1197
 
@@ -129,8 +129,8 @@ def test_pairs_of_a_chain_of_order_two(fugu: Fugu, tmp_path: Path) -> None:
         one = {(0, 0): 0.1, (0, 1): 0.3, (1, 0): 0.6, (1, 1): 0.9}[int(str(states[-2])), int(str(states[-1]))]
         states.append(int(rng.random() < one))
     file = write(tmp_path / "order.csv", {"state": states})
-    assert "--order 2 fits pairs" in fugu("model", "fit", file).out.replace("\n", " ")
-    document = fugu("model", "fit", file, "--order", "2", "--json").json()
+    assert "--order 2 fits pairs" in fugu("plan", "model", file).out.replace("\n", " ")
+    document = fugu("plan", "model", file, "--order", "2", "--json").json()
     assert document["shows"] == [[0], [1], [0], [1]]
     assert [row.count(0) for row in document["counts"]] == [2, 2, 2, 2]
     assert document["transition"][2][1] == pytest.approx(0.6, abs=0.05)  # after 1, 0
@@ -162,14 +162,14 @@ def test_what_cannot_be_fitted_is_one_line(
 ) -> None:
     first = write(tmp_path / "a.csv", {"t": [0, 10, 20, 30], "state": [0, 1, 1, 0]})
     second = write(tmp_path / "b.csv", columns)
-    done = fugu("model", "fit", first, second, *options)
+    done = fugu("plan", "model", first, second, *options)
     assert done.code != 0
     assert said in done.err
     assert len(done.err.strip().splitlines()) == 1
 
 
 def test_a_changed_file_is_refused(fugu: Fugu, together: Path, tmp_path: Path) -> None:
-    document = fugu("model", "fit", together, "--column", "light,motion", "--json").json()
+    document = fugu("plan", "model", together, "--column", "light,motion", "--json").json()
     document["transition"][0] = [0.25] * 4
     with pytest.raises(ModelError, match="transition is not the estimate that belongs to the counts"):
         JointModel.from_json(json.dumps(document))

@@ -63,10 +63,10 @@ def test_a_departure_is_found_and_a_stream_of_the_class_is_left_alone(tmp_path: 
     assert "may change at every step" in str(found["band"].off)
     assert "missing" in str(found["belt"].off)
     assert (found["band"].alarm, found["belt"].alarm) == (None, None)
-    done = fugu("gateway", "watch", "--store", scene.path, "--json")
+    done = fugu("gateway", "watch", scene.path, "--json")
     assert done.code == 1
     assert {one["device"]: one["alarm"] for one in done.json()} == {d: one.alarm for d, one in found.items()}
-    shown = fugu("gateway", "watch", "--store", scene.path)
+    shown = fugu("gateway", "watch", scene.path)
     assert (shown.code, shown.err) == (1, "")
     text = " ".join(shown.out.split())
     assert f"at tick {wrong.alarm}" in text
@@ -139,5 +139,5 @@ def test_a_week_of_which_symbols_are_gone_is_left_out_and_the_watch_says_since_w
     assert left.since == next(frame.first for frame in made if frame.first >= 2 * WEEK)
     assert 1.0 < left.evidence < whole.evidence
     scene.store.close()
-    text = fugu("gateway", "watch", "--store", scene.path).out
+    text = fugu("gateway", "watch", scene.path).out
     assert str(left.since) in text

@@ -67,7 +67,7 @@ def test_the_plan_for_the_published_recording(fugu: Fugu) -> None:
 def test_what_it_plans_is_what_loss_finds(fugu: Fugu) -> None:
     document = plan(fugu, *N10, "--epsilon", 2)
     noise = ("--rho0", document["rho0"], "--rho1", document["rho1"])
-    found = fugu("loss", "stream", *N10, *noise, "--json").json()
+    found = fugu("check", "loss", *N10, *noise, "--json").json()
     assert found["epsilon"] == pytest.approx(document["epsilon"], abs=1e-12)
 
 
@@ -91,7 +91,7 @@ def test_decimated_noise_is_safe_for_the_decimated_chain(fugu: Fugu, adversary: 
     noise = ("--rho0", document["rho0"], "--rho1", document["rho1"], "--adversary", adversary, "--json")
     for q, r in ((0.1, 0.2), (0.1, 0.3), (0.2, 0.2), (0.2, 0.3), (0.15, 0.25)):
         moved = (1 - (1 - q - r) ** 3) / (q + r)
-        found = fugu("loss", "stream", "--q", q * moved, "--r", r * moved, *noise).json()
+        found = fugu("check", "loss", "--q", q * moved, "--r", r * moved, *noise).json()
         assert found["epsilon"] <= 1.0 + 1e-9
 
 
@@ -114,7 +114,7 @@ def test_for_people(fugu: Fugu) -> None:
         assert piece in done.out
 
 
-POLICY = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--period", "0.8", "--threshold", "61.5")
+POLICY = ("--for", "home/wrist-1/heart", "--period", "0.8", "--threshold", "61.5")
 
 
 def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> None:
@@ -125,26 +125,26 @@ def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> 
     assert (policy.clock.epoch_us, policy.clock.period_us) == (1_700_000_000_500_000, 4_000_000)
     assert policy.discretiser.states == ("low", "high")
     assert (policy.guarantee.epsilon, policy.guarantee.adversary) == (1.0, "informed")
-    checked = fugu("policy", "check", file, "--ceiling", 1, "--json")
+    checked = fugu("check", "policy", file, "--ceiling", 1, "--json")
     assert checked.code == 0
     for key in ("epsilon", "epsilon_01", "epsilon_10", "bound", "adversary", "weights", "stretches"):
         assert checked.json()[key] == document[key], f"{key}: what is printed is what a check derives"
     assert [each["ticks"] for each in document["stretches"]] == [1, 16, 901, 7201]
     assert document["stretches"][0]["epsilon"] == document["epsilon"]
-    assert "not protected" in fugu("policy", "check", file).out
-    assert "the guarantee holds" in fugu("policy", "check", file).out
+    assert "not protected" in fugu("check", "policy", file).out
+    assert "the guarantee holds" in fugu("check", "policy", file).out
 
 
 def test_a_policy_above_the_ceiling_or_with_a_false_guarantee_is_refused(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     plan(fugu, *N10, "--epsilon", 1, *POLICY, "-o", file)
-    above = fugu("policy", "check", file, "--ceiling", ".9")
+    above = fugu("check", "policy", file, "--ceiling", ".9")
     assert (above.code, above.out) == (1, "")
     assert "above this device's ceiling 0.9" in above.err
     document = json.loads(file.read_text())
     document["guarantee"]["epsilon"] = 0.9
     file.write_text(json.dumps(document))
-    false = fugu("policy", "check", file)
+    false = fugu("check", "policy", file)
     assert false.code == 1
     assert "above the 0.9 of its guarantee" in false.err
 
@@ -160,10 +160,11 @@ def test_the_clock_starts_now_unless_told_otherwise(
 @pytest.mark.parametrize(
     ("extra", "code", "message"),
     [
-        ((), 2, "a policy needs --fleet, --device, --stream, --period, --threshold (try 'fugu plan stream --help')"),
+        ((), 2, "a policy needs --for, --period, --threshold (try 'fugu plan stream --help')"),
         ((*POLICY, "--states", "a,b,c"), 1, "1 edges make 2 states, not 3"),
         ((*POLICY, "--states", "a,a"), 1, "two states have the same name"),
-        ((*POLICY, "--fleet", "a/b"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
+        ((*POLICY, "--for", "a b/c/d"), 1, "fleet: String should match pattern '^[A-Za-z0-9_-]{1,64}$'"),
+        ((*POLICY, "--for", "a/b"), 2, "--for is like home/watch/heart-rate, got 'a/b'"),
         ((*POLICY, "--latency", "0"), 1, "latency must be above 0 and finite, got 0"),
         ((*POLICY, "--threshold", "x"), 2, "threshold must be a number, got 'x'"),
         (
@@ -186,8 +187,8 @@ def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
     """A model brings its period, its threshold and its class, and the plan says what that covers."""
     data = RECORDINGS / "hr_sleep_N10.csv.gz"
     chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
-    fugu("model", "fit", data, "--threshold", "mean", "-o", chain)
-    names = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart")
+    fugu("plan", "model", data, "--threshold", "mean", "-o", chain)
+    names = ("--for", "home/wrist-1/heart")
     document = plan(fugu, "--model", chain, "--epsilon", 2, *names, "-o", file)
     model = json.loads(chain.read_text())
     assert document["chains"] == model["chains"]
@@ -203,15 +204,15 @@ def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
 def test_more_states_get_randomised_response_with_the_universal_bound(fugu: Fugu, tmp_path: Path) -> None:
     recording, chain, file = tmp_path / "three.csv", tmp_path / "chain.json", tmp_path / "policy.json"
     recording.write_text("state\n" + "0\n0\n1\n1\n2\n2\n1\n0\n2\n0\n" * 200)
-    assert fugu("model", "fit", recording, "-o", chain).code == 0
-    edges = ("--fleet", "f", "--device", "d", "--stream", "s", "--period", 60, "--threshold", "1,2")
+    assert fugu("plan", "model", recording, "-o", chain).code == 0
+    edges = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2")
     document = plan(fugu, "--model", chain, "--epsilon", 3, *edges, "-o", file)
     assert (document["rho0"], document["threshold0"], document["baselines"]) == (None, None, [])
     weights = document["weights"]
     assert [sum(row) for row in weights] == [2**32] * 3
     assert weights[0][1] == weights[0][2] == weights[2][0] < weights[0][0]
     assert 2.9 < document["epsilon"] <= 3.0
-    assert fugu("policy", "check", file, "--ceiling", 3).code == 0
+    assert fugu("check", "policy", file, "--ceiling", 3).code == 0
     assert "Pr(each wrong symbol)" in fugu("plan", "stream", "--model", chain, "--epsilon", 3).out
 
 
@@ -224,12 +225,12 @@ def test_a_few_known_chains_are_declared_as_they_are(fugu: Fugu, tmp_path: Path)
         {"transition": [[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.1, 0.2, 0.7]]},
     ]
     file.write_text(json.dumps({"chains": chains}))
-    header = ("--fleet", "f", "--device", "d", "--stream", "s", "--period", 60, "--threshold", "1,2", "-o", policy)
+    header = ("--for", "f/d/s", "--period", 60, "--threshold", "1,2", "-o", policy)
     document = plan(fugu, "--model", file, "--epsilon", 2, "--adversary", "ignorant", *header)
     assert document["chains"]["kind"] == "finite"
     assert len(document["chains"]["transitions"]) == 2
     assert [each["every"] for each in document["periods"]] == [1]
-    assert fugu("policy", "check", policy, "--ceiling", 2).code == 0
+    assert fugu("check", "policy", policy, "--ceiling", 2).code == 0
     written = Policy.from_json(policy.read_bytes())
     assert written.verify(2.0).epsilon <= 2.0
     windows = ("plan", "window", "--model", file, "--epsilon", 2, "--adversary", "ignorant", "--window", "60")

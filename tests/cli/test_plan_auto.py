@@ -99,10 +99,10 @@ def test_the_policy_is_what_was_recommended_and_passes_the_check(fugu: Fugu, pla
     assert policy.chains.model_dump(mode="json") == chosen["chains"]
     assert policy.clock.period_us == 30_000_000
     assert Fraction(chosen["scale"]) > 0
-    done = fugu("policy", "check", planned[1] / "policy.json", "--ceiling", 1)
+    done = fugu("check", "policy", planned[1] / "policy.json", "--ceiling", 1)
     assert done.code == 0
     assert "the guarantee holds" in done.out
-    assert fugu("policy", "check", planned[1] / "policy.json", "--ceiling", 0.99).code == 1
+    assert fugu("check", "policy", planned[1] / "policy.json", "--ceiling", 0.99).code == 1
 
 
 @pytest.mark.long
@@ -346,7 +346,7 @@ def test_places_get_points_in_metres_and_files_that_devices_take(
     assert 0 < chosen["point_epsilon"] < chosen["epsilon"] <= 8
     assert chosen.keys() >= FIELDS
     assert chosen["attack"].keys() == ATTACK
-    assert fugu("policy", "check", tmp_path / "plan" / "policy.json", "--ceiling", 8).code == 0
+    assert fugu("check", "policy", tmp_path / "plan" / "policy.json", "--ceiling", 8).code == 0
     assert agent(["--check", str(tmp_path / "plan" / "agent.toml")]) == 0
     capsys.readouterr()
     page = Pictures((tmp_path / "plan" / "plan.html").read_text())

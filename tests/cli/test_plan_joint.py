@@ -25,13 +25,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def room(fugu: Fugu, folder: Path) -> Path:
-    assert fugu("model", "fit", folder / "room.csv", "--column", "light,motion", "-o", folder / "room.json").code == 0
+    assert fugu("plan", "model", folder / "room.csv", "--column", "light,motion", "-o", folder / "room.json").code == 0
     return folder / "room.json"
 
 
 @pytest.fixture
 def order(fugu: Fugu, folder: Path) -> Path:
-    assert fugu("model", "fit", folder / "order.csv", "--order", "2", "-o", folder / "order.json").code == 0
+    assert fugu("plan", "model", folder / "order.csv", "--order", "2", "-o", folder / "order.json").code == 0
     return folder / "order.json"
 
 
@@ -42,7 +42,7 @@ def policies(folder: Path) -> list[Policy]:
 
 
 def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_path: Path) -> None:
-    names = ("--fleet", "home", "--device", "room", "--epoch", "1700000000")
+    names = ("--for", "home/room", "--epoch", "1700000000")
     done = fugu("plan", "joint", room, "--epsilon", "1", "-o", tmp_path / "policies", *names)
     assert done.code == 0
     words = " ".join(done.out.split())
@@ -57,13 +57,13 @@ def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_pat
     assert light.discretiser.states == ("0", "1")
     assert joint_epsilon([light, motion], None) <= 1.0
     for policy in ("room-light", "room-motion"):
-        checked = fugu("policy", "check", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")
+        checked = fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "1")
         assert "the guarantee holds" in checked.out
-        assert fugu("policy", "check", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
+        assert fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
 
 
 def test_streams_of_two_devices(fugu: Fugu, room: Path, tmp_path: Path) -> None:
-    names = ("--fleet", "home", "--device", "lamp,door")
+    names = ("--for", "home/lamp,door")
     assert fugu("plan", "joint", room, "--epsilon", "1", "-o", tmp_path / "policies", *names).code == 0
     door, lamp = policies(tmp_path / "policies")
     assert (door.device, door.stream, lamp.device, lamp.stream) == ("door", "motion", "lamp", "light")
@@ -90,10 +90,10 @@ def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
         (("--epsilon", "0"), "epsilon must be"),
         (("--epsilon", "1", "--share", "1"), "shares are 2 numbers above 0, got 1.0"),
         (("--epsilon", "1", "--share", "1,x"), "share must be a number, got 'x'"),
-        (("--epsilon", "1", "--stream", "x"), "--stream: streams have the names of the model"),
+        (("--epsilon", "1", "--for", "a/b/c"), "--for is like home/room, got 'a/b/c'"),
         (("--epsilon", "1", "--symbols", ".5"), "--symbols is a share between 0 and 1, beside --window"),
-        (("--epsilon", "1", "--device", "a,b,c"), "--device names 3 devices for 2 streams"),
-        (("--epsilon", "1", "-o", "policies", "--fleet", "home"), "policies need --fleet, --device"),
+        (("--epsilon", "1", "--for", "home/a,b,c"), "--for names 3 devices for 2 streams"),
+        (("--epsilon", "1", "-o", "policies"), "policies need --for"),
         (("--epsilon", "1", "--adversary", "someone"), "adversary"),
         (("--epsilon", "1e-14"), "epsilon 1e-14 is too small"),
     ],
@@ -118,7 +118,7 @@ def test_files_that_are_no_joint_chains(fugu: Fugu, room: Path, tmp_path: Path) 
 def test_a_chain_of_order_two_is_planned_like_others(
     fugu: Fugu, order: Path, tmp_path: Path, plan: tuple[str, ...]
 ) -> None:
-    names = ("--fleet", "home", "--device", "room", "--stream", "motion", "--threshold", ".5")
+    names = ("--for", "home/room/motion", "--threshold", ".5")
     written = tmp_path / "policy.json"
     assert fugu("plan", *plan, "--model", order, "--epsilon", "1", "-o", written, *names).code == 0
     policy = read_policy(written.read_bytes())

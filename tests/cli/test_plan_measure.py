@@ -29,7 +29,7 @@ SIX: dict[str, Any] = {
     "graph": {"edges": [[1, 2], [3, 4], [3, 5], [4, 5]]},
     "epsilon": 1,
 }
-NAMES = ("--fleet", "home", "--device", "phone-1", "--stream", "place", "--period", "60")
+NAMES = ("--for", "home/phone-1/place", "--period", "60")
 
 
 class Planner:
@@ -350,7 +350,7 @@ def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fug
         for adversary in ("ignorant", "informed"):
             words = (*NAMES, "--adversary", adversary, "-o", file)
             planned = planner.document(spec, *words)
-            checked = fugu("policy", "check", file, "--json").json()
+            checked = fugu("check", "policy", file, "--json").json()
             for key in ("epsilon_stream", "adversary", "start", "epsilon_tick", "stretches"):
                 assert checked[key] == planned[key], key
             assert planned["epsilon_stream"] is not None
@@ -358,7 +358,7 @@ def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fug
             assert [each["ticks"] for each in checked["stretches"]] == [1, 2, 61, 481]
             shown = f"{planned['epsilon_stream']:.10g}"
             assert float(shown) == planned["epsilon_stream"]
-            assert shown in fugu("policy", "check", file).out
+            assert shown in fugu("check", "policy", file).out
 
 
 @pytest.mark.long
@@ -379,10 +379,10 @@ def test_an_edited_epsilon_of_a_stream_is_not_verified(
     spec = {"coordinates": [0, 1], "transition": steps, "graph": {"complete": True}, "epsilon": 0.5, "initial": start}
     document = json.loads(planner.policy(spec, *NAMES).to_json())
     file = planner.folder / "policy.json"
-    assert fugu("policy", "check", file).code == 0
+    assert fugu("check", "policy", file).code == 0
     document["initial"] = [0.5, 0.5]
     file.write_text(json.dumps(document | {"stream_loss": document["stream_loss"] | edit}))
-    done = fugu("policy", "check", file)
+    done = fugu("check", "policy", file)
     assert (done.code, done.err.count("\n"), done.out) == (1, 1, "")
     assert "not verified" in done.err
 
@@ -430,7 +430,7 @@ def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
     header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "latency": 17, "valid_until": 2_000_000_000}
     kind = {"kind": "thresholds", "edges": [1, 2, 3, 4, 5]}
     policy = planner.policy(
-        {**SIX, **header, "discretiser": kind}, "--stream", "place", "--epoch", "1700000000.5", "--version", 3
+        {**SIX, **header, "discretiser": kind}, "--for", "f/d/place", "--epoch", "1700000000.5", "--version", 3
     )
     policy.verify(1.0)
     assert (policy.fleet, policy.stream, policy.version, policy.frame_ticks) == ("f", "place", 3, 8)
@@ -457,14 +457,16 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     lines = [f"{latitude!r},{longitude!r}" for latitude, longitude in walk.tolist()]
     rows = "\n".join(f"{60 * tick},{line}" for tick, line in enumerate(lines))
     (tmp_path / "walk.csv").write_text(f"t,lat,lon\n{rows}\n")
-    assert fugu("model", "fit", tmp_path / "walk.csv", "--grid", "--cells", 25, "-o", tmp_path / "model.json").code == 0
+    assert (
+        fugu("plan", "model", tmp_path / "walk.csv", "--grid", "--cells", 25, "-o", tmp_path / "model.json").code == 0
+    )
     model = json.loads((tmp_path / "model.json").read_text())
     spec = {"transition": "model.json", "graph": {"radius": 1.5}, "epsilon": 1}
     document = planner.document(spec, "--quick")
     assert document["names"] == model["names"]
     assert (document["unit"], document["resolution"]) == ("m", [model["resolution"]] * 2)
     assert "leaks" in document["notes"][-1]
-    policy = planner.policy(spec, "--quick", "--fleet", "home", "--device", "phone-1", "--stream", "place")
+    policy = planner.policy(spec, "--quick", "--for", "home/phone-1/place")
     assert policy.clock.period_us == 60_000_000
     assert policy.discretiser.kind == "cells"
     device = Classifier(policy.discretiser.model_dump(mode="json"))
@@ -486,7 +488,7 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
             place = (place + way * (generator.random() < 0.6)) % 8
             x, y = ring[place]
             print(f"{60 * tick},{(y + 0.5) * step!r},{(x + 0.5) * step!r}", file=file)
-    words = ("model", "fit", tmp_path / "walk.csv", "--grid", "--order", "2", "-o", tmp_path / "pairs.json")
+    words = ("plan", "model", tmp_path / "walk.csv", "--grid", "--order", "2", "-o", tmp_path / "pairs.json")
     assert "24 pairs of a cell before and a cell now that come back, of 8 cells" in fugu(*words).out
     model = json.loads((tmp_path / "pairs.json").read_text())
     shows, before = np.array(model["shows"]), np.array(model["before"])
@@ -507,7 +509,7 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
     assert all(known.measurement.neighbours), "from any pair there are ways on"
     policy = planner.policy(spec, *NAMES[:6], "--adversary", "ignorant")
     assert (len(policy.shows), len(policy.coordinates), policy.stream_loss.start) == (24, 8, "stationary")
-    checked = fugu("policy", "check", tmp_path / "policy.json", "--ceiling", "1")
+    checked = fugu("check", "policy", tmp_path / "policy.json", "--ceiling", "1")
     assert checked.code == 0, checked.err
     assert policy.stream_loss.epsilon is not None
     assert policy.stream_loss.epsilon > 0.5
@@ -541,10 +543,10 @@ def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fu
         rows = policy.matrices[tick % 12 >= 8]
         states = {y for x in states for y in range(4) if rows[x][y] > 0.0}
     assert seen == {0b11, 0b111, 0b1111}
-    assert fugu("policy", "check", tmp_path / "policy.json", "--ceiling", "1").code == 0
+    assert fugu("check", "policy", tmp_path / "policy.json", "--ceiling", "1").code == 0
     claims = policy.model_dump(mode="json") | {"stream_loss": {"epsilon": 9.0, "adversary": "ignorant", "start": "any"}}
     (tmp_path / "claims.json").write_text(json.dumps(claims))
-    checked = fugu("policy", "check", tmp_path / "claims.json", "--ceiling", "1")
+    checked = fugu("check", "policy", tmp_path / "claims.json", "--ceiling", "1")
     assert "not computed for steps that change with time" in checked.out + checked.err
 
 
@@ -679,7 +681,7 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ((), 2, "a policy needs --fleet, --device, --stream, --period, here or in the specification"),
+        ((), 2, "a policy needs --for, --period, here or in the specification"),
         ((*NAMES, "--fleet", "a/b"), 1, "fleet: String should match pattern"),
         ((*NAMES, "--period", "0"), 1, "epoch and period must be seconds from 0 to 253402300799"),
         ((*NAMES, "--latency", "0"), 1, "epoch and period must be seconds from 0 to 253402300799, latency above 0"),
@@ -710,14 +712,14 @@ def test_help_names_every_key(fugu: Fugu) -> None:
 def test_a_policy_is_checked_and_shown(fugu: Fugu, planner: Planner, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     file.write_text(measure_policy(3, start=0).to_json())
-    shown = fugu("policy", "check", str(file), "--ceiling", "1")
+    shown = fugu("check", "policy", str(file), "--ceiling", "1")
     assert shown.code == 0, shown.err
     assert "9 states, 12 pairs joined by the policy graph" in shown.out
     assert "fallback: 9 points, for any set of possible states, from tick 0" in shown.out
     assert "possible states from tick 0 on: 1, 3, 6, 8, 9; the sets repeat from tick 4 on" in shown.out
-    document = json.loads(fugu("policy", "check", str(file), "--json").out)
+    document = json.loads(fugu("check", "policy", str(file), "--json").out)
     assert document["sets"] == [1, 3, 6, 8, 9]
     assert [table["possible_states"] for table in document["tables"]] == [None, 9]
-    refused = fugu("policy", "check", str(file), "--ceiling", "0.9")
+    refused = fugu("check", "policy", str(file), "--ceiling", "0.9")
     assert refused.code == 1
     assert "above this device's ceiling for measurements 0.9" in refused.err

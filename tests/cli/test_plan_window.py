@@ -112,7 +112,7 @@ def test_a_fitted_chain_is_its_class_in_both_plans_and_a_bare_one_itself(fugu: F
     """One rule: a file of a fit stands for what covers its recording, a bare chain for that chain; both say so."""
     data = RECORDINGS / "hr_sleep_N10.csv.gz"
     fitted, bare = tmp_path / "fitted.json", tmp_path / "bare.json"
-    assert fugu("model", "fit", data, "--column", "state", "-o", fitted).code == 0
+    assert fugu("plan", "model", data, "--column", "state", "-o", fitted).code == 0
     bare.write_text(json.dumps({"transition": json.loads(fitted.read_text())["transition"]}))
     window = ("plan", "window", "--epsilon", 1, "--mechanism", "chain", "--model")
     stream = ("plan", "stream", "--epsilon", 1, "--adversary", "ignorant", "--model")
@@ -202,7 +202,7 @@ def test_windows_of_a_policy_are_planned_for_known_chains_as_they_are(fugu: Fugu
     file, output = tmp_path / "chain.json", tmp_path / "policy.json"
     rows = ((0.8, 0.15, 0.05), (0.1, 0.7, 0.2), (0.05, 0.25, 0.7))
     file.write_text(json.dumps({"transition": rows}))
-    header = ("--fleet", "home", "--device", "d", "--stream", "s", "--period", 1, "--threshold", "1,2", "-o", output)
+    header = ("--for", "home/d/s", "--period", 1, "--threshold", "1,2", "-o", output)
     words = ("plan", "window", "--model", file, "--epsilon", 1, "--window", 60, "--query", "histogram", *header)
     scales = []
     for adversary in ADVERSARIES:
@@ -333,7 +333,7 @@ def test_known_chains_of_many_states_say_that_they_take_long(
 
 
 PAIR = ("plan", "window", "--epsilon", 1, "--q", 0.1, "--r", 0.4)
-NAMES = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--threshold", 61.5)
+NAMES = ("--for", "home/watch/hr", "--threshold", 61.5)
 
 
 def test_a_policy_of_windows_says_how_far_off_an_answer_is(fugu: Fugu, tmp_path: Path) -> None:
@@ -354,10 +354,10 @@ def test_a_policy_of_windows_says_how_far_off_an_answer_is(fugu: Fugu, tmp_path:
     five = document["windows"][0]
     assert five["seconds"] == 300
     assert five["error"]["share_mean"] < five["error"]["share_95"] < 0.05
-    checked = fugu("policy", "check", file)
+    checked = fugu("check", "policy", file)
     assert "the guarantee holds" in checked.out
     assert checked.out.count("claimed") == 1
-    shown = fugu("policy", "check", file, "--json").json()
+    shown = fugu("check", "policy", file, "--json").json()
     assert shown["weights"] is None
     assert shown["windows"]["errors"]["5m"] == five["error"]
     assert shown["windows"].keys() == {"rates", "errors", "mechanisms"}
@@ -373,8 +373,8 @@ def test_a_window_names_the_mechanism_that_planned_it(fugu: Fugu, tmp_path: Path
     assert [window.mechanism for window in policy.windows] == [mechanism]
     assert float(Fraction(policy.windows[0].scale)) == pytest.approx(scale, rel=1e-7)
     assert policy.verify(1.0).epsilon < 0.3, "the device's own check"
-    assert f"by {mechanism}, adds" in fugu("policy", "check", file).out
-    assert fugu("policy", "check", file, "--json").json()["windows"]["mechanisms"] == {"5m": mechanism}
+    assert f"by {mechanism}, adds" in fugu("check", "policy", file).out
+    assert fugu("check", "policy", file, "--json").json()["windows"]["mechanisms"] == {"5m": mechanism}
 
 
 def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> None:
@@ -393,7 +393,7 @@ def test_windows_and_symbols_share_one_epsilon(fugu: Fugu, tmp_path: Path) -> No
 @pytest.mark.long
 def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_path: Path) -> None:
     model, file = tmp_path / "model.json", tmp_path / "policy.json"
-    assert fugu("model", "fit", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "-o", model).code == 0
+    assert fugu("plan", "model", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "-o", model).code == 0
     words = ("plan", "window", "--epsilon", 1, "--model", model, "--window", 300, "--period", 1, *NAMES, "-o", file)
     assert fugu(*words).code == 0
     stream = fugu("plan", "stream", "--epsilon", 1, "--model", model, "--period", 1, "--json").json()
@@ -435,7 +435,7 @@ def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_pa
         (
             ("--window", "5", "-o", "policy.json"),
             2,
-            "a policy needs --fleet, --device, --stream, --period, --threshold",
+            "a policy needs --for, --period, --threshold",
         ),
     ],
 )

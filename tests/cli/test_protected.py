@@ -21,7 +21,7 @@ BANDS = {"edges": (-5.0,), "states": ("low", "high")}
 MEAN = "one's own running mean of 300 ticks"
 START = ", not the reading; the first 300 ticks after every start have no state"
 CHAIN = ("--q", 0.1, "--r", 0.4, "--epsilon", 1)
-HEADER = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--period", 1)
+HEADER = ("--for", "home/wrist-1/heart", "--period", 1)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ HEADER = ("--fleet", "home", "--device", "wrist-1", "--stream", "heart", "--peri
 def test_what_is_protected(fugu: Fugu, tmp_path: Path, discretiser: Discretiser, sentence: str) -> None:
     file = tmp_path / "policy.json"
     file.write_text(policy().model_copy(update={"discretiser": discretiser}).to_json())
-    assert f"  protected is {sentence}\n" in fugu("policy", "check", file).out
-    assert fugu("policy", "check", file, "--json").json()["protected"] == f"protected is {sentence}"
+    assert f"  protected is {sentence}\n" in fugu("check", "policy", file).out
+    assert fugu("check", "policy", file, "--json").json()["protected"] == f"protected is {sentence}"
 
 
 def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_what_is_protected_by_points(fugu: Fugu, tmp_path: Path) -> None:
     states = tuple(f"s{state}" for state in range(9))
     cells = Cells(origin=(0.0, 0.0), step=(1.0, 1.0), cells=tuple((x, 0) for x in range(9)), states=states)
     file.write_text(measure_policy(3, discretiser=cells).to_json())
-    assert "  protected is which of 9 states a tick is in\n" in fugu("policy", "check", file).out
+    assert "  protected is which of 9 states a tick is in\n" in fugu("check", "policy", file).out
 
 
 @pytest.mark.long
@@ -76,7 +76,7 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     chain, file = tmp_path / "chain.json", tmp_path / "policy.json"
     readings = (9 * (tick * tick % 7) + tick % 3 for tick in range(2000))
     (tmp_path / "night.csv").write_text("t,value\n" + "".join(f"{tick},{x}\n" for tick, x in enumerate(readings)))
-    assert fugu("model", "fit", tmp_path / "night.csv", "--baseline", 20, "-o", chain).code == 0
+    assert fugu("plan", "model", tmp_path / "night.csv", "--baseline", 20, "-o", chain).code == 0
     planned = ("plan", *words, "--model", chain, "--epsilon", 1, "--adversary", "universal", *HEADER, "-o", file)
     mean = "one's own running mean of 20 ticks"
     assert f"protected is being above {mean} at a tick" in fugu(*planned).out

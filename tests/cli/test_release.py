@@ -1,4 +1,4 @@
-"""`fugu release` and `fugu ledger`: a release by hand is charged, printed, published, and refused as any other."""
+"""`fugu gateway release` and `ledger`: a release by hand is charged, printed, published, and refused as any other."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gateway.releases.ledger import Ledger
 from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
+from tests.support.gateway_files import gateway_file
 from tests.support.release_scenes import FLEET, Public, scheduled, write_config
 from tests.support.scenes import Scene, frames, write_policies
 from tests.support.signing import Keys, policy_document
@@ -35,8 +36,9 @@ def site(tmp_path: Path) -> Path:
 
 
 def words(site: Path, name: str, first: int, *more: object) -> tuple[object, ...]:
-    files = ("--config", site / "releases.toml", "--store", site / "s.sqlite", "--policies", site / "policies")
-    return ("release", *files, "--ledger", site / "l.sqlite", "--name", name, "--first", first, *more)
+    files = {"releases": "releases.toml", "store": "s.sqlite", "policies": "policies", "ledger": "l.sqlite"}
+    file = gateway_file(site / "gateway.toml", 1, **files)
+    return ("gateway", "release", file, "--name", name, "--first", first, *more)
 
 
 def one_line(done: Done, text: str, code: int = 1) -> None:
@@ -54,7 +56,7 @@ def test_a_release_is_printed_with_its_intervals_and_charged(fugu: Fugu, site: P
     assert "count of level 1" in done.out
     assert "95 % from" in done.out
     assert "Ledger entry 1" in done.out
-    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
+    shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
     assert [entry["state"] for entry in shown["entries"]] == ["published"]
     by_device = {account["device"]: account for account in shown["accounts"] if account["audience"] == "public"}
     for device, charge in shown["entries"][0]["charges"].items():
@@ -68,7 +70,7 @@ def test_an_overlapping_release_is_refused_in_one_line(fugu: Fugu, site: Path) -
     one_line(fugu(*words(site, "active", 19)), "audience public: ticks 19..19 would reach ")
     assert "allowed" in fugu(*words(site, "active", 19)).err
     assert fugu(*words(site, "active", 20)).code == 0
-    assert len(fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()["entries"]) == 2
+    assert len(fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()["entries"]) == 2
 
 
 def test_json_holds_every_field_of_every_device(fugu: Fugu, site: Path) -> None:
@@ -96,7 +98,7 @@ def test_without_a_broker_that_answers_the_charge_stays_and_the_release_waits(
 ) -> None:
     monkeypatch.setattr("gateway.releases.setup._ANSWER_SECONDS", 0.2)
     one_line(fugu(*words(site, "active", 0, "--broker", "127.0.0.1:1")), "entry 1 stays reserved and charged")
-    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
+    shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
     assert [entry["state"] for entry in shown["entries"]] == ["reserved"]
     one_line(fugu(*words(site, "active", 0)), "too much")
 
@@ -106,7 +108,7 @@ def test_a_device_that_is_refused_lets_nothing_of_the_others_out(fugu: Fugu, sit
     with sqlite3.connect(site / "l.sqlite") as ledger:
         ledger.execute("UPDATE runs SET first=20, last=39 WHERE account=(SELECT id FROM accounts WHERE device='watch')")
     one_line(fugu(*words(site, "each", 20)), "watch/hr, audience public: ticks 20..39")
-    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
+    shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite", "--json").json()
     assert [(entry["name"], entry["state"]) for entry in shown["entries"]] == [
         *(("each-ring", "published"), ("each-watch", "published"), ("each-ring", "abandoned")),
     ]
@@ -115,11 +117,11 @@ def test_a_device_that_is_refused_lets_nothing_of_the_others_out(fugu: Fugu, sit
 def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
     for first in (0, 20, 40):
         assert fugu(*words(site, "active", first)).code == 0
-    shown = fugu("ledger", "show", "--ledger", site / "l.sqlite")
+    shown = fugu("gateway", "ledger", "show", "--ledger", site / "l.sqlite")
     assert shown.code == 0
     for text in ("watch/hr", "ring/hr", "public", "allowance", "remaining", "0..59", "40..59", "published"):
         assert text in shown.out
-    audit = ("audit", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    audit = ("check", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
     audited = fugu(*audit)
     assert (audited.code, audited.err) == (0, "")
     assert "3 releases, 2 accounts, no tick above its promise" in audited.out
@@ -137,7 +139,7 @@ def test_show_for_people_and_audit(fugu: Fugu, site: Path) -> None:
 
 def test_the_audit_believes_whom_the_auditor_believes(fugu: Fugu, site: Path) -> None:
     assert fugu(*words(site, "active", 0)).code == 0
-    audit = ("audit", "ledger", "--ledger", site / "l.sqlite")
+    audit = ("check", "ledger", "--ledger", site / "l.sqlite")
     alone = fugu(*audit)
     assert alone.out.count("by the ledger alone") == 3
     given = (*audit, "--policies", site / "policies", "--releases", site / "releases.toml")
@@ -172,7 +174,7 @@ def test_signed_policies_are_believed_by_their_signatures(
         document = policy_document(one, version=1, to=address)
         (site / f"{one.device}.envelope").write_bytes(home.signed(document, home.policy[:keys]))
     files = ("--policies", site / "watch.envelope", "--policies", site / "ring.envelope")
-    audit = ("audit", "ledger", "--ledger", site / "l.sqlite", *files)
+    audit = ("check", "ledger", "--ledger", site / "l.sqlite", *files)
     one_line(fugu(*audit), "a signed document needs the fleet's root: give --root")
     done = fugu(*audit, "--root", site / "root.envelope")
     if error:
@@ -184,7 +186,7 @@ def test_signed_policies_are_believed_by_their_signatures(
 def test_a_schedule_is_told_where_to_go_on(fugu: Fugu, site: Path) -> None:
     assert fugu(*words(site, "active", 0)).code == 0
     ledger, store = site / "l.sqlite", site / "s.sqlite"
-    words_of = ("ledger", "progress", "--ledger", ledger, "--store", store, "--release", "active", "--first")
+    words_of = ("gateway", "ledger", "progress", "--ledger", ledger, "--store", store, "--release", "active", "--first")
     one_line(fugu(*words_of, 40), "the ledger l.sqlite has no schedule active; it has: none")
     with closing(Ledger(ledger)) as opened:
         opened.set_progress("active", 2**52)
@@ -202,9 +204,9 @@ def test_what_cannot_be_done_is_one_line(fugu: Fugu, site: Path) -> None:
     one_line(fugu(*words(site, "nothing", 0)), "no release nothing is configured")
     one_line(fugu(*words(site, "active", 1000)), "no tick of 1000..1019 has a symbol")
     one_line(fugu(*words(site, "active", -1)), "first", 2)
-    one_line(fugu("ledger", "show", "--ledger", site / "none.sqlite"), "there is no ledger none.sqlite")
+    one_line(fugu("gateway", "ledger", "show", "--ledger", site / "none.sqlite"), "there is no ledger none.sqlite")
     one_line(
-        fugu("audit", "ledger", "--ledger", site / "s.sqlite", "--store", site / "s.sqlite"), "s.sqlite is no ledger"
+        fugu("check", "ledger", "--ledger", site / "s.sqlite", "--store", site / "s.sqlite"), "s.sqlite is no ledger"
     )
     (site / "releases.toml").write_text("colour = 1\n")
     one_line(fugu(*words(site, "active", 0)), "releases.toml: ")

@@ -22,7 +22,7 @@ def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
         tick += 3000
     recording, model = tmp_path / "gaps.csv", tmp_path / "chain.json"
     recording.write_text("\n".join(rows) + "\n")
-    fitted = fugu("model", "fit", recording, "--column", "value", "-o", model)
+    fitted = fugu("plan", "model", recording, "--column", "value", "-o", model)
     assert fitted.code == 0
     assert "60 segments without a gap, the longest of 80 rows" in fitted.out
     assert "A gap alone is no proof of that." in fitted.out.replace("\n", " ")
@@ -40,6 +40,6 @@ def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
     assert stream["segments"]["ticks"] == 6
     assert 0.5 < stream["segments"]["epsilon"] < stream["epsilon"]
     policy = tmp_path / "policy.json"
-    header = ("--fleet", "home", "--device", "watch", "--stream", "hr", "--threshold", 60, "--period", 1, "-o", policy)
+    header = ("--for", "home/watch/hr", "--threshold", 60, "--period", 1, "-o", policy)
     assert fugu("plan", "stream", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", 6, *header).code == 0
     assert "segments" not in policy.read_text()

@@ -9,15 +9,17 @@ import pytest
 
 from gateway.releases.ledger import ledger_beside
 from gateway.service.store import Server
+from tests.support.brokers import free_port
 from tests.support.command import Fugu
+from tests.support.gateway_files import gateway_file
 from tests.support.scenes import Scene, frames
 
 SAY_THE_SAME = (
     ("gateway", "history", "watch", "hr", "--store", "{store}", "--json"),
     ("gateway", "history", "ring", "hr", "--store", "{store}"),
-    ("gateway", "watch", "--store", "{store}", "--json"),
-    ("export", "--store", "{store}", "--parquet", "{folder}", "--json"),
-    ("smooth", "{store}", "-o", "{folder}", "--json"),
+    ("gateway", "watch", "{store}", "--json"),
+    ("gateway", "export", "{store}", "--parquet", "{folder}", "--json"),
+    ("gateway", "smooth", "{store}", "-o", "{folder}", "--json"),
 )
 
 
@@ -41,12 +43,13 @@ def test_what_is_told_of_a_store_on_a_server_is_what_is_told_of_a_file(
 
 
 @pytest.mark.processes
-def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: Fugu) -> None:
-    done = fugu("doctor", "--store", server.url)
+def test_a_doctor_looks_at_a_server_and_a_status_names_it(server: Server, fugu: Fugu, tmp_path: Path) -> None:
+    file = gateway_file(tmp_path / "gateway.toml", free_port(), store=server)
+    done = fugu("doctor", file)
     assert f"there is no store {server.name}" in done.out
     Scene(server).store.close()
-    assert f"{server.name} can be reached" in fugu("doctor", "--store", server.url).out
-    done = fugu("gateway", "status", "--store", server.url)
+    assert f"{server.name} can be reached" in fugu("doctor", file).out
+    done = fugu("gateway", "status", server.url)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"fugu: no gateway answers for the store {server.name}: ")
 
@@ -60,7 +63,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(fugu: Fugu) 
 def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "gateway.database.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    done = fugu("gateway", "watch", "--store", "postgresql://fugu@127.0.0.1:1/home")
+    done = fugu("gateway", "watch", "postgresql://fugu@127.0.0.1:1/home")
     assert (done.code, done.err) == (
         *(1,),
         "fugu: a store on a server needs psycopg: pip install 'fugu-edge[postgres]'\n",
@@ -70,7 +73,7 @@ def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch
 def test_the_ledger_is_beside_its_store(fugu: Fugu, tmp_path: Path) -> None:
     assert ledger_beside(tmp_path / "home.db") == tmp_path / "home-ledger.db"
     assert ledger_beside(Server("postgresql://fugu@db.example/home")).name == "postgresql://db.example/home ledger"
-    done = fugu("ledger", "show")
+    done = fugu("gateway", "ledger", "show")
     assert (done.code, done.err.startswith("fugu: which ledger? say --ledger, or --store")) == (2, True)
-    done = fugu("ledger", "show", "--store", tmp_path / "home.db")
+    done = fugu("gateway", "ledger", "show", "--store", tmp_path / "home.db")
     assert (done.code, done.err) == (1, "fugu: there is no ledger home-ledger.db\n")

@@ -108,7 +108,7 @@ def test_json_lines_until_a_count(broker: Mosquitto) -> None:
 
 def test_one_kind_for_people(broker: Mosquitto) -> None:
     with device(broker) as running:
-        process = start(broker, "--device", "wrist", "--stream", "heart", "--estimates", "--count", "2")
+        process = start(broker, "--device", "wrist", "--stream", "heart", "--only", "estimates", "--count", "2")
         publish_until(running, lambda: process.poll() is not None)
     out, _ = process.communicate()
     line = "2026-03-01 09:30:00.250  wrist/heart: state on with probability 90 %; since 09:29:01.250 off 25 %, on 75 %"
@@ -119,7 +119,7 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
     with device(broker) as running:
         mid = running.link.publish(release_topic("home", "public", "active"), RELEASE_FRAME.encode(), retain=True)
         assert mid is not None
-        json_lines = start(broker, "--releases", "--json", "--count", "1")
+        json_lines = start(broker, "--only", "releases", "--json", "--count", "1")
         people = start(broker, "--stream", "hr", "--count", "1")
         publish_until(running, lambda: None not in (json_lines.poll(), people.poll()))
     out, err = json_lines.communicate()
@@ -134,10 +134,10 @@ def test_releases_come_with_everything_that_is_known_about_them(broker: Mosquitt
 
 
 def test_releases_of_one_device_are_a_contradiction() -> None:
-    command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--releases", "--device", "watch"]
+    command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--only", "releases", "--device", "watch"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "either --releases or --device" in done.stderr
+    assert "either --only releases or --device" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -240,7 +240,9 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
     one = described()
     with device(broker) as running:
         running.link.publish(description_topic("home", "wrist", "door"), encode_description(one), retain=True)
-        people, programs = (start(broker, "--descriptions", "--count", "1", *words) for words in ([], ["--json"]))
+        people, programs = (
+            start(broker, "--only", "descriptions", "--count", "1", *words) for words in ([], ["--json"])
+        )
         wait_until(lambda: None not in (people.poll(), programs.poll()))
     shown = json.loads(programs.communicate()[0])
     assert {**shown, "description": ...} == {
@@ -271,7 +273,7 @@ def test_descriptions_are_shown_to_people_and_to_programs(broker: Mosquitto) -> 
 def test_what_others_name_their_states_cannot_steer_a_terminal(broker: Mosquitto) -> None:
     evil = replace(STATE_ESTIMATE, state="\x1b[2J", shares={"\x1b[2J": 0.75, "a\nb": 0.25})
     with device(broker) as running:
-        process = start(broker, "--estimates", "--stream", "door", "--count", "1")
+        process = start(broker, "--only", "estimates", "--stream", "door", "--count", "1")
 
         def step() -> object:
             running.link.publish(estimate_topic("home", "wrist", "door"), evil.encode())

@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_check_of_a_policy_shows_both_guarantees(fugu: Fugu, file: Path) -> None:
-    shown = fugu("policy", "check", file)
+    shown = fugu("check", "policy", file)
     assert shown.code == 0
     assert "home/watch/hr version 1: both guarantees hold" in shown.out
     assert "claimed  epsilon 1.5, universal adversary, for symbols and windows together" in shown.out
@@ -47,7 +47,7 @@ def test_the_check_of_a_policy_shows_both_guarantees(fugu: Fugu, file: Path) -> 
     one = Policy.from_json(file.read_bytes())
     alone = one.verify_windows()
     assert alone is not None
-    document = fugu("policy", "check", file, "--json").json()
+    document = fugu("check", "policy", file, "--json").json()
     assert document["epsilon"] == one.verify(1.5).epsilon
     windows = document["windows"]
     assert windows["epsilon"] == alone.epsilon
@@ -58,7 +58,7 @@ def test_a_policy_whose_windows_lose_more_than_they_promise_is_refused(fugu: Fug
     document = json.loads(file.read_text())
     document["windows"][0]["scale"] = "20"
     file.write_text(json.dumps(document))
-    refused = fugu("policy", "check", file)
+    refused = fugu("check", "policy", file)
     assert refused.code == 1
     assert refused.err.startswith("fugu: the set of windows loses epsilon ")
     assert len(refused.err.splitlines()) == 1

@@ -28,11 +28,11 @@ SECRETS = {"server.key", "passwords", "access.acl", "password", "rollout-passwor
 def deployed(fugu: Fugu, folder: Path, *words: str) -> Path:
     """A broker's folder and one of each account."""
     broker = folder / "broker"
-    commands: list[list[object]] = [["broker", "--out", broker, *BROKER, *words]]
-    commands += [["device", "--out", folder / "watch", "--broker", broker, "--name", "watch"]]
-    commands += [["gateway", "--out", folder / "gateway", "--broker", broker, "--rollout"]]
-    commands += [["operator", "--out", folder / "operator", "--broker", broker]]
-    commands += [["subscriber", "--out", folder / "public", "--broker", broker, *promises(folder / "promises")]]
+    commands: list[list[object]] = [["broker", broker, *BROKER, *words]]
+    commands += [["device", folder / "watch", "--broker", broker, "--name", "watch"]]
+    commands += [["gateway", folder / "gateway", "--broker", broker, "--rollout"]]
+    commands += [["operator", folder / "operator", "--broker", broker]]
+    commands += [["subscriber", folder / "public", "--broker", broker, *promises(folder / "promises")]]
     for command in commands:
         done = fugu("deploy", *command)
         assert done.code == 0
@@ -124,11 +124,11 @@ def test_each_command_says_when_what_it_made_ends(fugu: Fugu, tmp_path: Path, wo
     broker = tmp_path / "broker"
     year = f"{datetime.now(UTC) + timedelta(days=365):%Y-%m-%d}"
     ten = f"{datetime.now(UTC) + timedelta(days=3650):%Y-%m-%d}"
-    made = fugu("deploy", "broker", "--out", broker, *BROKER, *words)
+    made = fugu("deploy", "broker", broker, *BROKER, *words)
     for done in (made, fugu("deploy", "renew", "--broker", broker)):
         assert f"{broker}/server.pem: the certificate ends on {year}\n" in done.out
         assert f"{broker}/ca.pem: the certificate ends on {ten}\n" in done.out
-    device = fugu("deploy", "device", "--out", tmp_path / "watch", "--broker", broker, "--name", "watch")
+    device = fugu("deploy", "device", tmp_path / "watch", "--broker", broker, "--name", "watch")
     assert f"{broker}/server.pem: the certificate ends on {year}\n" in device.out
     assert (f"client.pem: the certificate ends on {year}\n" in device.out) == bool(words)
 
@@ -147,29 +147,29 @@ def test_the_broker_s_certificate_is_not_renewed_without_the_authority_s_key(fug
 
 def test_an_authority_s_key_that_is_away_is_asked_for_and_accepted(fugu: Fugu, tmp_path: Path) -> None:
     broker = deployed(fugu, tmp_path, "--mutual")
-    away, device = tmp_path / "stick.key", ("deploy", "device", "--broker", broker, "--out", tmp_path / "ring")
+    away, device = tmp_path / "stick.key", ("deploy", "device", "--broker", broker, tmp_path / "ring")
     (tmp_path / "broker-offline" / "ca.key").rename(away)
     refused = fugu(*device, "--name", "ring")
     assert refused.code == 1
     assert refused.err.endswith("broker-offline/ca.key: say with --ca-key where it is\n")
     assert fugu(*device, "--name", "ring", "--ca-key", away).code == 0
     away.write_bytes(Authority.create("other", datetime.now(UTC), 1).pem().key)
-    other = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "o", "--ca-key", away)
+    other = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o", "--ca-key", away)
     assert (other.code, other.err) == (1, "fugu: the authority's key is not that of its certificate\n")
     away.write_text("no key")
-    other = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "o", "--ca-key", away)
+    other = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o", "--ca-key", away)
     assert (other.code, other.err) == (1, "fugu: the authority's certificate or key is not PEM\n")
 
 
 def test_a_password_needs_no_authority(fugu: Fugu, tmp_path: Path) -> None:
     broker = deployed(fugu, tmp_path)
     shutil.rmtree(tmp_path / "broker-offline")
-    assert fugu("deploy", "device", "--broker", broker, "--out", tmp_path / "ring", "--name", "ring").code == 0
+    assert fugu("deploy", "device", "--broker", broker, tmp_path / "ring", "--name", "ring").code == 0
 
 
 def test_an_account_exists_once_and_can_be_renewed(fugu: Fugu, tmp_path: Path) -> None:
     broker = deployed(fugu, tmp_path)
-    again = ("deploy", "device", "--broker", broker, "--out", tmp_path / "again", "--name", "watch")
+    again = ("deploy", "device", "--broker", broker, tmp_path / "again", "--name", "watch")
     refused = fugu(*again)
     assert refused.err == "fugu: the account watch exists, as device; --renew gives it new credentials\n"
     before = (broker / "passwords").read_text()
@@ -179,7 +179,7 @@ def test_an_account_exists_once_and_can_be_renewed(fugu: Fugu, tmp_path: Path) -
         line.partition(":")[0] for line in before.splitlines()
     )
     assert after != before
-    taken = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "x", "--name", "watch", "--renew")
+    taken = fugu("deploy", "operator", "--broker", broker, tmp_path / "x", "--name", "watch", "--renew")
     assert taken.err == "fugu: the account watch exists, as device\n"
 
 
@@ -187,9 +187,9 @@ def test_a_name_whose_certificate_may_still_be_about_is_not_given_again(fugu: Fu
     for words, code in (((), 0), (("--mutual",), 1)):
         folder = tmp_path / str(code)
         broker = deployed(fugu, folder, *words)
-        assert fugu("deploy", "remove", "--broker", broker, "--name", "watch").code == 0
-        assert fugu("deploy", "remove", "--broker", broker, "--name", "watch").code == 1
-        again = fugu("deploy", "device", "--broker", broker, "--out", folder / "again", "--name", "watch")
+        assert fugu("deploy", "remove", "--broker", broker, "watch").code == 0
+        assert fugu("deploy", "remove", "--broker", broker, "watch").code == 1
+        again = fugu("deploy", "device", "--broker", broker, folder / "again", "--name", "watch")
         assert again.code == code
         assert code == 0 or again.err == "fugu: the account watch was removed\n"
 
@@ -206,30 +206,29 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (("broker", "--out", "{new}", "--fleet", "a/b", "--host", "h"), 2, "name of the fleet"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "bad host"), 2, "neither a host name"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "a..b"), 2, "neither a host name"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "x" * 64), 2, "neither a host name"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "x." * 127), 2, "neither a host name"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "::1%\nallow_anonymous"), 2, "neither a host name"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--bind", "eth0"), 2, "--bind"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--bind", "::1%\nuser root"), 2, "--bind"),
-        (("broker", "--out", "{broker}", "--fleet", "home", "--host", "h"), 1, "not empty"),
-        (("broker", "--out", "{new}", "--fleet", "home", "--host", "h", "--port", "70000"), 2, "--port"),
-        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "estimate"), 2, "name of the device"),
-        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "+"), 2, "name of the device"),
-        (("device", "--out", "{new}", "--broker", "{new}", "--name", "ring"), 1, "cannot read the broker's document"),
-        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "ring", "--ceiling", "0"), 1, "above 0"),
+        (("broker", "{new}", "--fleet", "a/b", "--host", "h"), 2, "name of the fleet"),
+        (("broker", "{new}", "--fleet", "home", "--host", "bad host"), 2, "neither a host name"),
+        (("broker", "{new}", "--fleet", "home", "--host", "a..b"), 2, "neither a host name"),
+        (("broker", "{new}", "--fleet", "home", "--host", "x" * 64), 2, "neither a host name"),
+        (("broker", "{new}", "--fleet", "home", "--host", "x." * 127), 2, "neither a host name"),
+        (("broker", "{new}", "--fleet", "home", "--host", "::1%\nallow_anonymous"), 2, "neither a host name"),
+        (("broker", "{new}", "--fleet", "home", "--host", "h", "--bind", "eth0"), 2, "--bind"),
+        (("broker", "{new}", "--fleet", "home", "--host", "h", "--bind", "::1%\nuser root"), 2, "--bind"),
+        (("broker", "{broker}", "--fleet", "home", "--host", "h"), 1, "not empty"),
+        (("broker", "{new}", "--fleet", "home", "--host", "h", "--port", "70000"), 2, "--port"),
+        (("device", "{new}", "--broker", "{broker}", "--name", "estimate"), 2, "name of the device"),
+        (("device", "{new}", "--broker", "{broker}", "--name", "+"), 2, "name of the device"),
+        (("device", "{new}", "--broker", "{new}", "--name", "ring"), 1, "cannot read the broker's document"),
+        (("device", "{new}", "--broker", "{broker}", "--name", "ring", "--ceiling", "0"), 1, "above 0"),
         (
-            ("device", "--out", "{new}", "--broker", "{broker}", "--name", "ring", "--policy", "{p}"),
+            ("device", "{new}", "--broker", "{broker}", "--name", "ring", "--policy", "{p}"),
             1,
             "not for home/r",
         ),
-        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "watch", "--policy", "none"), 1, "cannot read"),
+        (("device", "{new}", "--broker", "{broker}", "--name", "watch", "--policy", "none"), 1, "cannot read"),
         (
             (
                 "device",
-                "--out",
                 "{new}",
                 "--broker",
                 "{broker}",
@@ -243,9 +242,9 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
             1,
             "ceiling",
         ),
-        (("device", "--out", "{new}", "--broker", "{broker}", "--name", "r", "--program", "/x y"), 2, "absolute path"),
-        (("gateway", "--out", "{new}", "--broker", "{broker}", "--program", "fugu"), 2, "absolute path"),
-        (("remove", "--broker", "{broker}", "--name", "nobody"), 1, "no account nobody"),
+        (("device", "{new}", "--broker", "{broker}", "--name", "r", "--program", "/x y"), 2, "absolute path"),
+        (("gateway", "{new}", "--broker", "{broker}", "--program", "fugu"), 2, "absolute path"),
+        (("remove", "--broker", "{broker}", "nobody"), 1, "no account nobody"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(
@@ -266,7 +265,7 @@ def test_a_broken_broker_document_is_one_line(fugu: Fugu, tmp_path: Path) -> Non
     document = json.loads((broker / "broker.json").read_text())
     for text in ("", "[]", json.dumps({**document, "port": 0}), json.dumps({**document, "more": 1})):
         (broker / "broker.json").write_text(text)
-        done = fugu("deploy", "operator", "--out", tmp_path / "new", "--broker", broker, "--name", "o")
+        done = fugu("deploy", "operator", tmp_path / "new", "--broker", broker, "--name", "o")
         assert (done.code, done.err.count("\n")) == (1, 1)
 
 
@@ -276,17 +275,17 @@ def test_names_of_the_greatest_length_and_link_local_addresses_are_taken(
 ) -> None:
     longest, broker = "f" * 64, tmp_path / "broker"
     hosts = ("--host", f"{'x' * 63}." * 3 + "x" * 61, "--host", "fe80::1%eth0", "--bind", "fe80::1%eth0")
-    assert fugu("deploy", "broker", "--out", broker, "--fleet", longest, *hosts, *words).code == 0
+    assert fugu("deploy", "broker", broker, "--fleet", longest, *hosts, *words).code == 0
     added = ("--broker", broker, "--name", longest, "--stream", longest)
-    assert fugu("deploy", "device", "--out", tmp_path / "device", *added).code == 0
+    assert fugu("deploy", "device", tmp_path / "device", *added).code == 0
     assert "\nlistener 8883 fe80::1%eth0\n" in (broker / "mosquitto.conf").read_text()
 
 
 def test_a_policy_file_may_be_called_as_one_likes(fugu: Fugu, tmp_path: Path) -> None:
     broker, file = tmp_path / "broker", tmp_path / 'Пульс "🐡"\n.json'
-    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
+    assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "h").code == 0
     file.write_text(policy(epoch_us=0, period_us=10**6).to_json())
-    device = ("deploy", "device", "--broker", broker, "--out", tmp_path / "watch", "--name", "watch", "--in-place")
+    device = ("deploy", "device", "--broker", broker, tmp_path / "watch", "--name", "watch", "--in-place")
     assert fugu(*device, "--policy", file).code == 0
     assert [stream.stream for stream in load(tmp_path / "watch" / "agent.toml").streams] == ["hr"]
 
@@ -295,10 +294,10 @@ def test_a_broker_whose_certificate_rots_can_be_renewed(fugu: Fugu, tmp_path: Pa
     broker = deployed(fugu, tmp_path)
     for content in (b"", b"no certificate", bytes(range(256))):
         (broker / "server.pem").write_bytes(content)
-        added = fugu("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "o")
+        added = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o")
         assert (added.code, added.err.count("\n")) == (0, 1)
         assert "server.pem cannot be read as a certificate: see fugu deploy renew" in added.err
-        assert fugu("deploy", "remove", "--broker", broker, "--name", "o").code == 0
+        assert fugu("deploy", "remove", "--broker", broker, "o").code == 0
         shutil.rmtree(tmp_path / "o")
         assert fugu("deploy", "renew", "--broker", broker).err == ""
     key = tmp_path / "broker-offline" / "ca.key"
@@ -320,9 +319,9 @@ def test_a_broker_whose_certificate_rots_can_be_renewed(fugu: Fugu, tmp_path: Pa
 @pytest.mark.parametrize("words", [(), ("--mutual",)])
 def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: tuple[str, ...], sensor: str) -> None:
     broker = tmp_path / "broker"
-    assert fugu("deploy", "broker", "--out", broker, *BROKER, *words).code == 0
+    assert fugu("deploy", "broker", broker, *BROKER, *words).code == 0
     (tmp_path / "hr.json").write_text(policy(epoch_us=0, period_us=10**6).to_json())
-    device = ("deploy", "device", "--broker", broker, "--out", tmp_path / "watch", "--name", "watch", "--in-place")
+    device = ("deploy", "device", "--broker", broker, tmp_path / "watch", "--name", "watch", "--in-place")
     assert fugu(*device, "--policy", tmp_path / "hr.json", "--ceiling", "1.5", "--sensor", sensor).code == 0
     plan = load(tmp_path / "watch" / "agent.toml")
     assert (plan.fleet, plan.device, plan.outbox) == ("home", "watch", str(tmp_path / "watch" / "outbox.sqlite"))

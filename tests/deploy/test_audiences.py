@@ -140,7 +140,7 @@ def guessed(received: list[tuple[str, bytes]]) -> dict[int, int]:
 def broker(fugu: Fugu, tmp_path: Path) -> Path:
     """A broker's folder without accounts."""
     folder = tmp_path / "broker"
-    assert fugu("deploy", "broker", "--out", folder, "--fleet", "home", "--host", "h").code == 0
+    assert fugu("deploy", "broker", folder, "--fleet", "home", "--host", "h").code == 0
     return folder
 
 
@@ -149,12 +149,12 @@ def test_two_audiences_of_a_half_are_refused_just_below_the_joint_bound_and_acce
 ) -> None:
     promises, limit = write_releases(tmp_path), joint_limit()
     both = ("deploy", "subscriber", "--broker", broker, "--name", "n", "--audience", "street", "--audience", "press")
-    below = fugu(*both, "--out", tmp_path / "a", *promises, "--epsilon", repr(np.nextafter(limit, 0.0).item()))
+    below = fugu(*both, tmp_path / "a", *promises, "--epsilon", repr(np.nextafter(limit, 0.0).item()))
     assert (below.code, below.out, below.err.count("\n")) == (1, "", 1)
     assert "account n would be told" in below.err
     assert not (tmp_path / "a").exists()
     assert "user n" not in (broker / "access.acl").read_text()
-    at = fugu(*both, "--out", tmp_path / "b", *promises, "--epsilon", repr(limit))
+    at = fugu(*both, tmp_path / "b", *promises, "--epsilon", repr(limit))
     assert (at.code, at.err) == (0, "")
     assert "watch/hr: at most" in at.out
     lines = (broker / "access.acl").read_text().splitlines()
@@ -166,20 +166,20 @@ def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
 ) -> None:
     promises = write_releases(tmp_path)
     new = ("deploy", "subscriber", "--broker", broker, "--audience", "street", *promises)
-    assert fugu(*new, "--name", "poor", "--out", tmp_path / "poor").code == 0
-    assert fugu(*new, "--name", "rich", "--out", tmp_path / "rich", "--epsilon", repr(joint_limit())).code == 0
+    assert fugu(*new, "--name", "poor", tmp_path / "poor").code == 0
+    assert fugu(*new, "--name", "rich", tmp_path / "rich", "--epsilon", repr(joint_limit())).code == 0
     join = ("deploy", "join", "--broker", broker, "--audience", "press", *promises)
-    refused = fugu(*join, "--name", "poor")
+    refused = fugu(*join, "poor")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "street, press together: its limit is 0.5" in refused.err
-    assert fugu(*join, "--name", "rich").code == 0
+    assert fugu(*join, "rich").code == 0
     leave = ("deploy", "leave", "--broker", broker)
-    assert fugu(*leave, "--name", "poor", "--audience", "street").code == 0
-    assert fugu(*leave, "--name", "poor", "--audience", "street").code == 1
+    assert fugu(*leave, "poor", "--audience", "street").code == 0
+    assert fugu(*leave, "poor", "--audience", "street").code == 1
     assert "release/street" not in (broker / "access.acl").read_text().partition("user poor")[2].partition("user")[0]
-    assert fugu(*join, "--name", "poor").code == 1  # what it read was read
-    assert fugu("deploy", "remove", "--broker", broker, "--name", "poor").code == 0
-    again = fugu(*new, "--name", "poor", "--out", tmp_path / "again")
+    assert fugu(*join, "poor").code == 1  # what it read was read
+    assert fugu("deploy", "remove", "--broker", broker, "poor").code == 0
+    again = fugu(*new, "--name", "poor", tmp_path / "again")
     assert (again.code, again.err) == (1, "fugu: the account poor was removed\n")
     readers = json.loads((broker / "readers.json").read_text())["readers"]
     assert {one["name"]: sorted(one["audiences"]) for one in readers} == {
@@ -205,7 +205,7 @@ def test_an_account_whose_bound_cannot_be_computed_is_refused_in_one_line(
 ) -> None:
     promises = write_releases(tmp_path)
     given = [one for word in words for one in (promises if word == "{promises}" else (word,))]
-    done = fugu("deploy", "subscriber", "--broker", broker, "--out", tmp_path / "new", *given)
+    done = fugu("deploy", "subscriber", "--broker", broker, tmp_path / "new", *given)
     assert (done.code, done.out, done.err.count("\n")) == (code, "", 1)
     assert says in done.err
     assert not (tmp_path / "new").exists()
@@ -213,9 +213,9 @@ def test_an_account_whose_bound_cannot_be_computed_is_refused_in_one_line(
 
 def test_an_account_of_the_site_joins_no_audience(fugu: Fugu, tmp_path: Path, broker: Path) -> None:
     promises = write_releases(tmp_path)
-    site = ("deploy", "subscriber", "--broker", broker, "--out", tmp_path / "s", "--audience", "site", "--name", "s")
+    site = ("deploy", "subscriber", "--broker", broker, tmp_path / "s", "--audience", "site", "--name", "s")
     assert fugu(*site).code == 0
-    refused = fugu("deploy", "join", "--broker", broker, "--name", "s", "--audience", "street", *promises)
+    refused = fugu("deploy", "join", "--broker", broker, "s", "--audience", "street", *promises)
     assert refused.err == (
         "fugu: the account s is no reader of audiences, but site; the site reads symbols and all releases\n"
     )
@@ -226,7 +226,7 @@ def test_a_gateway_refuses_policies_and_promises_that_would_let_a_reader_exceed_
 ) -> None:
     promises = write_releases(tmp_path, 'readers = "broker/readers.json"\n')
     both = ("--audience", "street", "--audience", "press", "--epsilon", repr(joint_limit()))
-    new = ("deploy", "subscriber", "--broker", broker, "--name", "n", "--out", tmp_path / "n")
+    new = ("deploy", "subscriber", "--broker", broker, "--name", "n", tmp_path / "n")
     assert fugu(*new, *both, *promises).code == 0
     store = Store(tmp_path / "s.sqlite")
     opened = open_releases(tmp_path / "releases.toml", tmp_path / "l.sqlite", store, catalogue([POLICY]))

@@ -264,7 +264,7 @@ def test_a_removed_account_can_do_nothing(tmp_path: Path, fleet: Shipped) -> Non
     broker = Shipped(tmp_path, mutual=fleet.mutual)
     for name in ("watch", "ring"):
         broker.add("device", name)
-    assert main(["deploy", "remove", "--broker", str(broker.folder), "--name", "ring"]) == 0
+    assert main(["deploy", "remove", "--broker", str(broker.folder), "ring"]) == 0
     with broker:
         with broker.client("watch") as watch:
             assert watch.publish(SYMBOLS) == 0

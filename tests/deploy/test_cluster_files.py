@@ -32,12 +32,7 @@ PROGRAM = "/opt/fugu-edge/bin/fugu"
 def given(words: Sequence[str]) -> dict[str, Any]:
     """The values of a command's options, as `fugu` itself reads them; nothing is run."""
     assert words[0] in (PROGRAM, "fugu"), words
-    command, rest = load(words[1]), list(words[2:])
-    context = command.make_context(words[1], rest, resilient_parsing=True)
-    while (commands := getattr(command, "commands", None)) is not None:
-        command, rest = commands[rest[0]], rest[1:]
-        context = command.make_context(command.name, rest)
-    found: dict[str, Any] = context.params
+    found: dict[str, Any] = load(" ".join(words[1:3])).make_context(words[2], list(words[3:])).params
     return found
 
 

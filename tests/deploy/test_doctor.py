@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sqlite3
 import threading
@@ -26,6 +27,7 @@ from gateway.config import GatewayConfigError
 from gateway.deployment.doctor import Installation, examine, installed
 from gateway.service.store import Store
 from tests.support.brokers import Mosquitto, free_port, wait_until
+from tests.support.gateway_files import gateway_file
 from tests.support.processes import policy
 from tests.support.scenes import policy as gateway_policy
 from tests.support.shipped import Shipped
@@ -96,7 +98,7 @@ def test_a_device_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest.
     assert agent(["--doctor", str(config)]) == 0
     shown = capsys.readouterr().out
     assert "ok   broker: 127.0.0.1:" in shown
-    assert main(["doctor", "--config", str(config), "--json"]) == 0
+    assert main(["doctor", str(config), "--json"]) == 0
     assert {"check", "verdict", "text"} == set(json.loads(capsys.readouterr().out)["findings"][0])
 
 
@@ -207,7 +209,9 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     Store(store).close()
     store.chmod(0o600)
     folder = shipped.root / "gateway"
-    found = examine(installed(folder, store))
+    file = folder / "gateway.toml"
+    file.write_text(re.sub("^store = .*$", f'store = "{store}"', file.read_text(), flags=re.MULTILINE))
+    found = examine(installed(file))
     wanted = ("policies", "disk of store", "store", "file store.sqlite", "file password", "authority", "broker")
     for check in (*wanted, "access list", "broker's certificate", "Mosquitto"):
         assert worst(found, check) == "ok", check
@@ -216,8 +220,8 @@ def test_a_gateway_that_is_well(shipped: Shipped, tmp_path: Path, capsys: pytest
     with shipped.client("watch") as client:
         status = Status(True, "1", 0, (), ()).encode()
         client.publish(status_topic("home", "watch"), status, retain=True)
-    assert worst(examine(installed(folder, store)), "devices") == "ok"
-    assert main(["doctor", "--gateway", str(folder), "--store", str(store)]) == 0
+    assert worst(examine(installed(file)), "devices") == "ok"
+    assert main(["doctor", str(folder)]) == 0
     assert "ok   store: " in capsys.readouterr().out
 
 
@@ -238,12 +242,12 @@ def test_a_gateway_that_is_not(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert worst(found, check) == "FAIL", check
     missing = examine(Installation("home", None, tmp_path / "gone.sqlite", None))
     assert worst(missing, "store") == "warn"
-    command = ["doctor", "--store", str(store), "--policies", str(policies), "--broker", f"127.0.0.1:{free_port()}"]
-    assert main(command) == 1
+    file = gateway_file(tmp_path / "gateway.toml", free_port(), store=store, policies=policies)
+    assert main(["doctor", str(file)]) == 1
     assert "FAIL policies: watch.json" in capsys.readouterr().out
     assert main(["doctor"]) == 2
     with pytest.raises(GatewayConfigError, match=r"gateway\.toml"):
-        installed(tmp_path, None)
+        installed(tmp_path / "folder" / "gateway.toml")
 
 
 def test_policies_of_a_gateway_that_end(tmp_path: Path) -> None:

@@ -192,8 +192,8 @@ def test_a_device_at_another_address_is_served_while_one_address_floods(
     hosts = [f"10.77.{part}.1" if version == 4 else f"fd77:{part}::1" for part in (1, 2)]
     words = ["--fleet", "home", "--port", "8883", "--host", hosts[0], "--host", hosts[1], "--in-place"]
     folder, device = tmp_path / "broker", tmp_path / "watch"
-    assert main(["deploy", "broker", "--out", str(folder), *words]) == 0
-    added = ["--out", str(device), "--broker", str(folder), "--name", "watch", "--stream", "hr"]
+    assert main(["deploy", "broker", str(folder), *words]) == 0
+    added = [str(device), "--broker", str(folder), "--name", "watch", "--stream", "hr"]
     assert main(["deploy", "device", *added]) == 0
     program = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin")
     with (tmp_path / "log").open("wb") as log:

@@ -91,7 +91,7 @@ def test_the_streams_of_a_device_can_be_said_anew(tmp_path: Path) -> None:
     broker.add("device", "watch")
     with broker:
         assert broker.publish("watch", "fugu/2/home/watch/symbols/steps") == DENIED
-        words = ["--broker", str(broker.folder), "--name", "watch", "--stream", "steps"]
+        words = ["--broker", str(broker.folder), "watch", "--stream", "steps"]
         assert main(["deploy", "streams", *words]) == 0
         broker.reload()
         wait_until(lambda: broker.publish("watch", "fugu/2/home/watch/symbols/steps") == 0)
@@ -115,7 +115,7 @@ def test_what_a_removed_device_has_left_is_cleared(tmp_path: Path, mutual: bool)
         assert broker.publish("gateway", described, b"left", retain=True) == 0
         assert broker.publish("operator", "fugu/2/home/watch/policy/set", b"signed", retain=True) == 0
         assert late(broker) == {*topics, described} - {"fugu/2/home/watch/policy/status"}
-        remove = ["deploy", "remove", "--broker", str(broker.folder), "--name", "watch"]
+        remove = ["deploy", "remove", "--broker", str(broker.folder), "watch"]
         operator = options(broker, "operator")
         assert main([*remove, *operator]) == 1  # the broker has not read its accounts again, and denies it
         assert broker.publish("operator", "fugu/2/home/watch/status", b"", retain=True) == DENIED
@@ -134,11 +134,8 @@ def test_what_a_removed_device_has_left_is_cleared(tmp_path: Path, mutual: bool)
 def test_a_name_that_was_removed_can_be_given_again_and_what_it_left_is_not_forgotten(tmp_path: Path) -> None:
     broker = Shipped(tmp_path)
     broker.add("device", "watch")
-    assert main(["deploy", "remove", "--broker", str(broker.folder), "--name", "watch"]) == 0
-    assert (
-        main(["deploy", "operator", "--broker", str(broker.folder), "--out", str(tmp_path / "o"), "--name", "watch"])
-        == 1
-    )
+    assert main(["deploy", "remove", "--broker", str(broker.folder), "watch"]) == 0
+    assert main(["deploy", "operator", "--broker", str(broker.folder), str(tmp_path / "o"), "--name", "watch"]) == 1
     broker.root = tmp_path / "again"
     broker.add("device", "watch", "--stream", "steps")
     account = open_broker(broker.folder).account("watch")

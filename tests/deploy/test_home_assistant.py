@@ -57,11 +57,10 @@ def test_the_gateway_tells_home_assistant_which_reads_nothing_but_that_and_json(
             ("watch", discovery_topic("home", "watch")),
         ):
             assert shipped.publish(name, topic) == DENIED
-        fugu("deploy", "remove", "--broker", shipped.folder, "--name", "watch")
+        fugu("deploy", "remove", "--broker", shipped.folder, "watch")
         shipped.reload()
-        words = ["--ca-file", tmp_path / "operator" / "ca.pem", "--username", "operator"]
-        words += ["--password-file", tmp_path / "operator" / "password"]
-        remove = ["deploy", "remove", "--broker", str(shipped.folder), "--name", "watch", *map(str, words)]
+        words = ["--operator", tmp_path / "operator" / "broker.toml"]
+        remove = ["deploy", "remove", "--broker", str(shipped.folder), "watch", *map(str, words)]
         wait_until(lambda: main(remove) == 0)
         late = Listener(shipped.address("ha"))  # what was retained comes before what is published from now on
         wait_until(lambda: link.publish(health_topic("home"), b'{"online": true}', retain=True) is not None)

@@ -38,7 +38,7 @@ def test_one_address_leaves_connections_for_others_and_has_enough_for_all_accoun
 
 def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path) -> None:
     broker = tmp_path / "broker"
-    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
+    assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "h").code == 0
     seen = set()
     for number in range(3):
         found = limits(accounts(number))
@@ -50,9 +50,9 @@ def test_the_files_of_the_broker_follow_its_accounts(fugu: Fugu, tmp_path: Path)
             assert f"\n{line}\n" in unit
         assert f"ct count over {found.per_source} " in (broker / "fugu-broker.nft").read_text()
         seen.add(configuration)
-        words = ("--out", tmp_path / str(number), "--broker", broker, "--name", f"watch-{number}", "--stream", "hr")
+        words = (tmp_path / str(number), "--broker", broker, "--name", f"watch-{number}", "--stream", "hr")
         assert fugu("deploy", "device", *words).code == 0
-    assert fugu("deploy", "remove", "--broker", broker, "--name", "watch-2").code == 0
+    assert fugu("deploy", "remove", "--broker", broker, "watch-2").code == 0
     assert (broker / "mosquitto.conf").read_text() == configuration
     assert len(seen) == 3
 

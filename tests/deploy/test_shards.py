@@ -139,8 +139,8 @@ def test_a_shard_reads_what_devices_send_and_nothing_that_the_fleet_has_once(shi
 
 def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_path: Path) -> None:
     broker = tmp_path / "broker"
-    assert fugu("deploy", "broker", "--out", broker, "--fleet", "home", "--host", "h").code == 0
-    added = ("deploy", "gateway", "--broker", broker, "--out")
+    assert fugu("deploy", "broker", broker, "--fleet", "home", "--host", "h").code == 0
+    added = ("deploy", "gateway", "--broker", broker)
     assert fugu(*added, tmp_path / "one").code == 0
     assert not list((tmp_path / "one").glob("password-*"))
     assert fugu(*added, tmp_path / "four", "--renew", "--shards", 4).code == 0
@@ -151,7 +151,7 @@ def test_a_gateway_that_is_there_gets_accounts_for_more_shards(fugu: Fugu, tmp_p
     unit = (tmp_path / "four" / "fugu-gateway.service").read_text()
     assert "password-3" not in unit, "a gateway that is no shard has its own account alone"
     assert (tmp_path / "four" / "password-3").stat().st_mode & 0o077 == 0
-    taken = ("deploy", "operator", "--broker", broker, "--out", tmp_path / "o", "--name", "gateway-4")
+    taken = ("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "gateway-4")
     assert fugu(*taken).code == 0
     before = (broker / "passwords").read_bytes()
     refused = fugu(*added, tmp_path / "five", "--renew", "--shards", 5)
@@ -182,7 +182,7 @@ def test_the_doctor_knows_the_accounts_of_shards(shipped: Shipped, tmp_path: Pat
         assert device.publish("fugu/2/home/sensor-0/status", retain=True) == 0
 
     def findings() -> dict[str, str]:
-        return {one.check: one.verdict for one in examine(installed(folder, None))}
+        return {one.check: one.verdict for one in examine(installed(folder / "gateway.toml"))}
 
     found = findings()
     assert [found["shard 0"], found["shard 1"], found["access list"]] == ["ok"] * 3

@@ -30,9 +30,9 @@ def units(request: pytest.FixtureRequest, fugu: Fugu, tmp_path: Path) -> list[Pa
     """The three units as the commands write them."""
     broker = tmp_path / "broker"
     commands = [
-        ("broker", "--out", broker, "--fleet", "home", "--host", "gw.example", *request.param),
-        ("device", "--out", tmp_path / "watch", "--broker", broker, "--name", "watch"),
-        ("gateway", "--out", tmp_path / "gateway", "--broker", broker, "--rollout", "--shards", 4),
+        ("broker", broker, "--fleet", "home", "--host", "gw.example", *request.param),
+        ("device", tmp_path / "watch", "--broker", broker, "--name", "watch"),
+        ("gateway", tmp_path / "gateway", "--broker", broker, "--rollout", "--shards", 4),
     ]
     for command, program in zip(commands, ("", "fugu-agent", "fugu"), strict=True):
         words = ("--program", PROGRAMS / program) if program else ()

@@ -212,10 +212,10 @@ def test_a_check_says_of_which_streams_epsilon_is_and_what_is_told_of_each(
     promise = Guarantee(epsilon=shown_loss(chains(), "ignorant").epsilon, adversary="ignorant")
     (tmp_path / "policy.json").write_text(stream("hr", chains(), guarantee=promise).to_json())
     fugu = runner(capsys)
-    lines = fugu("policy", "check", tmp_path / "policy.json").out
+    lines = fugu("check", "policy", tmp_path / "policy.json").out
     assert "hr at most 0.0908512 nats a tick, steps at most 0.0908512 nats a tick" in lines
     assert "of stream steps alone they tell epsilon" in lines
-    document = fugu("policy", "check", tmp_path / "policy.json", "--json").json()
+    document = fugu("check", "policy", tmp_path / "policy.json", "--json").json()
     assert document["together"] == {"hr": RATE, "steps": RATE}
     one, two = document["by_stream"].values()
     assert math.isclose(one, two, rel_tol=1e-9)

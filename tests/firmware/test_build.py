@@ -34,7 +34,9 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
     fugu = runner(capsys)
     (tmp_path / "policy.json").write_text(POLICY.to_json())
     image = tmp_path / "image"
-    done = fugu("firmware", "build", str(tmp_path / "policy.json"), "--board", "unix", "-o", str(image), "--json")
+    done = fugu(
+        "deploy", "firmware", "build", str(tmp_path / "policy.json"), "--board", "unix", "-o", str(image), "--json"
+    )
     assert done.code == 0, done.err
     told = json.loads(done.out)
     assert told["epsilon"] <= 4.0
@@ -42,7 +44,9 @@ def test_an_image_has_the_sanitiser_and_what_is_burnt_into_it(
     burnt: dict[str, Any] = {}
     exec((image / "image.py").read_text(), burnt)
     assert burnt["POLICIES"] == [compile_policy(POLICY)]
-    assert fugu("firmware", "build", str(tmp_path / "policy.json"), "-o", str(image)).out.endswith("function read().\n")
+    assert fugu("deploy", "firmware", "build", str(tmp_path / "policy.json"), "-o", str(image)).out.endswith(
+        "function read().\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_fault_of_every_kind(
     policy = board_policy(TEN, frame_ticks=5, period_us=100_000)
     (tmp_path / "policy.json").write_text(policy.to_json())
     fugu = runner(capsys)
-    words = ["firmware", "simulate", tmp_path / "policy.json", "--folder", tmp_path / "all", "--json"]
+    words = ["deploy", "firmware", "simulate", tmp_path / "policy.json", "--folder", tmp_path / "all", "--json"]
     words += ["--boards", 3, "--agents", 2, "--seconds", seconds, "--rounds", rounds, "--seed", seed]
     done = fugu(*words)
     print(done.out)

@@ -119,7 +119,7 @@ def test_symbols_that_tell_too_little_make_no_class_and_say_so(
     tmp_path: Path, fugu: Fugu, ticks: int, table: NoiseTable, why: str
 ) -> None:
     fill_store(tmp_path / "s.sqlite", ["watch"], ticks, table=table)
-    done = fugu("learn", tmp_path / "s.sqlite", "-o", tmp_path / "class.json", "--json")
+    done = fugu("gateway", "learn", tmp_path / "s.sqlite", "-o", tmp_path / "class.json", "--json")
     assert (done.code, done.err) == (1, "")
     assert done.json()["chains"] is None
     with pytest.raises(ModelError, match=why):
@@ -132,11 +132,11 @@ def test_a_plan_is_made_for_a_learned_class(fugu: Fugu, tmp_path: Path) -> None:
     export_history(tmp_path / "s.sqlite", None, ALWAYS, tmp_path / "exported")
     file = tmp_path / "class.json"
     for source in ("exported", "s.sqlite"):
-        done = fugu("learn", tmp_path / source, "--stream", "hr", "-o", file)
+        done = fugu("gateway", "learn", tmp_path / source, "--stream", "hr", "-o", file)
         assert (done.code, done.err) == (0, "")
         assert "Learned from the symbols of stream hr of 4 devices, 80000 ticks" in done.out
     model = LearnedModel.from_json(file.read_bytes())
-    names = ("--fleet", "home", "--device", "new", "--stream", "hr")
+    names = ("--for", "home/new/hr")
     planned = fugu("plan", "stream", "--model", file, "--epsilon", 2, *names, "-o", tmp_path / "p.json")
     assert (planned.code, planned.err) == (0, "")
     assert "learned from the symbols of stream hr" in planned.out

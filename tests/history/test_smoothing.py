@@ -150,7 +150,7 @@ def test_an_exported_folder_is_smoothed_as_its_store(
 def test_only_the_streams_that_are_meant_are_smoothed(fugu: Fugu, tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite", policies=FLEET)
     history_of(scene)
-    done = fugu("smooth", tmp_path / "exported", "-o", tmp_path / "out", "--device", "ring", "--json")
+    done = fugu("gateway", "smooth", tmp_path / "exported", "-o", tmp_path / "out", "--device", "ring", "--json")
     assert (done.code, done.err, done.json()) == (0, "", {"smoothed": 63, "policies": 1})
     assert set(read(tmp_path / "out")["device"]) == {"ring"}
     for more, why in (
@@ -158,7 +158,7 @@ def test_only_the_streams_that_are_meant_are_smoothed(fugu: Fugu, tmp_path: Path
         (("--stream", "none"), "has no such stream"),
         (("--to", "100"), "has no symbols of that time"),
     ):
-        done = fugu("smooth", scene.path, "-o", tmp_path / "other", *more)
+        done = fugu("gateway", "smooth", scene.path, "-o", tmp_path / "other", *more)
         assert (done.code, why in done.err) == (1, True)
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["exported", "out"]
 
@@ -172,5 +172,5 @@ def other_files(folder: Path) -> None:
 def test_a_folder_that_is_no_export_is_refused_in_a_line(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     (tmp_path / "folder").mkdir()
     spoil(tmp_path / "folder")
-    with pytest.raises(HistoryError, match="folder is no folder that fugu export wrote"):
+    with pytest.raises(HistoryError, match="folder is no folder that fugu gateway export wrote"):
         ExportedHistory(tmp_path / "folder")

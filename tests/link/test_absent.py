@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from gateway.deployment.clear import clear_retained
 from gateway.deployment.units import DeploymentError
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.command import Fugu, runner
+from tests.support.gateway_files import gateway_file
 
 pytestmark = pytest.mark.long
 
@@ -94,7 +96,7 @@ def test_who_tries_once_or_clears_is_told(silent: Broker) -> None:
     assert said == [f"no answer from the broker at {silent.address}"] * 2
 
 
-def test_the_doctor_names_broker_and_fleet(fugu: Fugu, silent: Broker) -> None:
-    done = fugu("doctor", "--fleet", "home", "--broker", silent.address)
+def test_the_doctor_names_broker_and_fleet(fugu: Fugu, silent: Broker, tmp_path: Path) -> None:
+    done = fugu("doctor", gateway_file(tmp_path / "gateway.toml", silent, store="none.db"))
     assert done.code == 1
     assert done.err == f"fugu: no answer from the broker at {silent.address}; waiting for fleet home\n"

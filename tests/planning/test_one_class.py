@@ -29,7 +29,7 @@ def test_two_commands_find_one_class(path: Path, tmp_path: Path, capsys: pytest.
     (whole,) = data.whole
     found = covering_class(*whole, len(chosen.discretiser.states))
     words = ["--baseline", str(chosen.baseline_ticks)] if chosen.baseline_ticks else []
-    assert runner(capsys)("model", "fit", path, "--column", "value", *words, "-o", tmp_path / "chain.json").code == 0
+    assert runner(capsys)("plan", "model", path, "--column", "value", *words, "-o", tmp_path / "chain.json").code == 0
     model = json.loads((tmp_path / "chain.json").read_text())
     assert model["chains"] == found.chains.model_dump(mode="json")
     assert min(one["covered"] for one in model["stretches"]) == found.share() >= 0.98

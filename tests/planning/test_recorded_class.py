@@ -82,15 +82,15 @@ def test_the_command_says_whose_promise_it_is(tmp_path: Path, capsys: pytest.Cap
     fugu = runner(capsys)
     policy = tmp_path / "policy.json"
     policy.write_text(made(BoundedChains(states=2, odds_ratio=20.0)).model_dump_json())
-    inside = fugu("policy", "check", policy, "--recording", recorded(tmp_path / "a.csv", 0.3, 0.3))
+    inside = fugu("check", "policy", policy, "--recording", recorded(tmp_path / "a.csv", 0.3, 0.3))
     assert inside.code == 0
     assert inside.out.startswith("in the class: this recording needs odds ratio ")
     other = recorded(tmp_path / "b.csv", 0.05, 0.05)
-    outside = fugu("policy", "check", policy, "--recording", other, "--json")
+    outside = fugu("check", "policy", policy, "--recording", other, "--json")
     assert outside.code == 3
     found = outside.json()["recording"]
     assert (found["inside"], found["adversary"]) == (False, "universal")
     assert math.isfinite(found["epsilon"])
     assert "b.csv" not in outside.out
-    told = fugu("policy", "check", policy, "--recording", other)
+    told = fugu("check", "policy", policy, "--recording", other)
     assert told.out.startswith("not in the class: this recording needs odds ratio ")

@@ -125,7 +125,7 @@ def test_a_connection_that_breaks_after_the_commit_has_charged_and_the_window_is
 def test_another_process_is_refused_unless_it_takes_the_ledger(ledger: Ledger, server: Server) -> None:
     with pytest.raises(LedgerError, match="another gateway runs with the ledger"):
         Ledger(server, lease=Lease("releases"))
-    by_hand = Ledger(server)  # `fugu release` beside a gateway
+    by_hand = Ledger(server)  # `fugu gateway release` beside a gateway
     assert reserve(by_hand, release(0, 9)).number == 1
     by_hand.close()
     assert reserve(ledger, release(10, 19)).number == 2

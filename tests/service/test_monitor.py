@@ -214,7 +214,7 @@ def test_a_running_gateway_is_asked_and_says_when_it_is_gone(
     write_policies(tmp_path / "policies")
     heard = Everything(broker)
     gateway = GatewayProcess(tmp_path, broker.port)
-    words = ["gateway", "status", "--store", str(gateway.store)]
+    words = ["gateway", "status", str(gateway.store)]
 
     def said() -> list[Health]:
         return [Health.decode(payload) for topic, payload in list(heard.messages) if topic == health_topic("home")]
@@ -252,7 +252,7 @@ def test_an_answer_that_was_cut_short_is_none(tmp_path: Path, capsys: pytest.Cap
     thread = threading.Thread(target=answer)
     thread.start()
     try:
-        assert main(["gateway", "status", "--store", str(tmp_path / "s")]) == 1
+        assert main(["gateway", "status", str(tmp_path / "s")]) == 1
     finally:
         ended.set()
         thread.join()

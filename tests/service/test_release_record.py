@@ -122,7 +122,7 @@ def test_a_restored_ledger_is_refused_and_never_said_to_agree(fugu: Fugu, site: 
     released(site, 0)
     shutil.copy(site / "l.sqlite", site / "backup")
     released(site, 20)
-    audit = ("audit", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    audit = ("check", "ledger", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
     assert "agrees" in fugu(*audit).out
     shutil.copy(site / "backup", site / "l.sqlite")
     for suffix in ("-wal", "-shm"):
@@ -131,9 +131,9 @@ def test_a_restored_ledger_is_refused_and_never_said_to_agree(fugu: Fugu, site: 
     assert (said.code, said.err, "agrees" in said.out) == (1, "", False)
     assert "ends with entry 1, and entry 2 may have been published: it is old" in " ".join(said.out.split())
     assert fugu(*audit, "--json").code == 1
-    with pytest.raises(LedgerError, match=r"it is old: put back the one .* fugu ledger resume"):
+    with pytest.raises(LedgerError, match=r"it is old: put back the one .* fugu gateway ledger resume"):
         released(site, 20)
-    resume = fugu("ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    resume = fugu("gateway", "ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
     assert (resume.code, resume.err) == (0, "")
     assert resume.out.startswith("watch/hr: releases begin with tick 40\n")
     for first in (0, 20, 39):
@@ -195,7 +195,7 @@ def test_a_replaced_store_leads_to_no_window_twice(site: Path) -> None:
 
 def test_where_both_were_put_back_the_operator_says_what_was_released_last(fugu: Fugu, site: Path) -> None:
     released(site, 0)
-    resume = ("ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
+    resume = ("gateway", "ledger", "resume", "--ledger", site / "l.sqlite", "--store", site / "s.sqlite")
     assert fugu(*resume, "--after", 59).out.startswith("watch/hr: releases begin with tick 60\n")
     assert fugu(*resume, "--after", 5).out.startswith("watch/hr: releases begin with tick 60\n")  # what was said stays
     with pytest.raises(LedgerError, match="begins with tick 60"):
@@ -233,7 +233,7 @@ def test_a_gateway_whose_store_was_given_another_ledger_publishes_nothing(site: 
 
 
 def test_there_is_nothing_to_resume_without_either_file(fugu: Fugu, tmp_path: Path) -> None:
-    done = fugu("ledger", "resume", "--ledger", tmp_path / "l.db", "--store", tmp_path / "s.db")
+    done = fugu("gateway", "ledger", "resume", "--ledger", tmp_path / "l.db", "--store", tmp_path / "s.db")
     assert (done.code, done.err) == (1, "fugu: there is neither a ledger l.db nor a store s.db\n")
     assert list(tmp_path.iterdir()) == []
 
@@ -249,17 +249,17 @@ def test_a_store_on_a_server_has_its_ledger_beside_it(fugu: Fugu, site: Path, se
         return frame.entry
 
     assert [released(first) for first in (0, 20)] == [1, 2]
-    assert "agrees: 2 releases" in fugu("audit", "ledger", "--store", server.url).out
-    shown = json.loads(fugu("ledger", "show", "--store", server.url, "--json").out)
+    assert "agrees: 2 releases" in fugu("check", "ledger", "--store", server.url).out
+    shown = json.loads(fugu("gateway", "ledger", "show", "--store", server.url, "--json").out)
     assert [entry["first"] for entry in shown["entries"]] == [0, 20]
-    exported = json.loads(fugu("export", "--store", server.url, "--parquet", tmp_path / "all", "--json").out)
+    exported = json.loads(fugu("gateway", "export", server.url, "--parquet", tmp_path / "all", "--json").out)
     assert exported["releases"] == 2
     with psycopg.connect(server.url, autocommit=True) as connection:
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(f"{schema}_ledger")))
     with pytest.raises(LedgerError, match=r"there is no ledger postgresql://.* ledger, and releases of this store"):
         released(40)
-    resume = fugu("ledger", "resume", "--store", server.url)
+    resume = fugu("gateway", "ledger", "resume", "--store", server.url)
     assert resume.out.startswith("watch/hr: releases begin with tick 40\n")
     with pytest.raises(LedgerError, match="this ledger begins with tick 40"):
         released(39)

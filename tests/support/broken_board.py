@@ -1,6 +1,6 @@
 """A board with a fault in its randomness: `python -m tests.support.broken_board FAULT CONFIG`.
 
-All else is as in the image that `fugu firmware build` makes. An audit that runs it sees the bytes that it publishes.
+All else is as in the image that `fugu deploy firmware build` makes. A check of it sees the bytes that it publishes.
 """
 
 from __future__ import annotations

@@ -204,10 +204,10 @@ def _under_counts(key: Key, spans: Sequence[tuple[int, int, int]], ledger: Ledge
 
 
 def _judge_ledger(world: World, verdict: Verdict) -> None:
-    words = ["audit", "ledger", "--ledger", str(world.ledger), "--store", str(world.store)]
+    words = ["check", "ledger", "--ledger", str(world.ledger), "--store", str(world.store)]
     done = subprocess.run([sys.executable, "-m", "fugu", *words], capture_output=True, text=True)
     if done.returncode != 0:
-        verdict.problems.append(f"fugu audit ledger: {done.stdout}{done.stderr}")
+        verdict.problems.append(f"fugu check ledger: {done.stdout}{done.stderr}")
 
 
 def _judge_logs(world: World, verdict: Verdict) -> None:

@@ -21,7 +21,8 @@ def gateway_file(path: Path, broker: Broker | int, **values: object) -> Path:
     """
     connection = asdict(Broker(port=broker) if isinstance(broker, int) else broker)
     values = {"fleet": "home", **values, "broker": connection}
-    path.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in values.items() if value is not None))
+    lines = (f"{key} = {_toml(value)}\n" for key, value in values.items() if value is not None)
+    path.write_text("".join(lines), errors="surrogateescape")
     return path
 
 
@@ -30,4 +31,6 @@ def _toml(value: object) -> str:
         return "{" + ", ".join(f"{key} = {_toml(one)}" for key, one in value.items() if one is not None) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value.url if isinstance(value, Server) else str(value) if isinstance(value, Path) else value)
+    return json.dumps(
+        value.url if isinstance(value, Server) else str(value) if isinstance(value, Path) else value, ensure_ascii=False
+    )

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, free_port, wait_until
+from tests.support.gateway_files import gateway_file
 
 
 class Site:
@@ -77,17 +79,27 @@ class Site:
 
 
 class ServedPage(Site):
-    """`fugu dashboard` in a process of its own.
+    """`fugu gateway dashboard` in a process of its own.
 
     Args:
-        words: more of the command.
-        certificate: its own, if they say that it is served over TLS.
+        broker: or the port of one on this machine.
+        ledger: that it shows.
+        certificate: its own, if it is served over TLS.
+        page: keys of its file.
     """
 
-    def __init__(self, folder: Path, port: int, *words: str, certificate: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        broker: Broker | int,
+        ledger: Path | None = None,
+        certificate: Path | None = None,
+        **page: object,
+    ) -> None:
         super().__init__(free_port(), certificate)
-        command = [sys.executable, "-m", "fugu", "dashboard", "--fleet", "home", "--broker", f"127.0.0.1:{port}"]
-        command += ["--listen", f"127.0.0.1:{self.port}", *words]
+        page = {"listen": f"127.0.0.1:{self.port}", **(page or {"no_login": True})}
+        file = gateway_file(folder / f"page-{self.port}.toml", broker, ledger=ledger, page=page)
+        command = [sys.executable, "-m", "fugu", "gateway", "dashboard", str(file)]
         with (folder / "page.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         wait_until(self._serves, "the page")

@@ -55,7 +55,7 @@ class Shipped(Mosquitto):
         self.port = free_port()
         self._file = Path("mosquitto.conf")
         place = ["--fleet", "home", "--host", "127.0.0.1", "--port", self.port, "--bind", "127.0.0.1", "--in-place"]
-        fugu("deploy", "broker", "--out", self.folder, *place, *words, *(["--mutual"] if mutual else []))
+        fugu("deploy", "broker", self.folder, *place, *words, *(["--mutual"] if mutual else []))
 
     def start(self) -> Self:
         """Start it in its own folder, as its configuration demands."""
@@ -70,7 +70,7 @@ class Shipped(Mosquitto):
         """Add an account before the broker starts, of a device one with a stream `hr`; returns its folder."""
         if kind == "device" and not {"--stream", "--policy"} & set(words):
             words = (*words, "--stream", "hr")
-        fugu("deploy", kind, "--out", self.root / name, "--broker", self.folder, "--name", name, *words)
+        fugu("deploy", kind, self.root / name, "--broker", self.folder, "--name", name, *words)
         return self.root / name
 
     def address(self, name: str) -> Broker:

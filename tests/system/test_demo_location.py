@@ -13,7 +13,7 @@ import pytest
 
 @pytest.mark.parametrize("kind", ["mosquitto", pytest.param("embedded", marks=pytest.mark.soak)])
 def test_the_walk_is_followed_through_restarts_and_losses(tmp_path: Path, kind: str) -> None:
-    command = [sys.executable, "-m", "fugu", "demo-location", "--seconds", "20", "--broker-kind", kind]
+    command = [sys.executable, "-m", "fugu", "demo", "walk", "--seconds", "20", "--broker-kind", kind]
     done = subprocess.run([*command, "--out", "walk"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "walk" / "report.html").read_text()

@@ -69,7 +69,7 @@ def shows_its_page(fugu: Path) -> None:
     """Fail unless an installed command serves every file of the page as it is here."""
     page, nobody = Site(free_port()), free_port()
     words = ("--fleet", "home", "--broker", f"127.0.0.1:{nobody}", "--listen", f"127.0.0.1:{page.port}", "--no-login")
-    with subprocess.Popen([fugu, "dashboard", *words], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([fugu, "gateway", "dashboard", *words], stdout=subprocess.DEVNULL) as process:
         try:
             wait_until(page.answers, "the page")
             for one in (ROOT / "gateway/page/assets").iterdir():
@@ -104,17 +104,17 @@ def test_the_package_works_without_the_repository(tmp_path: Path) -> None:
     where = run(home / "bin" / "python", "-c", "import fugu, gateway, edge_agent; print(fugu.__file__)")
     assert Path(where.strip()).is_relative_to(home)
     assert "sage: " in run(fugu, "--help")
-    below = [[(name,)] if name in edge.COMMANDS else commands(load(name), (name,)) for name in COMMANDS]
+    below = [[(name,)] if name in edge.COMMANDS else commands(load(name), tuple(name.split())) for name in COMMANDS]
     run(home / "bin" / "python", "-c", HELP, json.dumps([*chain.from_iterable(below)]))
     shipped = (
         "import importlib.resources as r; print(r.files('fugu.contract').joinpath('asyncapi.json').read_text(), end='')"
     )
     shows_its_page(fugu)
-    assert run(fugu, "asyncapi") == run(home / "bin" / "python", "-c", shipped)
+    assert run(fugu, "gateway", "asyncapi") == run(home / "bin" / "python", "-c", shipped)
     run(*install, f"{wheel}[demo]")
     run(fugu, "demo", "--no-live", "--no-page", "--broker-kind", "embedded", "--out", "demo")
     report = (tmp_path / "demo" / "report.html").read_text()
     assert "<svg" in report
     assert re.search(r"received 208 of 208\b", report)
-    run(fugu, "demo-location", "--seconds", "8", "--out", "walk")
+    run(fugu, "demo", "walk", "--seconds", "8", "--out", "walk")
     assert "<svg" in (tmp_path / "walk" / "report.html").read_text()

@@ -201,7 +201,7 @@ def test_another_name_for_this_machine_is_refused(page: Site) -> None:
 
 def test_who_has_no_password_sees_nothing(fleet: Fleet, browser: Browser, tmp_path: Path) -> None:
     (tmp_path / "login").write_text(password_line(PASSWORD))
-    page = ServedPage(fleet.folder, fleet.broker.port, "--login-file", str(tmp_path / "login"))
+    page = ServedPage(fleet.folder, fleet.broker.port, login_file=tmp_path / "login")
     try:
         for path in (*PATHS, "/assets/main.js"):
             assert page.ask(path) == (401, b'{"error":"refused"}'), path

@@ -10,7 +10,7 @@ import pytest
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.topics import release_topic, status_topic, symbols_topic
-from fugu.mqtt import Broker, Link
+from fugu.mqtt import Link
 from tests.support.brokers import wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.pages import ServedPage
@@ -28,12 +28,6 @@ TICKS = 40
 def browser(tmp_path: Path) -> Iterator[Browser]:
     with chromium(tmp_path / "profile") as made:
         yield made
-
-
-def words(broker: Broker) -> list[str]:
-    """How a command connects as an account."""
-    fields = {"username": broker.username, "password-file": broker.password_file, "ca-file": broker.ca_file}
-    return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
 
 
 def significant(value: float) -> str:
@@ -57,10 +51,7 @@ def test_what_each_account_sees(tmp_path: Path, browser: Browser) -> None:
         shipped.add("subscriber", name, *promises)
     with shipped:
         gateway = GatewayProcess(tmp_path, shipped.address("gateway"), releases=releases)
-        pages = {
-            name: ServedPage(tmp_path, shipped.port, "--no-login", *words(shipped.address(name)))
-            for name in ("site", "street")
-        }
+        pages = {name: ServedPage(tmp_path, shipped.address(name)) for name in ("site", "street")}
         try:
             wait_until(gateway.hears, "the gateway")
             received = list[bytes]()

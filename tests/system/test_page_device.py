@@ -34,7 +34,7 @@ def shown(browser: Browser) -> set[bytes]:
 def test_all_that_left_a_device_and_what_is_made_of_it(broker: Mosquitto, tmp_path: Path, browser: Browser) -> None:
     """A device with symbols, counts, points, and statuses of itself and of its policies."""
     with WholeFleet(broker, tmp_path, READINGS) as fleet:
-        page = ServedPage(tmp_path, broker.port, "--no-login")
+        page = ServedPage(tmp_path, broker.port)
         seen: dict[str, set[bytes]] = {kind: set() for kind in (*LEFT, "points")}
 
         def found(kind: str) -> bool:

@@ -110,8 +110,8 @@ def test_pages_a_filter_and_names_that_are_text(broker: Mosquitto, tmp_path: Pat
     told = encode_description(describe(policy(epoch_us=0, period_us=1_000_000)))
     topic = description_topic("home", "watch", "hr")
     wait_until(lambda: link.publish(topic, told, retain=True) is not None, "room for a message")
-    page = ServedPage(tmp_path, broker.port, "--no-login", "--ledger", str(path))
-    narrow = ServedPage(tmp_path, broker.port, "--no-login", "--ledger", str(path), "--audience", "lab")
+    page = ServedPage(tmp_path, broker.port, ledger=path)
+    narrow = ServedPage(tmp_path, broker.port, ledger=path, no_login=True, audience="lab")
     try:
         browser.open(f"{page.address}/ledger")
         wait_until(lambda: numbers(browser) == list(range(59, 9, -1)), "the newest")

@@ -52,7 +52,7 @@ def sees_the_session_end(browser: Browser, site: Site) -> None:
 def test_a_session_that_has_expired_leads_to_the_login(
     broker: Mosquitto, tmp_path: Path, login: str, browser: Browser
 ) -> None:
-    page = ServedPage(tmp_path, broker.port, "--login-file", login, "--session-seconds", SECONDS)
+    page = ServedPage(tmp_path, broker.port, login_file=login, session_seconds=float(SECONDS))
     try:
         sees_the_session_end(browser, page)
     finally:
@@ -74,7 +74,7 @@ def test_so_it_does_beside_a_gateway(broker: Mosquitto, tmp_path: Path, login: s
 
 def test_nobody_keeps_others_out(broker: Mosquitto, tmp_path: Path, login: str) -> None:
     """Neither by wrong passwords from another address, nor by a form that never ends."""
-    page = ServedPage(tmp_path, broker.port, "--login-file", login)
+    page = ServedPage(tmp_path, broker.port, login_file=login)
     try:
         assert [page.log_in("wrong horse", "127.0.0.2")[0] for _ in range(6)] == [403] * 5 + [429]
         assert page.log_in(PASSWORD, "127.0.0.2")[0] == 429
@@ -94,8 +94,8 @@ def test_over_tls_the_session_is_never_sent_without(broker: Mosquitto, tmp_path:
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     make += ["-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=page"]
     subprocess.run([*make, "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-    words = ("--login-file", login, "--tls-cert", str(certificate), "--tls-key", str(key))
-    page = ServedPage(tmp_path, broker.port, *words, certificate=certificate)
+    words = {"login_file": login, "tls_cert": certificate, "tls_key": key}
+    page = ServedPage(tmp_path, broker.port, certificate=certificate, **words)
     try:
         status, cookie = page.log_in(PASSWORD)
         assert status == 303

@@ -37,7 +37,7 @@ def test_a_rollout_is_seen_as_a_wave(broker: Mosquitto, tmp_path: Path, browser:
     rollouts = Rollouts(registry)
     crowd = Crowd(broker.broker, enrolments, OFFLINE)
     gateway = Gateway(tmp_path, broker.port)
-    page = ServedPage(tmp_path, broker.port, "--no-login")
+    page = ServedPage(tmp_path, broker.port)
     try:
         browser.open(page.address)
         wait_until(lambda: browser.text(".tiles strong") == "37", "the devices that are online")
@@ -77,7 +77,7 @@ def test_devices_that_an_alarm_does_not_name_are_not_taken_for_well(
     alarm = HealthAlarm(AlarmCode.SILENT, 1, 2000, names, 1992, "look at <b>them</b>")
     link = Link(broker.broker, client_id="crowd")
     link.start()
-    page = ServedPage(tmp_path, broker.port, "--no-login")
+    page = ServedPage(tmp_path, broker.port)
     try:
         wait_until(lambda: link.connected, "a connection")
         for number in range(2000):

@@ -66,9 +66,9 @@ def test_two_streams_of_a_room_keep_one_epsilon(
     broker: Mosquitto, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording, model = recorded(tmp_path), tmp_path / "room.json"
-    assert words(capsys, "model", "fit", recording, "--column", "light,motion", "-o", model)[0] == 0
+    assert words(capsys, "plan", "model", recording, "--column", "light,motion", "-o", model)[0] == 0
     epoch = int(time.time()) - 2
-    names = ("--fleet", "home", "--device", "room", "--epoch", epoch, "--latency", "0.2")
+    names = ("--for", "home/room", "--epoch", epoch, "--latency", "0.2")
     planned = ("plan", "joint", model, "--epsilon", EPSILON, "-o", tmp_path / "policies", *names)
     assert words(capsys, *planned)[0] == 0
     policies = [read_policy((tmp_path / "policies" / f"room-{s}.json").read_bytes()) for s in ("light", "motion")]
@@ -99,8 +99,8 @@ def test_two_streams_of_a_room_keep_one_epsilon(
         (allowed,) = {nats(account.allowance) for account in ledger.accounts()}
         assert {account.together for account in ledger.accounts()} == {"room/light+motion"}
         assert 0.4 * allowed < max(told.values()) <= allowed
-    assert words(capsys, "audit", "ledger", "--ledger", tmp_path / "l.sqlite", "--store", tmp_path / "s.sqlite")[0] == 0
-    shown = words(capsys, "ledger", "show", "--ledger", tmp_path / "l.sqlite", "--json")[1]
+    assert words(capsys, "check", "ledger", "--ledger", tmp_path / "l.sqlite", "--store", tmp_path / "s.sqlite")[0] == 0
+    shown = words(capsys, "gateway", "ledger", "show", "--ledger", tmp_path / "l.sqlite", "--json")[1]
     assert {account["together"] for account in json.loads(shown)["accounts"]} == {"room/light+motion"}
 
 

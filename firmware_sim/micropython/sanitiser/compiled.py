@@ -1,4 +1,4 @@
-"""Strict reading of the bytes that `fugu firmware build` makes of a policy.
+"""Strict reading of the bytes that `fugu deploy firmware build` makes of a policy.
 
 Whatever is not exactly what the format says is refused with a `PolicyError`. All integers have the highest byte first.
 docs/firmware.md has the layout. A board loads this module, reads its policy, and unloads the module.

@@ -1,4 +1,4 @@
-"""`fugu asyncapi`."""
+"""`fugu gateway asyncapi`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def _asyncapi() -> None:
 
     \b
     examples:
-      fugu asyncapi > asyncapi.json
+      fugu gateway asyncapi > asyncapi.json
     """
     print(asyncapi_json(), end="")

@@ -1,4 +1,4 @@
-"""`fugu attack`."""
+"""`fugu check attack`."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def _attack(
 
     \b
     examples:
-      fugu attack sleep.csv.gz --policy policy.json
-      fugu attack sleep.csv.gz --baseline 300
-      fugu attack one.csv two.csv --threshold mean --baseline 300 --baseline 100 --json
+      fugu check attack sleep.csv.gz --policy policy.json
+      fugu check attack sleep.csv.gz --baseline 300
+      fugu check attack one.csv two.csv --threshold mean --baseline 300 --baseline 100 --json
     """
     if (policy is None) == (threshold is None and not baseline):
         raise CommandLineError("give either --policy, or --threshold or --baseline")

@@ -1,4 +1,4 @@
-"""`fugu audit policy`, `fugu audit device`, `fugu audit stream` and `fugu audit ledger`."""
+"""`fugu check statement`, `fugu check device`, `fugu check stream` and `fugu check ledger`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from fugu.audit.device import device_tests
 from fugu.cli.commands.arguments import positive
 from fugu.cli.commands.fleet_options import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, command_group, grouped, store_of
+from fugu.cli.commands.options import BrokerOption, JsonOption, command_group, store_of
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
     ledger_document,
@@ -81,9 +82,9 @@ def policy(
 
     \b
     examples:
-      fugu audit policy policy.json
-      fugu audit policy policy.json --enrolment watch/enrolment.json --broker broker --json
-      fugu audit policy policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
+      fugu check statement policy.json
+      fugu check statement policy.json --enrolment watch/enrolment.json --broker broker --json
+      fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
     """
     if (sign is None) != (output is None):
         raise CommandLineError("--sign and --output belong together")
@@ -100,13 +101,9 @@ def policy(
 
 
 @app.command("device")
-@grouped
 def device(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
-    connection: ConnectionOptions,
-    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Broker that the device publishes to.")] = (
-        "127.0.0.1:1883"
-    ),
+    broker: BrokerOption = "127.0.0.1:1883",
     command: Annotated[
         str, typer.Option(metavar="WORDS", help="The agent's program; the path of a configuration is added.")
     ] = "fugu-agent",
@@ -118,7 +115,7 @@ def device(
     ] = 5e-4,
     as_json: JsonOption = False,
 ) -> int:
-    """Test the randomness of a device, from the bytes that it publishes.
+    """Test the randomness of a device, from what it publishes.
 
     The agent runs with readings that stay the same, one stream for each of up to 8 states, and with readings that
     change by a script; it is started three times. All else that differs is what it draws. Symbols, counts and points
@@ -129,15 +126,15 @@ def device(
 
     \b
     examples:
-      fugu audit device policy.json
-      fugu audit device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
+      fugu check device policy.json
+      fugu check device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
     """
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = round(positive(period, "period") * 1e6)
     policy = _policy(file)
     tested: list[Tested] = []
-    problem, pieces, at = "", parts(policy), connection.broker(broker)
+    problem, pieces, at = "", parts(policy), broker_of(broker)
     for piece in pieces:
         enough = counts if isinstance(piece, Policy) and piece.table is None else draws
         with tempfile.TemporaryDirectory() as folder, working("drawing"):
@@ -153,10 +150,8 @@ def device(
 
 
 @app.command("stream")
-@grouped
 def stream(
     file: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
-    connection: ConnectionOptions,
     truth: Annotated[
         Path | None, typer.Argument(metavar="[TRUTH]", help="What was read, a row a tick: CSV or NPZ.")
     ] = None,
@@ -174,7 +169,7 @@ def stream(
         Path | None, typer.Option(metavar="FILE", help="Lines of a topic, a space and the payload in hex.")
     ] = None,
     live: Annotated[float | None, typer.Option(metavar="SECONDS", help="Instead: listen at the broker.")] = None,
-    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:1883",
+    broker: BrokerOption = "127.0.0.1:1883",
     column: Annotated[str | None, typer.Option(help="Column of the truth to read.")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
     known: Annotated[
@@ -194,10 +189,10 @@ def stream(
 
     \b
     examples:
-      fugu audit stream policy.json --releases releases.toml --access broker
-      fugu audit stream light.json --with motion.json
-      fugu audit stream policy.json night.csv --recording heard.txt
-      fugu audit stream policy.json night.csv --loop --live 600 --username screen --password-file password
+      fugu check stream policy.json --releases releases.toml --access broker
+      fugu check stream light.json --with motion.json
+      fugu check stream policy.json night.csv --recording heard.txt
+      fugu check stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
     """
     if recording is not None and live is not None:
         raise CommandLineError("give either --recording or --live")
@@ -207,20 +202,21 @@ def stream(
     config = load_releases(releases) if releases is not None else None
     list_ = listed(access) if access is not None else None
     told = planned_audiences(policies, config) if list_ is None else audiences(list_, policies, config)
+    at = broker_of(broker)
     with working("listening and attacking"):
-        messages, account = None, connection.username or ""
+        messages = None
         if recording is not None:
             messages = read_messages(recording)
         elif live is not None:
             topics = heard_topics(policies[0])
-            messages = listen(connection.broker(broker), topics, positive(live, "live"))
+            messages = listen(at, topics, positive(live, "live"))
         readings = read_readings(truth, column) if truth is not None else None
         found = audit_stream(
             policies, told, config,
             messages=messages, readings=readings, loop=loop, known=known, trials=trials, seed=seed,
         )  # fmt: skip
     if list_ is not None and live is not None:
-        found = found._replace(findings=(*not_listed(list_, account, messages or ()), *found.findings))
+        found = found._replace(findings=(*not_listed(list_, at.username or "", messages or ()), *found.findings))
     answer(as_json, lambda: stream_document(found), lambda: show_stream(found))
     return 1 if found.findings else 0
 
@@ -265,9 +261,9 @@ def ledger(
 
     \b
     examples:
-      fugu audit ledger --store home.db
-      fugu audit ledger --store home.db --policies policies --releases releases.toml
-      fugu audit ledger --ledger home-ledger.db --store home.db --broker broker --json
+      fugu check ledger --store home.db
+      fugu check ledger --store home.db --policies policies --releases releases.toml
+      fugu check ledger --ledger home-ledger.db --store home.db --broker broker --json
     """
     from gateway.audit.ledger import audit_ledger
     from gateway.releases.record import ledger_problem

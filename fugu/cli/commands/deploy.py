@@ -12,7 +12,7 @@ import typer
 from fugu.cli.commands import arguments, deploy_readers
 from fugu.cli.commands.deploy_options import (
     ANEW,
-    AccountOption,
+    AccountArgument,
     AddOptions,
     BrokerFolderOption,
     InPlaceOption,
@@ -20,7 +20,8 @@ from fugu.cli.commands.deploy_options import (
     report,
     show_ends,
 )
-from fugu.cli.commands.options import ConnectionOptions, command_group, grouped
+from fugu.cli.commands.options import command_group, grouped
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say_waiting, warn
 from fugu.host.files import new_folder
@@ -64,8 +65,8 @@ def broker(
 
     \b
     examples:
-      fugu deploy broker --out broker --fleet home --host gw.example
-      fugu deploy broker --out broker --fleet home --host gw.example --host 192.168.1.5 --mutual
+      fugu deploy broker broker --fleet home --host gw.example
+      fugu deploy broker broker --fleet home --host gw.example --host 192.168.1.5 --mutual
     """
     check_name(fleet, "fleet")
     settings = Settings(
@@ -139,8 +140,8 @@ def device(
 
     \b
     examples:
-      fugu deploy device --out watch --broker broker --name watch --policy watch.json --ceiling 1
-      fugu deploy device --out watch --broker broker --name watch --stream heart-rate --stream steps
+      fugu deploy device watch --broker broker --name watch --policy watch.json --ceiling 1
+      fugu deploy device watch --broker broker --name watch --stream heart-rate --stream steps
     """
     opened = open_broker(adding.broker)
     check_name(name, "device")
@@ -157,7 +158,7 @@ def device(
     streams = _streams(options.policies.values(), stream)
     credentials = adding.add(opened, Account(name=name, role="device", streams=streams))
     folders.write_device(adding.out, opened, credentials, options)
-    report(adding.out, opened, credentials, "a device", None if in_place else AGENT.config)
+    report(adding.out, opened, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
     if not opened.account(name).streams:
@@ -167,7 +168,7 @@ def device(
 @app.command("streams")
 def streams(
     broker: BrokerFolderOption,
-    name: Annotated[str, typer.Option(help="Name of the device.")],
+    name: AccountArgument,
     policy: Annotated[
         list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
     ] = None,
@@ -179,7 +180,7 @@ def streams(
 
     \b
     examples:
-      fugu deploy streams --broker broker --name watch --stream heart-rate --stream steps
+      fugu deploy streams watch --broker broker --stream heart-rate --stream steps
     """
     opened = open_broker(broker)
     account = opened.account(name)
@@ -214,8 +215,8 @@ def gateway(
 
     \b
     examples:
-      fugu deploy gateway --out gateway --broker broker
-      fugu deploy gateway --out gateway --broker broker --shards 4
+      fugu deploy gateway gateway --broker broker
+      fugu deploy gateway gateway --broker broker --shards 4
     """
     program = folders.checked_program(program)
     opened = open_broker(adding.broker)
@@ -228,7 +229,7 @@ def gateway(
     made = [adding.add(opened, Account(name=one, role=role)) for one, role in roles.items()]
     credentials, sender = made.pop(0), made.pop() if rollout else None
     folders.write_gateway(adding.out, opened, credentials, sender, made, program=program, in_place=in_place)
-    report(adding.out, opened, credentials, "the gateway", None if in_place else GATEWAY.config)
+    report(adding.out, opened, "the gateway", None if in_place else GATEWAY.config)
 
 
 @app.command("operator")
@@ -243,7 +244,7 @@ def operator(
 
     \b
     examples:
-      fugu deploy operator --out anna --broker broker --name anna
+      fugu deploy operator anna --broker broker --name anna
     """
     opened = open_broker(adding.broker)
     check_name(name, "account")
@@ -265,7 +266,7 @@ def home_assistant(
 
     \b
     examples:
-      fugu deploy home-assistant --out home-assistant --broker broker
+      fugu deploy home-assistant home-assistant --broker broker
     """
     opened = open_broker(adding.broker)
     check_name(name, "account")
@@ -277,11 +278,12 @@ app.command("leave")(deploy_readers.leave)
 
 
 @app.command("remove")
-@grouped
 def remove(
     broker: BrokerFolderOption,
-    name: AccountOption,
-    connection: ConnectionOptions,
+    name: AccountArgument,
+    operator: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The broker.toml of an operator: clear what a device has left.")
+    ] = None,
 ) -> None:
     """Take an account away, such as that of a lost device.
 
@@ -290,25 +292,24 @@ def remove(
 
     \b
     examples:
-      fugu deploy remove --broker broker --name watch
-      fugu deploy remove --broker broker --name watch --ca-file anna/ca.pem --username anna \\
-          --password-file anna/password
+      fugu deploy remove watch --broker broker
+      fugu deploy remove watch --broker broker --operator anna/broker.toml
     """
     opened = open_broker(broker)
-    operator = connection.username is not None or connection.cert_file is not None
-    if not (operator and opened.uncleared(name)):
+    at = None if operator is None else broker_of(str(operator))
+    if not (at is not None and opened.uncleared(name)):
         opened.remove(name)
         print(f"{name} may do nothing any more, {ANEW}")
     if (gone := opened.uncleared(name)) is None:
         return
-    if not operator:
+    if at is None:
         print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
         return
     from gateway.deployment.clear import clear_retained
 
     fleet = opened.settings.fleet
     clear_retained(
-        connection.broker(opened.address),
+        at,
         opened.left_by(gone),
         waiting=lambda why: say_waiting(f"{why}; waiting for fleet {fleet}"),
     )

@@ -18,7 +18,7 @@ from gateway.deployment.broker_files import BrokerFolder, Credentials
 
 __all__ = [
     "ANEW",
-    "AccountOption",
+    "AccountArgument",
     "AddOptions",
     "BrokerFolderOption",
     "InPlaceOption",
@@ -29,7 +29,7 @@ __all__ = [
     "show_ends",
 ]
 
-OutOption = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder to write; it must be new or empty.")]
+OutOption = Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
 BrokerFolderOption = Annotated[
     Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
 ]
@@ -42,7 +42,7 @@ ReleasesOption = Annotated[
 PoliciesOption = Annotated[
     Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
 ]
-AccountOption = Annotated[str, typer.Option(help="Name of the account.")]
+AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
 ANEW = "once the broker has started anew"
 
 
@@ -67,7 +67,7 @@ class AddOptions:
         new_folder(self.out)
         credentials = self.add(opened, account)
         folders.write_client(self.out, opened, credentials)
-        report(self.out, opened, credentials, f"{account.name}, role {account.role}", None)
+        report(self.out, opened, f"{account.name}, role {account.role}", None)
 
 
 def show_ends(files: list[Path]) -> None:
@@ -81,10 +81,10 @@ def show_ends(files: list[Path]) -> None:
         print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
 
 
-def report(out: Path, broker: BrokerFolder, credentials: Credentials, what: str, place: str | None) -> None:
+def report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
     """Say what was written, how to connect with it, and that the broker must learn of it."""
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
-    words = " ".join(word for pair in folders.client_words(credentials, f"{out}/") for word in pair)
     show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
-    print(f"options of commands: --broker {broker.address} {words}")
+    (file,) = out.glob("*.toml")
+    print(f"commands connect so: --broker {file}")
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")

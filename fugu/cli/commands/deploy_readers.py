@@ -10,7 +10,7 @@ import typer
 from fugu.cli.commands import arguments
 from fugu.cli.commands.deploy_options import (
     ANEW,
-    AccountOption,
+    AccountArgument,
     AddOptions,
     BrokerFolderOption,
     PoliciesOption,
@@ -58,8 +58,8 @@ def subscriber(
 
     \b
     examples:
-      fugu deploy subscriber --out dashboard --broker broker --audience site --name dashboard
-      fugu deploy subscriber --out news --broker broker --audience street --name news \\
+      fugu deploy subscriber dashboard --broker broker --audience site --name dashboard
+      fugu deploy subscriber news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
     """
     from gateway.deployment.readers import new_reader
@@ -94,7 +94,7 @@ def subscriber(
 
 def join(
     broker: BrokerFolderOption,
-    name: AccountOption,
+    name: AccountArgument,
     audience: Annotated[str, typer.Option(help="The audience that it is to belong to as well.")],
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
@@ -105,7 +105,7 @@ def join(
 
     \b
     examples:
-      fugu deploy join --broker broker --name news --audience press --releases releases.toml --policies policies
+      fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
     """
     from gateway.deployment.readers import joined
 
@@ -118,7 +118,7 @@ def join(
 
 def leave(
     broker: BrokerFolderOption,
-    name: AccountOption,
+    name: AccountArgument,
     audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
 ) -> None:
     """Take the releases of an audience from an account.
@@ -127,7 +127,7 @@ def leave(
 
     \b
     examples:
-      fugu deploy leave --broker broker --name news --audience press
+      fugu deploy leave news --broker broker --audience press
     """
     from gateway.deployment.readers import left
 

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped, store_of
-from fugu.cli.errors import CommandLineError
+from fugu.cli.commands.options import JsonOption
 from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.host.checks import failed, lines
 
 __all__ = ["doctor"]
 
 doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
+_AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 
 
 @doctor.command()
-@grouped
 def _doctor(
-    connection: ConnectionOptions,
-    config: Annotated[Path | None, typer.Option(metavar="FILE", help="A device's agent.toml: look at that.")] = None,
-    gateway: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A folder of 'fugu deploy gateway': look at that.")
-    ] = None,
-    store: Annotated[str | None, typer.Option(metavar="FILE|URL", help="The gateway's store.")] = None,
-    policies: Annotated[Path | None, typer.Option(metavar="DIR", help="The gateway's folder of policies.")] = None,
-    fleet: Annotated[str, typer.Option(help="The gateway's fleet, if there is no --gateway.")] = "home",
-    broker: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="The broker, if there is no --gateway; options as for run.")
-    ] = None,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A device's agent.toml, a gateway's gateway.toml, or its folder.")
+    ],
     as_json: JsonOption = False,
 ) -> int:
     """Look at an installation, and say what to do.
@@ -39,26 +32,28 @@ def _doctor(
 
     \b
     examples:
-      fugu doctor --config agent.toml
-      fugu doctor --gateway /etc/fugu-gateway
-      fugu doctor --fleet home --store gateway.sqlite --policies policies --broker 127.0.0.1:1883
+      fugu doctor agent.toml
+      fugu doctor gateway.toml
+      fugu doctor /etc/fugu-gateway
     """
-    if config is not None:
-        from edge_agent.doctor import examine as examine_device
+    if file.is_dir():
+        file /= _AGENT if (file / _AGENT).exists() else _GATEWAY
+    if _of_gateway(file):
+        from gateway.deployment.doctor import examine, installed
 
-        found = examine_device(config, say_waiting)
-    else:
-        from gateway.deployment.doctor import Installation, examine, installed
-
-        location = None if store is None else store_of(store)
-        if gateway is not None:
-            installation = installed(gateway, location)
-        elif store is None and policies is None and broker is None:
-            raise CommandLineError("say what to look at: --config, --gateway, or --store, --policies and --broker")
-        else:
-            address = None if broker is None else connection.broker(broker)
-            installation = Installation(fleet, address, location, policies)
+        installation = installed(file)
         with working("looking at everything"):
             found = examine(installation, say_waiting)
+    else:
+        from edge_agent.doctor import examine as examine_device
+
+        found = examine_device(file, say_waiting)
     answer(as_json, lambda: {"findings": [one._asdict() for one in found]}, lambda: print("\n".join(lines(found))))
     return 1 if failed(found) else 0
+
+
+def _of_gateway(file: Path) -> bool:
+    """Whether a file is a gateway's: by its name, or by a key that no agent's has."""
+    with suppress(OSError, ValueError, RecursionError):
+        return file.name == _GATEWAY or "store" in tomllib.loads(file.read_text())
+    return file.name == _GATEWAY

@@ -1,4 +1,4 @@
-"""`fugu firmware build` and `fugu firmware simulate`."""
+"""`fugu deploy firmware build` and `fugu deploy firmware simulate`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import typer
 
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
 from fugu.cli.commands.arguments import one_of, positive, stream_units
-from fugu.cli.commands.options import JsonOption, UnitOption, command_group
+from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command_group
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.simulation import simulate
 from fugu.cli.view.firmware import image_document, show_image, show_simulation, simulation_document
@@ -18,7 +19,6 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from fugu.mqtt import Broker
 
 __all__ = ["app"]
 
@@ -32,10 +32,7 @@ def build_image(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the image.")],
     board: Annotated[str, typer.Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
-    broker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where it publishes.")] = "127.0.0.1:1883",
-    username: Annotated[str, typer.Option(help="User name at the broker.")] = "",
-    password_file: Annotated[Path | None, typer.Option(help="Its first line is the password.")] = None,
-    ca_file: Annotated[Path | None, typer.Option(help="Certificate authority; switches TLS on.")] = None,
+    broker: BrokerOption = "127.0.0.1:1883",
     enrolment: Annotated[Path | None, typer.Option(help="The device's enrolment, from fugu fleet enrol.")] = None,
     ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon it accepts.")] = None,
     secret_file: Annotated[
@@ -52,20 +49,22 @@ def build_image(
 
     \b
     examples:
-      fugu firmware build policy.json --board esp32 -o image
-      fugu firmware build policy.json --board unix --unit hr=1/10 -o image
-      fugu firmware build policy.json --board rp2040 --secret-file secret -o image
+      fugu deploy firmware build policy.json --board esp32 --broker watch/agent.toml -o image
+      fugu deploy firmware build policy.json --board unix --unit hr=1/10 -o image
+      fugu deploy firmware build policy.json --board rp2040 --secret-file secret -o image
     """
     policies = [_read(file) for file in files]
-    at = Broker.parse(broker)
+    at = broker_of(broker)
+    if at.cert_file is not None:
+        raise CommandError("a board has no client certificate: give it an account with a password")
     burnt = Burnt(
         board=one_of(board, "board", BOARDS),
         ceiling=None if ceiling is None else positive(ceiling, "ceiling"),
         host=at.host,
         port=at.port,
-        username=username,
-        password="" if password_file is None else password_file.read_text().partition("\n")[0].strip(),
-        ca=b"" if ca_file is None else ca_file.read_bytes(),
+        username=at.username or "",
+        password=(at.password() or "").strip(),
+        ca=b"" if at.ca_file is None else Path(at.ca_file).read_bytes(),
         secret=b"" if secret_file is None else secret_file.read_bytes(),
     )
     if enrolment is not None:
@@ -96,7 +95,7 @@ def simulate_boards(
 
     \b
     examples:
-      fugu firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
+      fugu deploy firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
     """
     policy = _read(file)
     if not isinstance(policy, Policy) or policy.table is None:

@@ -10,7 +10,6 @@ import typer
 
 from fugu.cli.commands import arguments, fleet_keys, fleet_rollout, fleet_sign
 from fugu.cli.commands.fleet_options import (
-    AsOption,
     DocumentArgument,
     EnrolmentsOption,
     NoteOption,
@@ -86,7 +85,6 @@ def enrol(
             "watermarks; without, it takes those of anybody whom the broker lets publish.",
         ),
     ] = None,
-    operator: AsOption = None,
 ) -> None:
     """Write what a device has to know before it is sent anything.
 
@@ -125,7 +123,7 @@ def enrol(
         write_secret(output, _text(made))
     else:
         with closing(Registry(registry, fleet=made.fleet)) as opened, opened.transaction():
-            key = opened.enrol(device, made.groups, who=user(operator), time_us=now_us())
+            key = opened.enrol(device, made.groups, who=user(), time_us=now_us())
             write_secret(output, _text(made.model_copy(update={"key": key.hex()})))
     say(f"{output}: device {device} of fleet {made.fleet}; it goes onto the device, from hand to hand")
     if not made.pins:
@@ -143,7 +141,6 @@ def _text(enrolment: Enrolment) -> str:
 def remove(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="Name of the device.")],
     registry: RegistryOption,
-    operator: AsOption = None,
 ) -> None:
     """Forget a device that is gone.
 
@@ -154,7 +151,7 @@ def remove(
       fugu fleet remove watch --registry home-fleet.db
     """
     with closing(Registry(registry)) as opened:
-        opened.remove(device, who=user(operator), time_us=now_us())
+        opened.remove(device, who=user(), time_us=now_us())
     print(f"{device} is no device of fleet {opened.fleet} any more")
 
 
@@ -164,7 +161,6 @@ def groups(
     device: Annotated[str | None, typer.Option(help="Change the groups of this device.")] = None,
     add: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Put it into a group.")] = None,
     take: Annotated[list[str] | None, typer.Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
-    operator: AsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """List groups and their devices, or change the groups of a device.
@@ -183,7 +179,7 @@ def groups(
                 if missing := set(take or ()) - before:
                     raise CommandError(f"device {device} is not in group {' or '.join(sorted(missing))}")
                 chosen = (before - set(take or ())) | set(add or ())
-                opened.set_groups(device, chosen, who=user(operator), time_us=now_us())
+                opened.set_groups(device, chosen, who=user(), time_us=now_us())
         members = {name: [one.name for one in opened.devices(name)] for name in opened.groups()}
     rows = [(name, str(len(devices)), " ".join(devices)) for name, devices in members.items()]
     answer(as_json, lambda: members, lambda: show_table("Groups", ("group", "devices", ""), rows))
@@ -199,7 +195,6 @@ def push(
     note: NoteOption = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
     enrolments: EnrolmentsOption = None,
-    operator: AsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let all devices that a document is for have it at once.
@@ -222,9 +217,9 @@ def push(
         refuse_other_ticks(opened, signed.document)
         with opened.transaction():
             devices = [device.name for device in reached(opened, signed.document.to)]
-            entry = enter(opened, signed, note, who=user(operator), time_us=now_us())
+            entry = enter(opened, signed, note, who=user(), time_us=now_us())
             view.warn_of_rollouts(opened, devices)
-            opened.desire(devices, entry.version, who=user(operator), time_us=now_us())
+            opened.desire(devices, entry.version, who=user(), time_us=now_us())
     back = "" if entry.restores is None else f", which brings version {entry.restores} back"
     answer(
         as_json,

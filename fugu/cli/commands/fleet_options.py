@@ -22,7 +22,6 @@ from gateway.fleet import KeyStoreError, Registry
 from gateway.fleet.keys import Passphrases, read_passphrase
 
 __all__ = [
-    "AsOption",
     "DocumentArgument",
     "EnrolmentsOption",
     "KeysOption",
@@ -63,8 +62,8 @@ EnrolmentsOption = Annotated[
 ]
 DocumentArgument = Annotated[Path, typer.Argument(metavar="DOCUMENT", help="What 'fugu fleet sign' has written.")]
 NoteOption = Annotated[str, typer.Option("--note", help="What it is about, for the registry.")]
-AsOption = Annotated[str | None, typer.Option("--as", metavar="NAME", help="Who does it (default: the login name).")]
 _VARIABLE = "FUGU_PASSPHRASE"
+_OPERATOR = "FUGU_OPERATOR"
 
 
 def now_us() -> int:
@@ -89,12 +88,16 @@ def owners(files: list[Path] | None) -> list[Enrolment]:
     return found
 
 
-def user(name: str | None) -> str:
-    """Who does something, for the history; a `CommandError` if nobody is named, and the login name is not known."""
+def user() -> str:
+    """Who does something, for the history: FUGU_OPERATOR, or the login name.
+
+    Raises:
+        CommandError: neither is known.
+    """
     try:
-        return name or getpass.getuser()
+        return os.environ.get(_OPERATOR) or getpass.getuser()
     except (OSError, KeyError):
-        raise CommandError("the login name is not known: say who does it with --as") from None
+        raise CommandError(f"the login name is not known: say who does it with {_OPERATOR}") from None
 
 
 def address(text: str) -> Address:

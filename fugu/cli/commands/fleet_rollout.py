@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fugu.cli.commands.arguments import positive
-from fugu.cli.commands.fleet_options import AsOption, NoteOption, RegistryOption, dry_run_of, now_us, user
+from fugu.cli.commands.fleet_options import NoteOption, RegistryOption, dry_run_of, now_us, user
 from fugu.cli.commands.options import JsonOption, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import read_document
@@ -65,7 +65,6 @@ def start(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the stages and what would change; change nothing.")
     ] = False,
-    operator: AsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Begin to let devices have a document, stage by stage.
@@ -100,9 +99,9 @@ def start(
         with opened.transaction():
             refuse_other_ticks(opened, signed.document if signed else document_in(opened, plan.version))
             if signed is not None:
-                enter(opened, signed, note, who=user(operator), time_us=now_us())
-            number = rollouts.draft(plan, who=user(operator), time_us=now_us())
-            rollouts.start(number, who=user(operator), time_us=now_us())
+                enter(opened, signed, note, who=user(), time_us=now_us())
+            number = rollouts.draft(plan, who=user(), time_us=now_us())
+            rollouts.start(number, who=user(), time_us=now_us())
         _show(opened, number, as_json)
 
 
@@ -142,10 +141,10 @@ def _operation(what: str, about: str) -> None:
     example = f"\n\n\b\nexamples:\n  fugu fleet rollout {what} --registry home-fleet.db"
 
     @app.command(what, help=about + example)
-    def _operate(registry: RegistryOption, number: NumberArgument = None, operator: AsOption = None) -> None:
+    def _operate(registry: RegistryOption, number: NumberArgument = None) -> None:
         with closing(Registry(registry)) as opened:
             chosen = _under_way(opened) if number is None else number
-            getattr(Rollouts(opened), what)(chosen, who=user(operator), time_us=now_us())
+            getattr(Rollouts(opened), what)(chosen, who=user(), time_us=now_us())
             show_rollout(opened, chosen)
 
 

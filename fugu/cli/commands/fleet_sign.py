@@ -200,7 +200,7 @@ def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
         for one in streams
     ]
     show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
-    say("Epsilon is for single ticks; the dry run of a push, and 'fugu policy check', show it for an hour and a night.")
+    say("Epsilon is for single ticks; the dry run of a push, and 'fugu check policy', show it for an hour and a night.")
     say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
     if not signed.complete:
         say("others add theirs with: fugu fleet sign --add-to", style="bold")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, LogOptions, command_group, gateway_of, grouped, store_of
+from fugu.cli.commands.options import (
+    ConfigArgument,
+    JsonOption,
+    LogOptions,
+    command_group,
+    gateway_of,
+    grouped,
+    place_of,
+    store_of,
+)
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.frames import MAX_TICK
-from gateway.location import store_location
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
@@ -19,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = command_group("Receive what devices publish, and estimate from it.")
-ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
 
 
 @app.command("run")
@@ -101,7 +107,7 @@ def cluster(
 @app.command("status")
 def status(
     store: Annotated[
-        str, typer.Option(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
+        str, typer.Argument(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
     ],
     as_json: JsonOption = False,
 ) -> int:
@@ -111,8 +117,8 @@ def status(
 
     \b
     examples:
-      fugu gateway status --store /var/lib/fugu/home.db
-      fugu gateway status --store home.db --json
+      fugu gateway status /var/lib/fugu/home.db
+      fugu gateway status home.db --json
     """
     from fugu.cli.view.gateway import show_status
     from gateway.health import asked
@@ -124,20 +130,20 @@ def status(
 
 @app.command("watch")
 def watch(
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
+    store: Annotated[str, typer.Argument(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
     false_alarms: Annotated[
         float, typer.Option(metavar="RATE", help="The most false alarms expected in a year of the whole fleet.")
     ] = 0.1,
     as_json: JsonOption = False,
 ) -> int:
-    """Test whether streams are still in the classes of their policies.
+    """Test whether streams are in the classes of their policies.
 
     From symbols alone. Exit code 1 if one is not.
 
     \b
     examples:
-      fugu gateway watch --store home.db
-      fugu gateway watch --store home.db --false-alarms 0.01 --json
+      fugu gateway watch home.db
+      fugu gateway watch home.db --false-alarms 0.01 --json
     """
     from fugu.cli.view.model import show_watched
     from gateway.audit.model_watch import watch_store
@@ -157,7 +163,6 @@ def history(
     last: Annotated[
         int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
     ] = None,
-    lag: Annotated[int, typer.Option(min=0, max=4096, help="As the gateway's.")] = 8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print the estimates of a stream from the store, tick by tick.
@@ -170,7 +175,8 @@ def history(
     from fugu.cli.view.gateway import history_json, history_line
     from gateway.service.history import estimates_between
 
-    for row in estimates_between(store_of(store), device, stream, first, last, lag):
+    place = place_of(store)
+    for row in estimates_between(place.store, device, stream, first, last, place.lag):
         print(history_json(row) if as_json else history_line(row))
 
 
@@ -180,9 +186,6 @@ def forget(
     store: Annotated[
         str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")
     ],
-    ledger: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="Ledger of the releases (default: beside the store).")
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Erase what a device has sent from the store.
@@ -195,7 +198,8 @@ def forget(
     """
     from gateway.service.forgetting import forget_device
 
+    place = place_of(store)
     with working(f"erasing {device}"):
-        found = forget_device(store_of(store), device, None if ledger is None else store_location(ledger))
+        found = forget_device(place.store, device, place.ledger)
     text = f"{found.symbols} symbols, {found.points} frames of points, {found.windows} windows"
     answer(as_json, found._asdict, lambda: say(f"Erased of {device}, {text}. The ledger keeps its charges."))

@@ -1,4 +1,4 @@
-"""`fugu export`, `fugu learn` and `fugu smooth`."""
+"""`fugu gateway export`, `fugu gateway learn` and `fugu gateway smooth`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 
 from fugu.cli.commands.arguments import moment
-from fugu.cli.commands.options import JsonOption, grouped, store_of
+from fugu.cli.commands.options import JsonOption, grouped, place_of, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.history import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
-from gateway.location import store_location
 
 __all__ = ["export", "learn", "smooth"]
 
@@ -22,7 +21,7 @@ _LATEST = 2 * 86_400
 """Seconds after now: nothing that is stored is later."""
 
 SourceArgument = Annotated[
-    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu export wrote.")
+    str, typer.Argument(metavar="FILE|URL", help="A gateway's store, or a folder that fugu gateway export wrote.")
 ]
 RayOption = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster that does the work; local: one on this machine.")
@@ -64,14 +63,9 @@ class StreamOptions:
 @export.command()
 @grouped
 def _export(
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The store; its gateway may be running.")],
+    store: Annotated[str, typer.Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
     parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
     time: SpanOptions,
-    ledger: Annotated[
-        str | None,
-        typer.Option(metavar="FILE|URL", help="The releases' ledger (default: beside the store, if there)."),
-    ] = None,
-    lag: Annotated[int, typer.Option(min=0, max=4096, help="Ticks of later symbols or points that estimates see.")] = 8,
     as_json: JsonOption = False,
 ) -> int:
     """Write what a gateway has stored as Parquet files.
@@ -80,15 +74,14 @@ def _export(
 
     \b
     examples:
-      fugu export --store home.db --parquet everything
-      fugu export --store home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+      fugu gateway export home.db --parquet everything
+      fugu gateway export home.db --from 2026-10-01 --to 2026-11-01 --parquet october
     """
-    since_until, location = time.microseconds(), store_of(store)
+    since_until, place = time.microseconds(), place_of(store)
     from gateway.history.export import Span, export_history
 
-    with working(f"exporting {location.name}", measured=True) as told:
-        known = None if ledger is None else store_location(ledger)
-        rows = export_history(location, known, Span(*since_until), parquet, lag=lag, told=told)
+    with working(f"exporting {place.store.name}", measured=True) as told:
+        rows = export_history(place.store, place.ledger, Span(*since_until), parquet, lag=place.lag, told=told)
     answer(as_json, lambda: rows, lambda: show_rows(parquet, rows))
     return 0
 
@@ -109,8 +102,8 @@ def _smooth(
 
     \b
     examples:
-      fugu smooth home.db -o smoothed
-      fugu smooth october --stream hr --device watch -o smoothed --ray local
+      fugu gateway smooth home.db -o smoothed
+      fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
     """
     since_until = time.microseconds()
     from gateway.history.smoothing import Source, Span, open_tasks, smooth_history
@@ -141,8 +134,8 @@ def _learn(
 
     \b
     examples:
-      fugu learn home.db --stream hr -o class.json
-      fugu learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+      fugu gateway learn home.db --stream hr -o class.json
+      fugu gateway learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
     """
     since_until = time.microseconds()
     from gateway.history.learning import Source, Span, learn_class, open_tasks

@@ -1,4 +1,4 @@
-"""The work of `fugu model fit` with several streams, or with a chain of order 2."""
+"""The work of `fugu plan model` with several streams, or with a chain of order 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fugu ledger show`, `fugu ledger resume` and `fugu ledger progress`."""
+"""`fugu gateway ledger show`, `fugu gateway ledger resume` and `fugu gateway ledger progress`."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def show(
 
     \b
     examples:
-      fugu ledger show --ledger home-ledger.db
-      fugu ledger show --store home.db --json
+      fugu gateway ledger show --ledger home-ledger.db
+      fugu gateway ledger show --store home.db --json
     """
     with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
@@ -82,7 +82,7 @@ def resume(
 
     \b
     examples:
-      fugu ledger resume --ledger home-ledger.db --store home.db
+      fugu gateway ledger resume --ledger home-ledger.db --store home.db
     """
     from gateway.releases.record import resume_ledger
 
@@ -96,7 +96,7 @@ def resume(
 def progress(
     store: StoreOption,
     release: Annotated[
-        str, typer.Option("--release", metavar="NAME", help="The release, as `fugu ledger show` has it.")
+        str, typer.Option("--release", metavar="NAME", help="The release, as `fugu gateway ledger show` has it.")
     ],
     first: Annotated[
         int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
@@ -109,7 +109,7 @@ def progress(
 
     \b
     examples:
-      fugu ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
+      fugu gateway ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
     """
     from gateway.releases.record import set_progress
 

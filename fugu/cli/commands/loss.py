@@ -1,4 +1,4 @@
-"""`fugu loss stream` and `fugu loss windows`."""
+"""`fugu check loss` and `fugu check windows`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def stream(
     adversary: AdversaryOption = "informed",
     as_json: JsonOption = False,
 ) -> None:
-    """The real epsilon of a stream of randomised bits, from its noise.
+    """The real epsilon of randomised bits, from their noise.
 
     rho0 and rho1 are taken as the exact decimal numbers (or fractions) that are written; the result is rounded up.
 
     \b
     examples:
-      fugu loss stream --q .2 --r .35 --rho0 .3 --rho1 .3
-      fugu loss stream --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
-      fugu loss stream --model chain.json --rho0 1/3 --rho1 1/3 --json
+      fugu check loss --q .2 --r .35 --rho0 .3 --rho1 .3
+      fugu check loss --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
+      fugu check loss --model chain.json --rho0 1/3 --rho1 1/3 --json
     """
     from fugu.cli.commands.loss_work import stream_loss
 
@@ -64,9 +64,9 @@ def windows(
 
     \b
     examples:
-      fugu loss windows --q .1 --r .4 --release 1:8:chain:4 --release 11:8:mqm-exact:13
-      fugu loss windows --q .01 --r .4 --release 1:6:wasserstein:2 --release 1:6:wasserstein:2 --json
-      fugu loss windows --model chain.json --start any --release 1:30:mqm-exact:13 --release 1:30:mqm-exact:20:histogram
+      fugu check windows --q .1 --r .4 --release 1:8:chain:4 --release 11:8:mqm-exact:13
+      fugu check windows --q .01 --r .4 --release 1:6:wasserstein:2 --release 1:6:wasserstein:2 --json
+      fugu check windows --model chain.json --start any --release 1:30:mqm-exact:20:histogram
     """
     from fugu.cli.commands.loss_work import window_loss
 

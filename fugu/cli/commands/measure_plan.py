@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from fugu.cli.commands import arguments
@@ -36,7 +35,18 @@ def plan_measure(options: MeasureOptions, header: HeaderOptions, *, output: Path
     with working(f"planning a measurement of {wanted.states} states"):
         plan = make_measure_plan(wanted, notion, quick=options.quick, period=seconds)
     if output is not None:
-        _write_policy(plan, MeasureHeader(**asdict(header), period=options.period), output)
+        fleet, device, stream = header.names("home/phone/place")
+        given = MeasureHeader(
+            fleet=fleet,
+            device=device,
+            stream=stream,
+            period=options.period,
+            latency=header.latency,
+            version=header.version,
+            epoch=header.epoch,
+            valid_until=header.valid_until,
+        )
+        _write_policy(plan, given, output)
     if options.svg is not None:
         options.svg.write_text(draw_measure_plan(plan), encoding="utf-8")
     answer(as_json, lambda: measure_document(plan), lambda: show_measure_plan(plan), indent=2)
@@ -47,6 +57,6 @@ def plan_measure(options: MeasureOptions, header: HeaderOptions, *, output: Path
 
 def _write_policy(plan: MeasurePlan, header: MeasureHeader, output: Path) -> None:
     if missing := missing_fields(plan.spec, header):
-        names = ", ".join(f"--{name}" for name in missing)
+        names = ", ".join(dict.fromkeys("--period" if name == "period" else "--for" for name in missing))
         raise CommandLineError(f"a policy needs {names}, here or in the specification (try 'fugu plan measure --help')")
     output.write_text(build_measure_policy(plan, header).to_json(), encoding="utf-8")

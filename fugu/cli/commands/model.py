@@ -1,4 +1,4 @@
-"""`fugu model fit`."""
+"""`fugu plan model`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def fit(
     output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write chain.json.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a chain to a recording, and test what such a chain assumes.
+    """Fit a chain to a recording, and test what it assumes.
 
     And find the class that covers every stretch.
 
@@ -66,15 +66,15 @@ def fit(
 
     \b
     examples:
-      fugu model fit sleep.csv.gz --column state -o chain.json
-      fugu model fit sleep.csv.gz --threshold mean --decimate 10
-      fugu model fit sleep.csv.gz --baseline 300 --epsilon 1 -o chain.json
-      fugu model fit power.csv --column watts --threshold 150 --json
-      fugu model fit heart.csv steps.csv --threshold 61.5,- --baseline -,300 -o both.json
-      fugu model fit room.csv --column occupied,light --threshold -,400 -o room.json
-      fugu model fit motion.csv --column state --order 2 -o pairs.json
-      fugu model fit walks.csv --grid --cell 500 --period 60 -o model.json
-      fugu model fit walks.csv --grid --order 2 -o pairs.json
+      fugu plan model sleep.csv.gz --column state -o chain.json
+      fugu plan model sleep.csv.gz --threshold mean --decimate 10
+      fugu plan model sleep.csv.gz --baseline 300 --epsilon 1 -o chain.json
+      fugu plan model power.csv --column watts --threshold 150 --json
+      fugu plan model heart.csv steps.csv --threshold 61.5,- --baseline -,300 -o both.json
+      fugu plan model room.csv --column occupied,light --threshold -,400 -o room.json
+      fugu plan model motion.csv --column state --order 2 -o pairs.json
+      fugu plan model walks.csv --grid --cell 500 --period 60 -o model.json
+      fugu plan model walks.csv --grid --order 2 -o pairs.json
     """
     from fugu.cli.commands.model_fit import fit_places, fit_recordings
 

@@ -1,4 +1,4 @@
-"""The work of `fugu model fit`: a recording to a chain of states, or traces to one of places."""
+"""The work of `fugu plan model`: a recording to a chain of states, or traces to one of places."""
 
 from __future__ import annotations
 

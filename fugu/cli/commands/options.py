@@ -4,33 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
 from fugu.cli.commands.arguments import one_of
+from fugu.cli.connection import BROKER_HELP
 from fugu.host.logs import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
-    from fugu.mqtt import Broker
     from gateway.config import GatewayConfig
     from gateway.location import Location
 
 __all__ = [
-    "ConnectionOptions",
+    "BrokerOption",
+    "ConfigArgument",
     "JsonOption",
     "LogOptions",
     "UnitOption",
     "command_group",
     "gateway_of",
     "grouped",
+    "place_of",
     "store_of",
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
+
+BrokerOption = Annotated[str, typer.Option("--broker", metavar="HOST:PORT|FILE", help=BROKER_HELP)]
+
+ConfigArgument = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="The gateway's file.")]
 
 UnitOption = Annotated[
     list[str] | None,
@@ -42,8 +48,6 @@ UnitOption = Annotated[
 ]
 
 _Result = TypeVar("_Result")
-_Version = Literal["auto", "5", "3.1.1"]
-_VERSIONS: tuple[_Version, ...] = ("auto", "5", "3.1.1")
 
 
 def command_group(about: str) -> typer.Typer:
@@ -51,30 +55,6 @@ def command_group(about: str) -> typer.Typer:
     group = typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
     group.callback()(lambda: None)
     return group
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionOptions:
-    """How to connect to the broker."""
-
-    username: Annotated[str | None, typer.Option(help="User name at the broker.")] = None
-    password_file: Annotated[str | None, typer.Option(help="Its first line is the password.")] = None
-    ca_file: Annotated[str | None, typer.Option(help="Certificate authority; switches TLS on.")] = None
-    cert_file: Annotated[str | None, typer.Option(help="Client certificate.")] = None
-    key_file: Annotated[str | None, typer.Option(help="Key of the client certificate.")] = None
-    protocol: Annotated[str, typer.Option(help="MQTT version: auto, 5 or 3.1.1.")] = "auto"
-
-    def broker(self, address: str) -> Broker:
-        """The broker at HOST:PORT.
-
-        Raises:
-            FuguError: the address or the protocol cannot be read.
-        """
-        from fugu.mqtt import Broker
-
-        given = asdict(self)
-        given["protocol"] = one_of(self.protocol, "protocol", _VERSIONS)
-        return replace(Broker.parse(address), **given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +79,34 @@ def store_of(text: str) -> Location:
     Raises:
         FuguError: it is none of them.
     """
+    return place_of(text).store
+
+
+class Place(NamedTuple):
+    """Where a gateway keeps what it has, and how late its estimates are.
+
+    Attributes:
+        ledger: `None` if it is beside the store.
+        lag: ticks of later symbols or points that an estimate sees.
+    """
+
+    store: Location
+    ledger: Location | None = None
+    lag: int = 8
+
+
+def place_of(text: str) -> Place:
+    """What an option says that names a store: a file, a URL, or a gateway.toml, which knows more.
+
+    Raises:
+        FuguError: it is none of them.
+    """
     from gateway.location import store_location
 
-    return gateway_of(Path(text)).store if text.endswith(".toml") else store_location(text)
+    if not text.endswith(".toml"):
+        return Place(store_location(text))
+    gateway = gateway_of(Path(text))
+    return Place(gateway.store, gateway.ledger, gateway.lag)
 
 
 def gateway_of(path: Path) -> GatewayConfig:

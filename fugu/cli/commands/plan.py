@@ -74,7 +74,7 @@ def stream(
 
     What that costs, and what else could be done.
 
-    With --model the class of chains is the one that 'fugu model fit' found to cover every stretch of the recording; a
+    With --model the class of chains is the one that 'fugu plan model' found to cover every stretch of the recording; a
     file with a bare "transition" stands for that chain alone. 'fugu plan window' follows the same rule.
 
     \b
@@ -82,7 +82,7 @@ def stream(
       fugu plan stream --q .08938 --r .10924 --epsilon 1
       fugu plan stream --q .08:.10 --r .10:.12 --epsilon 1 --adversary universal --json
       fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
-          --fleet home --device wrist-1 --stream heart --threshold 61.5
+          --for home/wrist-1/heart --threshold 61.5
     """
     from fugu.cli.commands.stream_plan import plan_stream
 
@@ -108,7 +108,7 @@ def window(
     examples:
       fugu plan window --q .1 --r .4 --epsilon 1 --period 1 --window 5m
       fugu plan window --model chain.json --epsilon 1 --window 5m --window day=24h:.2 --symbols .5 -o policy.json \\
-          --fleet home --device wrist-1 --stream heart
+          --for home/wrist-1/heart
       fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
       fugu plan window --model chain.json --epsilon 1 --length 60
     """
@@ -120,7 +120,7 @@ def window(
 @app.command("joint")
 @grouped
 def joint(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu model fit' with several streams.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu plan model' with several streams.")],
     options: JointOptions,
     header: HeaderOptions,
     output: Annotated[
@@ -139,7 +139,7 @@ def joint(
     examples:
       fugu plan joint both.json --epsilon 1
       fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
-      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --fleet home --device wrist-1
+      fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --for home/wrist-1
     """
     from fugu.cli.commands.streams_plan import plan_joint
 
@@ -162,7 +162,7 @@ def measure(
     keys of FILE (lists are by state; states are counted from 0):
       coordinates  [[x, y], ...] what is measured, 1 to 3 whole numbers; or
       grid         "10x10": cells row by row, with a random walk unless transition is given
-      transition   [[p, ...], ...], or a file of 'fugu model fit --grid' (brings coordinates and names as well)
+      transition   [[p, ...], ...], or a file of 'fugu plan model --grid' (brings coordinates and names as well)
       graph        pairs that no point may tell apart: {complete = true}, {categories = [...]},
                    {radius = 1.5}, {transition = true} or {edges = [[0, 1], ...]}
       epsilon      most that a point may tell about such a pair, in nats
@@ -176,7 +176,7 @@ def measure(
       fugu plan measure --spec place.toml
       fugu plan measure --spec place.toml --json --quick
       fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
-          --fleet home --device phone-1 --stream place --period 60
+          --for home/phone-1/place --period 60
     """
     from fugu.cli.commands.measure_plan import plan_measure
 
@@ -189,7 +189,7 @@ def network(
     epsilon: Annotated[float | None, typer.Option(metavar="E", help="Instead of the file's.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Plan one release over a few variables that depend on one another.
+    """Plan a release over variables that depend on one another.
 
     In any pattern: the noise of each mechanism.
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fugu.cli.errors import CommandLineError
+
 __all__ = [
     "AdversaryOption",
     "AutoOptions",
@@ -64,7 +66,7 @@ class ChainOptions:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Instead of Q and R: a file of 'fugu model fit', which stands for the class that it found; "
+            help="Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; "
             'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, '
             "taken as they are.",
         ),
@@ -117,9 +119,13 @@ class WindowOptions:
     endless: Annotated[
         bool, typer.Option("--endless", help="Windows one after another for ever, under one epsilon (the default).")
     ] = False
-    query: Annotated[str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")] = (
-        "count"
-    )
+    query: Annotated[
+        str,
+        typer.Option(
+            help="count (ticks in some states), histogram (ticks in each state) or, with --window, clipped:N (a count, "
+            "N at most)."
+        ),
+    ] = "count"
     count: Annotated[
         str | None,
         typer.Option(
@@ -186,9 +192,9 @@ class MeasureOptions:
 class HeaderOptions:
     """What every policy says of itself."""
 
-    fleet: Annotated[str | None, typer.Option(help="Policy: name of the fleet.")] = None
-    device: Annotated[str | None, typer.Option(help="Policy: name of the device.")] = None
-    stream: Annotated[str | None, typer.Option(help="Policy: name of the stream.")] = None
+    whose: Annotated[
+        str | None, typer.Option("--for", metavar="FLEET/DEVICE/STREAM", help="Policy: the stream that it is for.")
+    ] = None
     latency: Annotated[
         float | None,
         typer.Option(metavar="SECONDS", help="Policy: how long a frame of symbols or points gathers (default: 60)."),
@@ -198,6 +204,20 @@ class HeaderOptions:
         float | None, typer.Option(metavar="UNIX", help="Policy: time of tick 0 (default: now, to the second).")
     ] = None
     valid_until: Annotated[int | None, typer.Option(metavar="UNIX", help="Policy: when it expires.")] = None
+
+    def names(self, example: str) -> list[str | None]:
+        """Split what a policy is for; `None` for each name if it is not given.
+
+        Raises:
+            CommandLineError: it has another number of names than the example.
+        """
+        count = example.count("/") + 1
+        if self.whose is None:
+            return [None] * count
+        names: list[str | None] = [*self.whose.split("/")]
+        if len(names) != count:
+            raise CommandLineError(f"--for is like {example}, got {self.whose[:80]!r}")
+        return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +229,6 @@ class DiscretiserOptions:
         typer.Option(metavar="NUMBER[,NUMBER...]", help="Policy: edges between states (default: the model's)."),
     ] = None
     states: Annotated[str | None, typer.Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None
-    hysteresis: Annotated[float, typer.Option(help="Policy: how far past an edge a value must be.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, thresholds
 from fugu.privacy.accountant import Chains
-from fugu.privacy.starts import Start
+from fugu.privacy.chain_class import Start
 
 __all__ = [
     "chain_source",
@@ -78,7 +78,7 @@ def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
         return None
     if text == "fitted":
         if options.model is None:
-            raise CommandLineError("--segments fitted: give --model, a file of 'fugu model fit'")
+            raise CommandLineError("--segments fitted: give --model, a file of 'fugu plan model'")
         return fitted_segment(options.model)
     ticks = arguments.number(text, "segments")
     if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
@@ -101,10 +101,9 @@ def policy_header(
     Raises:
         CommandLineError: something of it was not given.
     """
-    fleet, device, stream = options.fleet, options.device, options.stream
+    fleet, device, stream = options.names("home/watch/heart-rate")
     if fleet is None or device is None or stream is None or period is None or discretiser is None:
-        wanted: dict[str, object] = {"--fleet": fleet, "--device": device, "--stream": stream, "--period": period}
-        wanted["--threshold"] = discretiser
+        wanted: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
         missing = ", ".join(name for name, value in wanted.items() if value is None)
         raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
@@ -134,17 +133,14 @@ def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Disc
     """
     names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
     found = source.discretiser
-    if found is not None and not isinstance(found, Thresholds):
-        for option, given in (("--threshold", options.threshold), ("--hysteresis", options.hysteresis)):
-            if given:
-                raise CommandLineError(f"{option} is for thresholds, and the model's states are made by a {found.kind}")
+    if found is not None and not isinstance(found, Thresholds) and options.threshold:
+        raise CommandLineError(f"--threshold is for thresholds, and the model's states are made by a {found.kind}")
     missing = source.missing_state is not None
     if options.threshold is not None:
         edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
-        return thresholds(edges, names, hysteresis=options.hysteresis, missing=missing)
+        return thresholds(edges, names, hysteresis=0.0, missing=missing)
     if isinstance(found, Thresholds):
-        hysteresis = options.hysteresis or found.hysteresis
-        return thresholds(found.edges, names or found.states, hysteresis=hysteresis, missing=missing)
+        return thresholds(found.edges, names or found.states, hysteresis=found.hysteresis, missing=missing)
     if found is None:
         return None
     renamed = (*(names or ()), *found.states[len(names or ()) :])

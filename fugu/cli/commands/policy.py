@@ -1,4 +1,4 @@
-"""`fugu policy check`."""
+"""`fugu check policy`."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def check(
 
     \b
     examples:
-      fugu policy check policy.json
-      fugu policy check policy.json --ceiling 1
-      fugu policy check policy.json --recording mine.csv
+      fugu check policy policy.json
+      fugu check policy policy.json --ceiling 1
+      fugu check policy policy.json --recording mine.csv
     """
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:

@@ -1,17 +1,17 @@
-"""`fugu release`."""
+"""`fugu gateway release`."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConnectionOptions, JsonOption, grouped, store_of
+from fugu.cli.commands.options import ConfigArgument, JsonOption, gateway_of
+from fugu.cli.connection import broker_of
+from fugu.cli.errors import CommandError
 from fugu.cli.view.ledger import show_releases
 from fugu.cli.view.terminal import answer, say_waiting, working
-from gateway.location import store_location
 
 __all__ = ["app"]
 
@@ -19,19 +19,12 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command()
-@grouped
 def release(
-    config: Annotated[Path, typer.Option(metavar="FILE", help="Batch releases: audiences and schedules (TOML).")],
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store.")],
-    policies: Annotated[Path, typer.Option(metavar="DIR", help="Folder of policy files, *.json.")],
-    name: Annotated[str, typer.Option(metavar="NAME", help="A release of the configuration.")],
+    config: ConfigArgument,
+    name: Annotated[str, typer.Option(metavar="NAME", help="A release of the gateway's configuration of releases.")],
     first: Annotated[int, typer.Option(metavar="TICK", min=0, help="First tick of the window.")],
-    connection: ConnectionOptions,
-    ledger: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="The gateway's ledger (default: beside the store).")
-    ] = None,
     broker: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Publish there (default: print only).")
+        str | None, typer.Option(metavar="HOST:PORT|FILE", help="Publish there, by an account of its own.")
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -41,18 +34,20 @@ def release(
 
     \b
     examples:
-      fugu release --config releases.toml --store home.db --policies policies --ledger home-ledger.db \\
-          --name active --first 3600
+      fugu gateway release gateway.toml --name active --first 3600
     """
-    address = None if broker is None else connection.broker(broker)
+    address = None if broker is None else broker_of(broker)
+    gateway = gateway_of(config)
+    if gateway.releases is None or gateway.policies is None:
+        raise CommandError(f"{config} names no {'releases' if gateway.releases is None else 'policies'}")
     from gateway.releases.setup import release_now
 
     with working(f"making {name}"):
         frames = release_now(
-            config=config,
-            store=store_of(store),
-            policies=policies,
-            ledger=None if ledger is None else store_location(ledger),
+            config=gateway.releases,
+            store=gateway.store,
+            policies=gateway.policies,
+            ledger=gateway.ledger,
             name=name,
             first=first,
             broker=address,

@@ -14,6 +14,7 @@ from fugu.cli.errors import CommandLineError
 from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.streams_plan import show_streams, streams_document
 from fugu.cli.view.terminal import say, warn, working
+from fugu.contract.queries import EACH
 from fugu.planning.policy_builder import PolicyHeader
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.privacy.chain_model import ModelError
@@ -33,13 +34,12 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
         model = JointModel.from_json(file.read_bytes())
     except ModelError as error:
         raise ModelError(f"{file}: {error}") from None
-    if header.stream is not None:
-        raise CommandLineError("--stream: streams have the names of the model")
-    devices = _devices(header, model)
+    fleet, device = header.names("home/room")
+    devices = _devices(device, model)
     request = _request(model, options, devices)
     with working("planning streams"):
         plan = plan_streams(request)
-    policies = () if output is None else stream_policies(plan, _headers(plan, header, devices))
+    policies = () if output is None else stream_policies(plan, _headers(plan, header, fleet, devices))
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
         for policy in policies:
@@ -53,11 +53,11 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     warn(model.warning)
 
 
-def _devices(header: HeaderOptions, model: JointModel) -> list[str]:
+def _devices(device: str | None, model: JointModel) -> list[str]:
     """The device of each stream; none if they are all of one that is not named."""
-    devices = [] if header.device is None else [name.strip() for name in header.device.split(",")]
+    devices = [] if device is None else [name.strip() for name in device.split(",")]
     if len(devices) not in (0, 1, len(model.streams)):
-        raise CommandLineError(f"--device names {len(devices)} devices for {len(model.streams)} streams")
+        raise CommandLineError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
     return devices * len(model.streams) if len(devices) == 1 else devices
 
 
@@ -79,18 +79,18 @@ def _request(model: JointModel, options: JointOptions, devices: list[str]) -> St
         names=names,
         period_seconds=period,
         shares=tuple(arguments.number(word, "share") for word in words),
-        windows=tuple(wanted_window(text, "histogram", period) for text in options.window or ()),
+        windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
         symbols=options.symbols if options.window else 1.0,
     )
 
 
-def _headers(plan: StreamsPlan, header: HeaderOptions, devices: list[str]) -> list[PolicyHeader]:
-    if header.fleet is None or not devices:
-        raise CommandLineError("policies need --fleet, --device (try 'fugu plan joint --help')")
+def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
+    if fleet is None:
+        raise CommandLineError("policies need --for (try 'fugu plan joint --help')")
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
     return [
         PolicyHeader(
-            fleet=header.fleet,
+            fleet=fleet,
             device=device,
             stream=one.name,
             discretiser=stream_discretiser(one),

@@ -6,25 +6,24 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
+from fugu.cli.connection import BROKER_HELP, broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.readings import reading_json, reading_line
 from fugu.host.command_line import Parser
-from fugu.mqtt import Broker, Reading, Subscription
+from fugu.mqtt import Reading, Subscription
 
 __all__ = ["HELP", "main", "parser"]
 
 HELP = "Print private readings of a fleet as they arrive: symbols, released points, estimates, counts and releases."
 _SILENCE_SECONDS = 3.0
-_KINDS = ("symbols", "windows", "estimates", "counts", "releases")
+_KINDS = ("symbols", "windows", "estimates", "counts", "releases", "descriptions")
 _EPILOG = """examples:
   fugu subscribe --fleet home
-  fugu subscribe --fleet home --descriptions --timeout 2
-  fugu subscribe --fleet home --device wrist-1 --stream heart --estimates --json
-  fugu subscribe --fleet home --releases
-  fugu subscribe --fleet home --broker gw.example:8883 --ca-file ca.pem --count 100
+  fugu subscribe --fleet home --only descriptions --timeout 2
+  fugu subscribe --fleet home --device wrist-1 --stream heart --only estimates,counts --json
+  fugu subscribe --fleet home --broker screen/broker.toml --count 100
 """
 
 
@@ -49,17 +48,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _print_readings(options: argparse.Namespace) -> int:
-    if options.releases and options.device != "+":
-        raise CommandLineError("releases are not those of one device: give either --releases or --device")
-    asked = {kind: getattr(options, kind) for kind in _KINDS}
-    everything = not (options.descriptions or any(asked.values()))
+    if "releases" in options.only and options.device != "+":
+        raise CommandLineError("releases are not those of one device: give either --only releases or --device")
     subscription = Subscription(
-        _broker(options),
+        broker_of(options.broker),
         fleet=options.fleet,
         device=options.device,
         stream=options.stream,
-        **{kind: chosen or everything for kind, chosen in asked.items()},
-        descriptions=options.descriptions,
+        **{kind: kind in (options.only or _KINDS[:-1]) for kind in _KINDS},
         timeout=options.timeout,
     )
     arrived = False
@@ -97,11 +93,6 @@ def _report(subscription: Subscription) -> None:
         print(f"fugu: invalid messages were left out: {reasons}", file=sys.stderr)
 
 
-def _broker(options: argparse.Namespace) -> Broker:
-    fields = ("username", "password_file", "ca_file", "cert_file", "key_file", "protocol")
-    return replace(Broker.parse(options.broker), **{name: getattr(options, name) for name in fields})
-
-
 def parser() -> Parser:
     """What reads the command's words."""
     made = Parser(
@@ -113,26 +104,21 @@ def parser() -> Parser:
     made.add_argument("--fleet", required=True, metavar="NAME")
     made.add_argument("--device", default="+", metavar="NAME", help="one device (default: all)")
     made.add_argument("--stream", default="+", metavar="NAME", help="one stream (default: all)")
-    for kind, what in (
-        ("symbols", "symbols and points"),
-        ("windows", "counts of windows as their devices release them"),
-        ("estimates", "estimates"),
-        ("counts", "counts of windows with intervals"),
-        ("releases", "batch releases"),
-        ("descriptions", "what streams say of themselves"),
-    ):
-        made.add_argument(f"--{kind}", action="store_true", help=f"only {what}, and what else is asked for")
+    made.add_argument(
+        "--only", type=_kinds, default=(), metavar="KIND,...", help=f"of {', '.join(_KINDS)} (default: the first 5)"
+    )
     made.add_argument("--json", action="store_true", help="one JSON object a line")
     made.add_argument("--count", type=_count, metavar="N", help="stop after N readings")
     made.add_argument("--timeout", type=_seconds, metavar="S", help="stop after S seconds without a reading")
-    made.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT", help="(default: %(default)s)")
-    made.add_argument("--username", metavar="NAME")
-    made.add_argument("--password-file", metavar="FILE", help="its first line is the password")
-    made.add_argument("--ca-file", metavar="FILE", help="certificate authority; switches TLS on")
-    made.add_argument("--cert-file", metavar="FILE", help="client certificate")
-    made.add_argument("--key-file", metavar="FILE", help="key of the client certificate")
-    made.add_argument("--protocol", choices=("auto", "5", "3.1.1"), default="auto", help="MQTT version")
+    made.add_argument("--broker", default="127.0.0.1:1883", metavar="HOST:PORT|FILE", help=BROKER_HELP)
     return made
+
+
+def _kinds(text: str) -> tuple[str, ...]:
+    kinds = tuple(kind.strip() for kind in text.split(","))
+    if unknown := [kind for kind in kinds if kind not in _KINDS]:
+        raise argparse.ArgumentTypeError(f"{unknown[0][:40]!r} is none of {', '.join(_KINDS)}")
+    return kinds
 
 
 def _count(text: str) -> int:

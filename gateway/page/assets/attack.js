@@ -9,7 +9,7 @@ export class Attack {
     this.guess = make("p", {});
     this.chart = make("div", { class: "attack", role: "img", "aria-label": "Probabilities over time", hidden: true });
     this.allowed = make("p", { class: "small" });
-    this.beyond = make("p", { class: "bad", hidden: true }, "▲ It got beyond what the promise allows: the stream's description states a smaller epsilon than its table keeps. See fugu audit policy.");
+    this.beyond = make("p", { class: "bad", hidden: true }, "▲ It got beyond what the promise allows: the stream's description states a smaller epsilon than its table keeps. See fugu check statement.");
     this.who = make("p", { class: "small quiet" });
     this.root = make("div", { class: "card" }, make("h3", {}, "What an attacker makes of it"), this.now, this.guess, this.chart, this.allowed, this.beyond, this.who);
   }
@@ -36,7 +36,7 @@ export class Attack {
     const chains = told.believes === "the typical chain" ? "believes the typical chain of its class, the only one that it names"
       : told.believes === 1 ? "believes the one chain of its class" : `believes one chain of its class: the band holds what ${told.believes} of them lead to, the ends of the class among them`;
     const alone = states.map((state, i) => `${quoted(state)} ${between(told.low_alone[i], told.high_alone[i])}`).join("; ");
-    put(this.who, `Attacker “${told.attacker}” knows the public description, ${chains}, and weighs ${told.read}. It knows no true state. Attacker “${told.alone}” reads ${told.alone_read}: ${alone}. Attackers that learn are run over recordings, by fugu attack.`);
+    put(this.who, `Attacker “${told.attacker}” knows the public description, ${chains}, and weighs ${told.read}. It knows no true state. Attacker “${told.alone}” reads ${told.alone_read}: ${alone}. Attackers that learn are run over recordings, by fugu check attack.`);
     this.draw(told);
   }
 
