@@ -16,11 +16,9 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from fugu.contract.baseline import STEPS, UNIT
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.pins import contains
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
@@ -196,7 +194,9 @@ def _table(policy: Policy) -> bytes:
 
 
 def _window(window: Window, labels: tuple[str, ...]) -> bytes:
-    scale, histogram = Fraction(window.scale), window.states == "histogram"
+    scale, histogram = Fraction(window.scale), window.query.each
+    if not window.query.adds_up:
+        raise FirmwareError(f"window {window.name} is of clipped counts, which the firmware does not do: use the agent")
     if window.overlap * window.counts(len(labels)) > 1024:
         raise FirmwareError(f"window {window.name} holds more than 1024 counts at a time: too much for the firmware")
     numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, histogram)
@@ -207,41 +207,11 @@ def _window(window: Window, labels: tuple[str, ...]) -> bytes:
 
 def _chains(policy: Policy) -> bytes:
     """The class of the guarantee; known chains as the smallest class with a closed form that contains them."""
-    chains = policy.chains
-    if isinstance(chains, FiniteChains):
-        chains = _closed(chains)
-    if isinstance(chains, BinaryChains):
-        return b"\0" + b"".join(_fraction(Fraction(bound)) for bound in (*chains.q, *chains.r))
-    if isinstance(chains, BoundedChains):
-        return b"\1" + _fraction(Fraction(chains.odds_ratio))
-    raise FirmwareError("the firmware cannot check a guarantee of streams that move together: use the agent")
-
-
-def _closed(chains: FiniteChains) -> BinaryChains | BoundedChains:
-    """A class that contains known chains."""
-    if chains.states == 2:
-        boxes = [
-            ((Fraction(b), 1 - Fraction(a)), (Fraction(c), 1 - Fraction(d))) for (a, b), (c, d) in chains.transitions
-        ]
-        q, r = ([float(value) for box in boxes for value in box[side]] for side in (0, 1))
-        bounds = [(math.nextafter(min(values), 0.0), math.nextafter(max(values), 1.0)) for values in (q, r)]
-        if all(0.0 < low <= high < 1.0 for low, high in bounds):
-            found = BinaryChains(q=bounds[0], r=bounds[1])
-            if contains(found, chains):
-                return found
-    low, high = 1.0, 1e12
-    widest = BoundedChains(states=chains.states, odds_ratio=high)
-    if not contains(widest, chains):
-        raise FirmwareError("the firmware cannot check a guarantee of chains with impossible steps: use the agent")
-    while low < high:  # the least float that contains them, to one part in 2^40
-        middle = math.sqrt(low * high)
-        if high / low < 1.0 + 2.0**-40:
-            break
-        if contains(BoundedChains(states=chains.states, odds_ratio=middle), chains):
-            high = middle
-        else:
-            low = middle
-    return BoundedChains(states=chains.states, odds_ratio=high)
+    try:
+        bounds = policy.chains.closed_form()
+    except ValueError as error:
+        raise FirmwareError(f"the firmware cannot check the guarantee: {error}; use the agent") from None
+    return (b"\0" if len(bounds) == 4 else b"\1") + b"".join(map(_fraction, bounds))
 
 
 def _guarantee(guarantee: Guarantee) -> bytes:
