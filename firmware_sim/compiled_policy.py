@@ -11,20 +11,30 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
+from firmware_sim.board_code import board_module
 from fugu.contract.baseline import STEPS, UNIT
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
 
-__all__ = ["FRACTION_BITS", "FirmwareError", "compile_policy", "ratio_below"]
+__all__ = [
+    "FRACTION_BITS",
+    "FirmwareError",
+    "check_compiled",
+    "compile_policy",
+    "ratio_below",
+    "units",
+    "with_compiled",
+]
 
 FRACTION_BITS = 128
 """Likelihood ratios are integers over 2^128."""
@@ -216,3 +226,47 @@ def _chains(policy: Policy) -> bytes:
 
 def _guarantee(guarantee: Guarantee) -> bytes:
     return bytes([_ADVERSARIES.index(guarantee.adversary)]) + _big(ratio_below(guarantee.epsilon))
+
+
+_SOMEBODY = "device"
+"""Whom the compiled policies of a document for several devices name; each puts its own name there."""
+
+
+def with_compiled(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
+    """The same document, for boards too.
+
+    Args:
+        unit: by stream, what a reading of 1 stands for, as the images were built with; 1 if nothing is said.
+
+    Raises:
+        FirmwareError: a board does not do what a policy says, or no policy is of such a stream.
+    """
+    policies = document.for_device(document.to.device or _SOMEBODY)
+    if unknown := set(unit) - {policy.stream for policy in policies}:
+        raise FirmwareError(f"a unit of stream {min(unknown)}, of which there is no policy")
+    compiled = [compile_policy(policy, unit.get(policy.stream, Fraction(1))) for policy in policies]
+    return document.model_copy(update={"compiled": tuple(data.hex() for data in compiled)})
+
+
+def units(document: PolicyDocument) -> dict[str, Fraction]:
+    """By stream, the unit that a document was compiled with.
+
+    Raises:
+        FirmwareError: a compiled policy is none.
+    """
+    read = board_module("compiled").read_policy
+    try:
+        policies = [read(bytes.fromhex(data)) for data in document.compiled]
+    except Exception as error:
+        raise FirmwareError(f"a compiled policy of the document is none: {error}") from None
+    return {policy.stream: Fraction(*policy.unit) for policy in policies}
+
+
+def check_compiled(document: PolicyDocument) -> None:
+    """Refuse a document whose compiled policies say something else than its policies.
+
+    Raises:
+        FirmwareError: they do.
+    """
+    if document.compiled and with_compiled(document, units(document)) != document:
+        raise FirmwareError("the compiled policies of the document are not those of its policies")

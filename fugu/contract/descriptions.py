@@ -73,7 +73,7 @@ class Described(Document):
 
 
 class DescribedWindow(Document):
-    """A window that the device counts; `states` are labels, or `EACH` if each has a count of its own.
+    """A window that the device counts; `states` are labels, or histogram if each has a count of its own.
 
     Attributes:
         length, stride, start: in ticks.

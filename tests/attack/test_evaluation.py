@@ -20,7 +20,7 @@ from fugu.attack import (
     release_counts,
     release_symbols,
 )
-from fugu.attack.chains import smoothing, tilted_marginals
+from fugu.attack.learning import smoothing, tilted_marginals
 from fugu.attack.outputs import without
 from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
