@@ -3,6 +3,9 @@
 # Tests wait as much as they compute: four at a time keep two cores busy.
 FOUR = -n 4 --dist worksteal
 
+# Those of `make quick` compute only, and every process imports all of them first.
+TWO = -n 2 --dist worksteal
+
 # What was compiled is kept, whatever the environment says: compiling all tests takes longer than running most of them.
 export PYTHONDONTWRITEBYTECODE =
 
@@ -22,7 +25,7 @@ test: setup-test lint
 
 # No broker, no other processes, nothing that takes long. With ROOM=gateway.releases, of that room and those above it.
 quick: setup-test lint
-	.venv/bin/python -m pytest $(FOUR) -m 'not soak and not processes and not long' \
+	.venv/bin/python -m pytest $(TWO) -m 'not soak and not processes and not long' \
 	    $(if $(ROOM),$$(.venv/bin/python -m tests.support.rooms $(ROOM)))
 
 # Seeded faults, and whether the tests find them: a sample, by SEED if given, or with ALL=1 all of them, which takes long.

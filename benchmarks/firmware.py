@@ -22,7 +22,7 @@ from figures import show
 
 from firmware_sim.board_code import BOARD
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.documents import with_compiled
+from firmware_sim.compiled_policy import with_compiled
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document

@@ -117,7 +117,7 @@ def _check(config: str, plan: AgentPlan) -> int:
 
 
 def _by_hand(words: Sequence[str]) -> int:
-    from edge_agent.by_hand import done
+    from edge_agent.commands import done
 
     print(done(words))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from edge_agent.config_file import read_config
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import remembers
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.measure_table import members
@@ -66,12 +66,5 @@ def _pinned(pins: SymbolPins | MeasuredPins | None, who: str, *, refused: bool) 
 
 
 def _chains(chains: ChainClass) -> str:
-    if isinstance(chains, BinaryChains):
-        return f"q {chains.q[0]:g} to {chains.q[1]:g} and r {chains.r[0]:g} to {chains.r[1]:g}"
-    if isinstance(chains, JointChains):
-        streams = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in chains.streams)
-        known = f"odds ratios up to {chains.odds_ratio:g}" if chains.odds_ratio else f"{len(chains.transitions)} known"
-        return f"joint chains ({known}) of {chains.states} states ({streams})"
-    if isinstance(chains, BoundedChains):
-        return f"odds ratios up to {chains.odds_ratio:g}"
-    return f"{len(chains.transitions)} known chain(s)"
+    streams = ", ".join(f"{stream.name} at most {stream.rate:g} nats a tick" for stream in chains.named_streams)
+    return f"joint chains, {chains.label} ({streams})" if streams else f"chains with {chains.label}"

@@ -32,8 +32,8 @@ __all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-class PauseError(FuguError):
-    """A pause cannot begin or end, or its length is not one."""
+class LocalStatusError(FuguError):
+    """A pause cannot be read or written, or no agent answers here."""
 
 
 class Pause:
@@ -65,7 +65,7 @@ class Pause:
         """Pause until a Unix time in seconds, or for ever.
 
         Raises:
-            PauseError: the file cannot be written.
+            LocalStatusError: the file cannot be written.
         """
         beside = self.path.with_name(self.path.name + ".new")
         try:
@@ -78,18 +78,18 @@ class Pause:
             finally:
                 os.close(folder)
         except OSError as error:
-            raise PauseError(f"cannot write {self.path}: {error.strerror}") from None
+            raise LocalStatusError(f"cannot write {self.path}: {error.strerror}") from None
 
     def end(self) -> None:
         """Pause no more.
 
         Raises:
-            PauseError: the file cannot be removed.
+            LocalStatusError: the file cannot be removed.
         """
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
-            raise PauseError(f"cannot remove {self.path}: {error.strerror}") from None
+            raise LocalStatusError(f"cannot remove {self.path}: {error.strerror}") from None
 
     def _read(self) -> float:
         try:
@@ -103,20 +103,16 @@ def seconds_of(text: str) -> float:
     """A length of time such as `90s`, `30m`, `2h` or `1d`.
 
     Raises:
-        PauseError: it is none.
+        LocalStatusError: it is none.
     """
     match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     if match is None:
-        raise PauseError(f"{text!r} is no length of time: 90s, 30m, 2h or 1d")
+        raise LocalStatusError(f"{text!r} is no length of time: 90s, 30m, 2h or 1d")
     return int(match[1]) * float(_UNITS[match[2]])
 
 
 NO_USE = "what came is no number, category or place of its policy"
 """The words for a sensor whose readings are all unusable."""
-
-
-class LocalStatusError(FuguError):
-    """No agent answers."""
 
 
 class LocalStatus:

@@ -26,6 +26,7 @@ class WindowPlan:
         counts: how many numbers are counted.
         places: for each state the number that it counts towards, or none.
         scale_numerator, scale_denominator: scale of the noise.
+        clip: the most that is counted; None for all.
     """
 
     name: str
@@ -36,6 +37,7 @@ class WindowPlan:
     places: tuple[int | None, ...]
     scale_numerator: int
     scale_denominator: int
+    clip: int | None = None
 
     @classmethod
     def of(cls, window: dict[str, Any], labels: list[str]) -> WindowPlan:
@@ -55,6 +57,7 @@ class WindowPlan:
             places=tuple(places),
             scale_numerator=int(numerator),
             scale_denominator=int(denominator or "1"),
+            clip=window.get("clip"),
         )
 
     def holding(self, tick: int) -> range:

@@ -1,7 +1,8 @@
 """Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
 
 A count begins at its noise and not at zero, so the true count is nowhere, in memory or in a message. The
-noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it.
+noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it. Only a
+clipped count needs to know how many ticks it may still count: that number stays in the window, and dies with it.
 
 A window holds the ticks that one run of the agent has drawn for, under one version of the policy. Ticks without a
 usable reading are among them, but not those at the beginning of a baseline: how many it says it has observed depends on
@@ -38,23 +39,30 @@ class WindowCount:
 
     Args:
         noise: what the counts begin at.
+        clip: the most that is counted; None for all.
     """
 
-    __slots__ = ("_counts", "observed")
+    __slots__ = ("_counts", "_left", "observed")
 
-    def __init__(self, noise: Sequence[int]) -> None:
+    def __init__(self, noise: Sequence[int], clip: int | None = None) -> None:
         self._counts = list(noise)
+        self._left = clip
         self.observed = 0
 
     def add(self, place: int | None) -> None:
         """Count one observed tick, in a place or in none; the same is done whichever it is."""
         self.observed += 1
+        if self._left is not None:
+            counts = place is not None and self._left > 0
+            self._left -= counts
+            place = place if counts else None
         self._counts = [count + (number == place) for number, count in enumerate(self._counts)]
 
     def take(self) -> tuple[int, ...]:
         """The noisy counts, as a frame can hold them; afterwards there are none."""
         counts = tuple(min(max(count, COUNT_LOW), COUNT_HIGH) for count in self._counts)
         self._counts.clear()
+        self._left = None
         return counts
 
     def __repr__(self) -> str:
@@ -86,7 +94,8 @@ class _Counter:
         for index in self.plan.holding(tick):
             if index >= self._next and index not in self._open:
                 scale = self.plan.scale_numerator, self.plan.scale_denominator
-                self._open[index] = WindowCount([discrete_laplace(self._draw, *scale) for _ in range(self.plan.counts)])
+                noise = [discrete_laplace(self._draw, *scale) for _ in range(self.plan.counts)]
+                self._open[index] = WindowCount(noise, self.plan.clip)
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count a tick's state, or a tick without one, in every window that holds the tick."""

@@ -11,22 +11,30 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
+from firmware_sim.board_code import board_module
 from fugu.contract.baseline import STEPS, UNIT
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
 from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
+from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.pins import contains
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
 
-__all__ = ["FRACTION_BITS", "FirmwareError", "compile_policy", "ratio_below"]
+__all__ = [
+    "FRACTION_BITS",
+    "FirmwareError",
+    "check_compiled",
+    "compile_policy",
+    "ratio_below",
+    "units",
+    "with_compiled",
+]
 
 FRACTION_BITS = 128
 """Likelihood ratios are integers over 2^128."""
@@ -196,7 +204,9 @@ def _table(policy: Policy) -> bytes:
 
 
 def _window(window: Window, labels: tuple[str, ...]) -> bytes:
-    scale, histogram = Fraction(window.scale), window.states == "histogram"
+    scale, histogram = Fraction(window.scale), window.query.each
+    if not window.query.adds_up:
+        raise FirmwareError(f"window {window.name} is of clipped counts, which the firmware does not do: use the agent")
     if window.overlap * window.counts(len(labels)) > 1024:
         raise FirmwareError(f"window {window.name} holds more than 1024 counts at a time: too much for the firmware")
     numbers = (window.start, window.length, window.stride, scale.numerator, scale.denominator, histogram)
@@ -207,42 +217,56 @@ def _window(window: Window, labels: tuple[str, ...]) -> bytes:
 
 def _chains(policy: Policy) -> bytes:
     """The class of the guarantee; known chains as the smallest class with a closed form that contains them."""
-    chains = policy.chains
-    if isinstance(chains, FiniteChains):
-        chains = _closed(chains)
-    if isinstance(chains, BinaryChains):
-        return b"\0" + b"".join(_fraction(Fraction(bound)) for bound in (*chains.q, *chains.r))
-    if isinstance(chains, BoundedChains):
-        return b"\1" + _fraction(Fraction(chains.odds_ratio))
-    raise FirmwareError("the firmware cannot check a guarantee of streams that move together: use the agent")
-
-
-def _closed(chains: FiniteChains) -> BinaryChains | BoundedChains:
-    """A class that contains known chains."""
-    if chains.states == 2:
-        boxes = [
-            ((Fraction(b), 1 - Fraction(a)), (Fraction(c), 1 - Fraction(d))) for (a, b), (c, d) in chains.transitions
-        ]
-        q, r = ([float(value) for box in boxes for value in box[side]] for side in (0, 1))
-        bounds = [(math.nextafter(min(values), 0.0), math.nextafter(max(values), 1.0)) for values in (q, r)]
-        if all(0.0 < low <= high < 1.0 for low, high in bounds):
-            found = BinaryChains(q=bounds[0], r=bounds[1])
-            if contains(found, chains):
-                return found
-    low, high = 1.0, 1e12
-    widest = BoundedChains(states=chains.states, odds_ratio=high)
-    if not contains(widest, chains):
-        raise FirmwareError("the firmware cannot check a guarantee of chains with impossible steps: use the agent")
-    while low < high:  # the least float that contains them, to one part in 2^40
-        middle = math.sqrt(low * high)
-        if high / low < 1.0 + 2.0**-40:
-            break
-        if contains(BoundedChains(states=chains.states, odds_ratio=middle), chains):
-            high = middle
-        else:
-            low = middle
-    return BoundedChains(states=chains.states, odds_ratio=high)
+    try:
+        bounds = policy.chains.closed_form()
+    except ValueError as error:
+        raise FirmwareError(f"the firmware cannot check the guarantee: {error}; use the agent") from None
+    return (b"\0" if len(bounds) == 4 else b"\1") + b"".join(map(_fraction, bounds))
 
 
 def _guarantee(guarantee: Guarantee) -> bytes:
     return bytes([_ADVERSARIES.index(guarantee.adversary)]) + _big(ratio_below(guarantee.epsilon))
+
+
+_SOMEBODY = "device"
+"""Whom the compiled policies of a document for several devices name; each puts its own name there."""
+
+
+def with_compiled(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
+    """The same document, for boards too.
+
+    Args:
+        unit: by stream, what a reading of 1 stands for, as the images were built with; 1 if nothing is said.
+
+    Raises:
+        FirmwareError: a board does not do what a policy says, or no policy is of such a stream.
+    """
+    policies = document.for_device(document.to.device or _SOMEBODY)
+    if unknown := set(unit) - {policy.stream for policy in policies}:
+        raise FirmwareError(f"a unit of stream {min(unknown)}, of which there is no policy")
+    compiled = [compile_policy(policy, unit.get(policy.stream, Fraction(1))) for policy in policies]
+    return document.model_copy(update={"compiled": tuple(data.hex() for data in compiled)})
+
+
+def units(document: PolicyDocument) -> dict[str, Fraction]:
+    """By stream, the unit that a document was compiled with.
+
+    Raises:
+        FirmwareError: a compiled policy is none.
+    """
+    read = board_module("compiled").read_policy
+    try:
+        policies = [read(bytes.fromhex(data)) for data in document.compiled]
+    except Exception as error:
+        raise FirmwareError(f"a compiled policy of the document is none: {error}") from None
+    return {policy.stream: Fraction(*policy.unit) for policy in policies}
+
+
+def check_compiled(document: PolicyDocument) -> None:
+    """Refuse a document whose compiled policies say something else than its policies.
+
+    Raises:
+        FirmwareError: they do.
+    """
+    if document.compiled and with_compiled(document, units(document)) != document:
+        raise FirmwareError("the compiled policies of the document are not those of its policies")

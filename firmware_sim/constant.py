@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from firmware_sim.devices import simulate_recording
-from fugu.contract.chains import BoundedChains, JointChains
+from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Categories
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Point
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.queries import EACH
 from fugu.contract.topics import parse_topic, symbols_topic, window_topic
 from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import MAX_WINDOWS
@@ -204,7 +205,7 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
             states=names,
             missing=missing,
         )
-    if isinstance(policy, Policy) and isinstance(policy.chains, JointChains):
+    if isinstance(policy, Policy) and policy.chains.named_streams:
         update["chains"] = BoundedChains(states=len(policy.discretiser.states), odds_ratio=1.0)
         update["guarantee"] = policy.guarantee.model_copy(update={"epsilon": _CEILING})
     if not isinstance(policy, Policy):
@@ -212,7 +213,7 @@ def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_t
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_MEASURE_TICKS)})
     if policy.table is not None:
         return policy.model_copy(update={**update, "frame_ticks": min(frame_ticks, MAX_FRAME_TICKS)})
-    short = {"length": 1, "stride": 1, "start": 0, "states": "histogram"}
+    short = {"length": 1, "stride": 1, "start": 0, "states": EACH, "clip": None}
     windows = tuple(
         one.model_copy(update={**short, "name": f"w{number}-{copy}"})
         for number, one in enumerate(policy.windows)

@@ -18,7 +18,6 @@ from edge_agent.agent import Agent
 from edge_agent.config import load
 from edge_agent.randomiser import system_entropy
 from edge_agent.stream import open_sensors
-from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy
@@ -133,15 +132,9 @@ def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
     """
     if not isinstance(policy, Policy):
         return policy.matrix
-    chains = policy.chains
-    if isinstance(chains, BinaryChains):
-        q, r = sum(chains.q) / 2, sum(chains.r) / 2
-        return ((1 - q, q), (r, 1 - r))
-    if isinstance(chains, FiniteChains):
-        return chains.transitions[0]
-    if not isinstance(chains, BoundedChains) or chains.transition is None:
+    if policy.chains.named_streams or not policy.chains.typical:
         raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
-    return chains.transition
+    return policy.chains.typical[0]
 
 
 def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:

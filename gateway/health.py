@@ -438,9 +438,9 @@ def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         found["connected"] = found["connected"] and one["connected"]
         found["alarms"] = [*found["alarms"], *one["alarms"]]
         found["counters"] = dict(sorted((Counter(found["counters"]) + Counter(one["counters"])).items()))
-        for name in ("inbox", "store_bytes", "estimates_waiting"):
+        for name in ("inbox", "estimates_waiting"):
             found[name] += one[name]
-        for name in ("uptime_seconds", "worker_round_seconds"):
+        for name in ("uptime_seconds", "worker_round_seconds", "store_bytes"):  # they share one store
             found[name] = max(found[name], one[name])
         found["connection"] = found["connection"] or one["connection"]
         found["shard"] = f"{found['shard']}, {one['shard']}"

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from fugu.attack import Attacker, Outputs, SymbolOutputs
-from fugu.attack.chains import smoothing
-from fugu.attack.learning import folded
+from fugu.attack.learning import folded, smoothing
 from fugu.attack.outputs import Knowledge
 from fugu.chains.arrays import Floats
 

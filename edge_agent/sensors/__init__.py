@@ -12,10 +12,8 @@ itself, whatever it measures, shows that it does not work.
 from __future__ import annotations
 
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.lines import LineSensor
 from edge_agent.sensors.opening import only_one, open_sensor, silence_warning
-from edge_agent.sensors.replay import ReplaySensor
-from edge_agent.sensors.source import ChangeSensor, Sensor, SensorUpdate, UnavailableError
+from edge_agent.sensors.source import ChangeSensor, LineSensor, ReplaySensor, Sensor, SensorUpdate, UnavailableError
 
 __all__ = [
     "CallSensor",

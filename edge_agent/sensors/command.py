@@ -15,8 +15,7 @@ import time
 from collections.abc import Sequence
 
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.lines import lines_of
-from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate
+from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate, lines_of
 
 __all__ = ["CommandLineSensor", "CommandSensor"]
 

@@ -10,9 +10,7 @@ from typing import Any, BinaryIO
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors.call import CallSensor, import_function
-from edge_agent.sensors.lines import LineSensor
-from edge_agent.sensors.replay import ReplaySensor
-from edge_agent.sensors.source import ChangeSensor, Sensor
+from edge_agent.sensors.source import ChangeSensor, LineSensor, ReplaySensor, Sensor
 
 __all__ = ["only_one", "open_sensor", "silence_warning"]
 

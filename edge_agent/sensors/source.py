@@ -1,22 +1,29 @@
-"""What a sensor and a reading are, and what a sensor's thread and the agent's loop have between them."""
+"""What a sensor and a reading are, and what a sensor's thread and the agent's loop have between them.
+
+Also the sensors that need no library: recordings, lines of text, and the hold of a reading until the next.
+"""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import IO, Any, BinaryIO, NamedTuple, NoReturn, Protocol
 
 from edge_agent.config_file import ConfigError
 
 __all__ = [
     "ChangeSensor",
     "FailedError",
+    "LineSensor",
     "LiveSensor",
     "Reading",
+    "ReplaySensor",
     "Sensor",
     "SensorUpdate",
     "UnavailableError",
     "library",
+    "lines_of",
 ]
 
 
@@ -208,3 +215,87 @@ def library(module: str, extra: str) -> Any:
         raise ConfigError(
             f"this sensor needs {module}, and {missing} is missing: pip install 'fugu-edge[{extra}]'"
         ) from None
+
+
+class ReplaySensor:
+    """Replays values: tick t reads row t, or row t modulo the length when looping; an empty cell is no reading."""
+
+    recorded = True
+
+    def __init__(self, values: Sequence[float | str], *, loop: bool) -> None:
+        self.trouble = ""
+        self._values = values
+        self._loop = loop
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The value recorded for a tick."""
+        return SensorUpdate(self.read(tick), None)
+
+    def read(self, tick: int) -> Reading | None:
+        """The value recorded for a tick."""
+        if self._loop:
+            tick %= len(self._values)
+        if not 0 <= tick < len(self._values):
+            return None
+        value = self._values[tick]
+        return None if isinstance(value, str) and not value.strip(" ,") else Reading(value)
+
+    def finished(self, tick: int) -> bool:
+        """Whether the recording is over."""
+        return not self._loop and tick >= len(self._values)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+MAX_LINE_BYTES = 1 << 16
+
+
+def lines_of(source: IO[bytes]) -> Iterator[str]:
+    """The lines of a byte stream, without white space around them; of one of more than 64 KiB the beginning.
+
+    Raises:
+        OSError, ValueError: it cannot be read.
+    """
+    begins = True
+    while line := source.readline(MAX_LINE_BYTES):
+        if begins:
+            yield line.decode(errors="replace").strip()
+        begins = line.endswith(b"\n")
+
+
+class LineSensor(LiveSensor):
+    """The newest line of a byte stream; a line is read once, then the sensor is silent until the next.
+
+    Args:
+        lines: UTF-8; of a line of more than 64 KiB the beginning counts.
+        keep_alive: a line that is no reading, but says that the source works.
+    """
+
+    def __init__(self, lines: BinaryIO, keep_alive: str | None = None) -> None:
+        super().__init__()
+        self._lines = lines
+        self._keep_alive = keep_alive
+        self._ended = False
+        threading.Thread(target=self._follow, name="lines", daemon=True).start()
+
+    def _follow(self) -> None:
+        try:
+            for line in lines_of(self._lines):
+                self._take(line)
+            self.trouble = "its input has ended"
+        except (OSError, ValueError):
+            self.trouble = "its input cannot be read"
+        self._ended = True
+
+    def _take(self, line: str) -> None:
+        if self._keep_alive is not None and line == self._keep_alive:
+            self._mailbox.leave(works=True)
+        elif line:
+            self._mailbox.leave(Reading(line))
+
+    def poll(self, tick: int) -> SensorUpdate:
+        """The newest line, if one came since the last call."""
+        ended = self._ended
+        update = self._mailbox.take()
+        return update._replace(works=False) if ended else update

@@ -17,8 +17,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv, stdtrit
 
-from fugu.attack.chains import path, single, smoothing
-from fugu.attack.learning import folded, learned, learned_levels, learned_path, regimes, supervised
+from fugu.attack.learning import (
+    folded,
+    learned,
+    learned_levels,
+    learned_path,
+    path,
+    regimes,
+    single,
+    smoothing,
+    supervised,
+)
 from fugu.attack.outputs import CountOutputs, Knowledge, Outputs, without
 from fugu.chains.arrays import Floats, Ints
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each
 
 __all__ = [
     "CountOutputs",
@@ -116,7 +117,7 @@ def release_counts(
     segments: Ints,
     length: int,
     scale: Fraction,
-    counted: tuple[int, ...] | Literal["histogram"],
+    counted: tuple[int, ...] | Each,
     generator: np.random.Generator,
     *,
     k: int,
@@ -129,10 +130,10 @@ def release_counts(
         segments: (n,) equal inside a stretch without gaps; windows do not go beyond it, and its rest is not released.
         length: ticks in a window.
         scale: of the noise, in ticks.
-        counted: the states that are counted together, or "histogram", a count for each.
+        counted: the states that are counted together, or `EACH`, a count for each.
         beside: symbols of the same ticks.
     """
-    groups = tuple((x,) for x in range(k)) if counted == "histogram" else (counted,)
+    groups = HISTOGRAM.groups(range(k)) if counted == EACH else COUNT.groups(counted)
     edges = np.flatnonzero(np.diff(segments)) + 1
     stretches = zip([0, *edges], [*edges, states.size], strict=True)
     first = np.concatenate([np.arange(low, high - length + 1, length) for low, high in stretches]).astype(np.int64)

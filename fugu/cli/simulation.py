@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from firmware_sim.boards import UNIT, BoardProcess, readings
 from firmware_sim.build import Board, Burnt, build, enrolled
 from firmware_sim.devices import simulate_recording, simulate_states, typical_chain, write_device
-from firmware_sim.lines import Line
 from firmware_sim.trial import (
     AgentDevice,
     BoardDevice,
     Device,
     Fault,
     Heard,
+    Line,
     Outcome,
     Stored,
     outcome,

@@ -1,26 +1,59 @@
-"""Classes of Markov chains: what a guarantee assumes about how readings depend on one another."""
+"""Classes of Markov chains: what a guarantee assumes about how readings depend on one another.
+
+`fugu.contract.class_of_chains` has what is asked of each.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from decimal import localcontext
+from fractions import Fraction
+from functools import partial
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from fugu.contract._document import Document
-from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.exponential import exp_up, log_up
+from fugu.contract.finite_leakage import finite_loss
+from fugu.contract.leakage import (
+    CONTEXT,
+    Adversary,
+    Loss,
+    Way,
+    as_decimal,
+    ignorant_leakage,
+    informed_leakage,
+    log_above,
+    losses_above,
+    universal_losses,
+    worst_odds_ratio,
+)
+from fugu.contract.rounding import UPWARD
+from fugu.contract.soft_leakage import informed_loss, soft_loss
+from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.windows import Window
 
-__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown", "odds_ratio"]
+__all__ = [
+    "BinaryChains",
+    "BoundedChains",
+    "ChainClass",
+    "FiniteChains",
+    "JointChains",
+    "Shown",
+    "odds_ratio",
+]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
 _MOST_KNOWN_STATES = 8
 _MOST_JOINT_STATES = 12
-_ONE_NAME = NAME_PATTERN.strip("^$")
 
 
-class BinaryChains(Document):
+class BinaryChains(ClassOfChains):
     """Every two-state chain [[1-q, q], [r, 1-r]] with q and r in closed intervals, started stationary.
 
     Attributes:
@@ -44,8 +77,117 @@ class BinaryChains(Document):
         """The number of states, 2."""
         return 2
 
+    @property
+    def words(self) -> str:
+        """The intervals."""
+        first, second = (f"from {low:.6g} to {high:.6g}" for low, high in (self.q, self.r))
+        return f"every chain that leaves state 0 with probability {first}, state 1 {second}, and starts stationary"
 
-class BoundedChains(Document):
+    @property
+    def label(self) -> str:
+        """The intervals, as q and r."""
+        q, r = (f"{low:.6g}" if low == high else f"{low:.6g}..{high:.6g}" for low, high in (self.q, self.r))
+        return f"q = {q}, r = {r}"
+
+    @property
+    def worst_odds(self) -> Fraction:
+        """That of a corner: it is monotone in q and r."""
+        return max(worst_odds_ratio(q, r) for q, r in self._corners)
+
+    @property
+    def _corners(self) -> list[Ratios]:
+        return sorted({(Fraction(q), Fraction(r)) for q in self.q for r in self.r})
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """The middle."""
+        return (_two_states(sum(self.q) / 2.0, sum(self.r) / 2.0),)
+
+    @property
+    def extremes(self) -> tuple[Rows, ...]:
+        """The stickiest corner and, where readings may alternate, the corner that does most; else all."""
+        pairs = [(q, r) for q in self.q for r in self.r]
+        if self.q[0] + self.r[0] <= 1:
+            pairs = [pairs[0], *([pairs[-1]] if self.q[1] + self.r[1] > 1 else [])]
+        return tuple(_two_states(*pair) for pair in dict.fromkeys(pairs))
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """Its own."""
+        (q0, q1), (r0, r1) = (tuple(map(Fraction, interval)) for interval in (self.q, self.r))
+        return (((q0, q1), (r0, r1)),)
+
+    def covers(self, pinned: ChainClass) -> bool:
+        """Whether all intervals of the other lie inside."""
+        return bool(pinned.boxes) and all(
+            self.q[0] <= q[0] and q[1] <= self.q[1] and self.r[0] <= r[0] and r[1] <= self.r[1] for q, r in pinned.boxes
+        )
+
+    def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
+        """The larger ratio twice if some chain has q+r > 1."""
+        if Fraction(self.q[1]) + Fraction(self.r[1]) > 1:
+            return (max(ratio_01, ratio_10),) * 2
+        return ratio_01, ratio_10
+
+    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        if adversary == "universal":
+            return self._universal(ratio_01, ratio_10)
+        return self._stationary(ratio_01, ratio_10, adversary)
+
+    def _stationary(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        """Take the worst member of the class, in each direction.
+
+        The map of one tick f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
+        and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
+        lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
+        grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
+        proves the ignorant case. The informed one, with q+r < 1, is proved at the source, for endless streams (for
+        those that end it is false). With q+r > 1 it is false: a direction can be worst inside an interval. There a
+        class that is more than a point gets the universal bound of its highest corner.
+
+        Source: docs/proofs/randomised-response.md, "Worst corner".
+        """
+        low, high = ((Fraction(q), Fraction(r)) for q, r in zip(self.q, self.r, strict=True))
+        members = [low] if sum(low) < 1 else []
+        if sum(high) > 1 and (low == high or adversary == "ignorant"):
+            members.append(high)
+        epsilons = [as_decimal(ratio_01).ln(), as_decimal(ratio_10).ln()]
+        for q, r in members:
+            for direction, way in enumerate((Way(q, r, ratio_01, 1 / ratio_10), Way(r, q, ratio_10, 1 / ratio_01))):
+                leakage = ignorant_leakage(way) if adversary == "ignorant" else informed_leakage(*way).ratio
+                epsilons[direction] = max(epsilons[direction], (as_decimal(way.largest) * leakage * leakage).ln())
+        bound = "BDP theorem 1" if adversary == "ignorant" else "bridge recursion"
+        if sum(high) > 1 and low != high and adversary == "informed":
+            worst = universal_losses(worst_odds_ratio(*high), (ratio_01, ratio_10), (max(ratio_01, ratio_10),) * 2)
+            epsilons = [max(pair) for pair in zip(epsilons, worst, strict=True)]
+            bound = "odds-ratio bound"
+        return losses_above(epsilons, adversary, bound)
+
+    def _universal(self, ratio_01: Fraction, ratio_10: Fraction) -> Loss:
+        """Bound the class by the odds ratio of its steps.
+
+        Steps of a class with q+r < 1 keep its sign, so each direction needs its own ratio only; the larger of
+        the two directions, `epsilon`, covers steps of the other sign as well.
+        """
+        positive = all(q + r <= 1 for q, r in self._corners)
+        neighbours = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
+        epsilons = universal_losses(self.worst_odds, (ratio_01, ratio_10), neighbours)
+        return losses_above(epsilons, "universal", "odds-ratio bound")
+
+    def reached(self, adversary: Adversary) -> bool:
+        """Known where readings do not alternate, with less than any side information."""
+        return self.q[0] + self.r[0] <= 1 and adversary != "universal"
+
+    def closed_form(self) -> tuple[Fraction, ...]:
+        """The bounds of q and r."""
+        return tuple(map(Fraction, (*self.q, *self.r)))
+
+
+def _two_states(q: float, r: float) -> Rows:
+    return (1.0 - q, q), (r, 1.0 - r)
+
+
+class BoundedChains(ClassOfChains):
     """Every k-state chain, from any start and changing over time, whose steps have bounded odds ratios.
 
     Attributes:
@@ -70,8 +212,49 @@ class BoundedChains(Document):
             raise ValueError(f"transition has odds ratio {actual:.12g}, above the {self.odds_ratio:.12g} of its class")
         return self
 
+    @property
+    def words(self) -> str:
+        """The largest odds ratio."""
+        odds = f"{self.odds_ratio:.6g}"
+        return f"every chain of {self.states} states whose steps have odds ratios of at most {odds}, changing or not"
 
-class FiniteChains(Document):
+    @property
+    def label(self) -> str:
+        """The largest odds ratio."""
+        return f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
+
+    @property
+    def worst_odds(self) -> Fraction:
+        """What is declared."""
+        return Fraction(self.odds_ratio)
+
+    @property
+    def changes(self) -> bool:
+        """They may."""
+        return True
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """The typical member, if there is one."""
+        return () if self.transition is None else (self.transition,)
+
+    def covers(self, pinned: ChainClass) -> bool:
+        """Whether the other has no larger odds ratios."""
+        worst = pinned.worst_odds
+        return not pinned.named_streams and worst is not None and worst <= self.worst_odds
+
+    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        """The odds ratio of the steps bounds what every adversary learns."""
+        worst = (max(ratio_01, ratio_10),) * 2
+        ticks = (ratio_01, ratio_10) if self.states == 2 else worst
+        return losses_above(universal_losses(self.worst_odds, ticks, worst), adversary, "odds-ratio bound")
+
+    def closed_form(self) -> tuple[Fraction, ...]:
+        """The largest odds ratio."""
+        return (self.worst_odds,)
+
+
+class FiniteChains(ClassOfChains):
     """One of a few known chains, started stationary.
 
     Attributes:
@@ -93,6 +276,109 @@ class FiniteChains(Document):
     def states(self) -> int:
         """The number of states k."""
         return len(self.transitions[0])
+
+    @property
+    def words(self) -> str:
+        """How many chains."""
+        return f"one of {len(self.transitions)} known chains of {self.states} states, started stationary"
+
+    @property
+    def label(self) -> str:
+        """How many chains."""
+        return _known_label(self.states, self.transitions)
+
+    @property
+    def worst_odds(self) -> Fraction | None:
+        """The largest of the chains; None if a step is impossible."""
+        return _worst_known(self.transitions)
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """All of them."""
+        return self.transitions
+
+    @property
+    def extremes(self) -> tuple[Rows, ...]:
+        """All of them."""
+        return self.transitions
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """Of 2 x 2 matrices, however the rounding of their rows is read: b, 1 - a or b / (a + b)."""
+        return tuple(map(_box, self.transitions)) if self.states == 2 else ()
+
+    def covers(self, pinned: ChainClass) -> bool:
+        """Whether the other has some of the same chains only."""
+        return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(self.transitions)
+
+    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        """Take the least bound of known chains; whatever the direction, the larger ratio counts.
+
+        They are followed by the accountant. The odds ratios of their steps alone bound the loss to every adversary, and
+        for more than two states can be less than what quilts say of the informed one.
+        """
+        largest = max(ratio_01, ratio_10)
+        found = []
+        try:
+            odds = Fraction(max(odds_ratio(transition) for transition in self.transitions))
+            epsilons = universal_losses(odds, (largest,) * 2, (largest,) * 2)
+            found.append(losses_above(epsilons, adversary, "odds-ratio bound"))
+        except ValueError as error:
+            if adversary == "universal":
+                raise GuaranteeError(f"no finite guarantee against the universal adversary: {error}") from None
+        if adversary != "universal":
+            bound = "known states" if adversary == "informed" else "chain accountant"
+            try:
+                epsilon = finite_loss(self.transitions, log_above(largest), informed=adversary == "informed")
+                found.append(Loss(epsilon, epsilon, epsilon, adversary, bound))
+            except GuaranteeError:
+                if not found:
+                    raise
+        return min(found, key=lambda each: each.epsilon)
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Only in the bound by odds ratios."""
+        return adversary == "universal"
+
+    def closed_form(self) -> tuple[Fraction, ...]:
+        """Intervals or a largest odds ratio, in floats, that contain the chains."""
+        if self.boxes:
+            bounds = [_floats_around([value for box in self.boxes for value in box[side]]) for side in (0, 1)]
+            if all(low > 0.0 and high < 1.0 for low, high in bounds):
+                return BinaryChains(q=bounds[0], r=bounds[1]).closed_form()
+        if self.worst_odds is None:
+            raise ValueError("chains with impossible steps have no bound in closed form")
+        return (Fraction(_floats_around([self.worst_odds])[1]),)
+
+
+def _box(transition: Rows) -> Box:
+    (a, b), (c, d) = (tuple(map(Fraction, row)) for row in transition)
+    return (min(b, 1 - a), max(b, 1 - a)), (min(c, 1 - d), max(c, 1 - d))
+
+
+def _floats_around(values: Sequence[Fraction]) -> tuple[float, float]:
+    low, high = float(min(values)), float(max(values))
+    return (
+        low if low <= min(values) else math.nextafter(low, -math.inf),
+        high if high >= max(values) else math.nextafter(high, math.inf),
+    )
+
+
+def _known_label(states: int, transitions: tuple[Rows, ...]) -> str:
+    return f"{states} states, {len(transitions)} known chain{'s' * (len(transitions) > 1)}"
+
+
+def _worst_known(transitions: tuple[Rows, ...]) -> Fraction | None:
+    worst = Fraction(1)
+    for transition in transitions:
+        rows = [tuple(map(Fraction, row)) for row in transition]
+        for row in rows:
+            for other in rows:
+                if not all(other) or not all(row):
+                    return None
+                ratios = [a / b for a, b in zip(row, other, strict=True)]
+                worst = max(worst, max(ratios) / min(ratios))
+    return worst
 
 
 def _check_known(transitions: tuple[tuple[tuple[float, ...], ...], ...], states: int) -> None:
@@ -117,21 +403,7 @@ def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
     return True
 
 
-class Shown(Document):
-    """A stream whose states the states of a joint chain show.
-
-    Attributes:
-        name: "stream", of the device that has the policy, or "device/stream".
-        states: how many it has.
-        rate: the most, in nats, that all releases of the stream together tell of any two of its states at one tick.
-    """
-
-    name: Annotated[str, Field(pattern=f"^({_ONE_NAME}/)?{_ONE_NAME}$")]
-    states: Annotated[int, Field(ge=2, le=255)]
-    rate: Annotated[float, Field(gt=0.0)]
-
-
-class JointChains(Document):
+class JointChains(ClassOfChains):
     """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
 
     Guarantees are for all that the named streams publish together, each of them with a policy of this class. The rates
@@ -182,6 +454,51 @@ class JointChains(Document):
         """The number of states of the chain."""
         return len(self.shows)
 
+    @property
+    def words(self) -> str:
+        """The streams."""
+        names = ", ".join(stream.name for stream in self.streams)
+        return (
+            f"chains of {self.states} states that show those of the streams {names}, for all that these tell together"
+        )
+
+    @property
+    def label(self) -> str:
+        """How they are declared."""
+        if self.odds_ratio is None:
+            return _known_label(self.states, self.transitions)
+        return f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
+
+    @property
+    def worst_odds(self) -> Fraction | None:
+        """What is declared, or the largest of the chains; None if one of these has an impossible step."""
+        return _worst_known(self.transitions) if self.odds_ratio is None else Fraction(self.odds_ratio)
+
+    @property
+    def changes(self) -> bool:
+        """If odds ratios are declared."""
+        return self.odds_ratio is not None
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """The known chains, or the typical member, if there is one."""
+        return self.transitions
+
+    @property
+    def extremes(self) -> tuple[Rows, ...]:
+        """The known chains."""
+        return () if self.changes else self.transitions
+
+    @property
+    def named_streams(self) -> tuple[Shown, ...]:
+        """All streams."""
+        return self.streams
+
+    @property
+    def stream_sizes(self) -> tuple[int, ...]:
+        """Of each stream."""
+        return tuple(stream.states for stream in self.streams)
+
     def column(self, device: str, stream: str) -> int:
         """Which of the streams one of a device is.
 
@@ -193,6 +510,32 @@ class JointChains(Document):
                 return number
         names = ", ".join(shown.name for shown in self.streams)
         raise ValueError(f"the class of chains is of the streams {names}, not of {device}/{stream}")
+
+    def shown(self, column: int) -> tuple[int, ...]:
+        """As in `shows`."""
+        return tuple(row[column] for row in self.shows)
+
+    def states_of(self, device: str, stream: str, period_us: int) -> int:
+        """Those of one of the streams."""
+        if period_us != self.period_us:
+            raise ValueError(f"the clock's period is not the {self.period_us} microseconds of the chains")
+        return self.streams[self.column(device, stream)].states
+
+    def named(self, stream: str, period_us: int, rate: Fraction) -> JointChains:
+        """Chains of one stream, with its name, its period and what a tick of it tells."""
+        shown = self.streams[0].model_copy(update={"name": stream, "rate": math.nextafter(float(rate), math.inf)})
+        return self.model_copy(update={"streams": (shown,), "period_us": period_us})
+
+    def covers(self, pinned: ChainClass) -> bool:
+        """Whether the other is of the same streams with the same rates: what the owners of the others rely on."""
+        if not isinstance(pinned, JointChains) or (self.streams, self.shows, self.period_us) != (
+            *(pinned.streams, pinned.shows, pinned.period_us),
+        ):
+            return False
+        if self.odds_ratio is None:
+            return pinned.odds_ratio is None and set(pinned.transitions) <= set(self.transitions)
+        worst = pinned.worst_odds
+        return worst is not None and worst <= Fraction(self.odds_ratio)
 
     def joint_rates(self, rates: Sequence[float]) -> list[list[float]]:
         """The most that a tick tells of any two states of the chain.
@@ -207,6 +550,81 @@ class JointChains(Document):
             [_sum_above([rate for rate, a, b in zip(rates, row, other, strict=True) if a != b]) for other in self.shows]
             for row in self.shows
         ]
+
+    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        rate = log_above(max(ratio_01, ratio_10))
+        return self._joint_bound([[rate if a != b else 0.0 for b in self.shows] for a in self.shows], adversary)
+
+    def joint_loss(self, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
+        """As `fugu.contract.guarantee.shown_loss`."""
+        rates = [stream.rate for stream in self.streams] if rates is None else rates
+        with localcontext(CONTEXT):
+            return self._joint_bound(self.joint_rates(rates), adversary)
+
+    def _joint_bound(self, joint_rates: list[list[float]], adversary: Adversary) -> Loss:
+        """Take the first bound that there is: the later ones are larger."""
+        odds = self.odds_ratio
+        if odds is None:
+            kernels = [[list(row) for row in matrix] for matrix in self.transitions]
+            ways: list[tuple[str, Callable[[], float]]] = [("soft evidence", lambda: soft_loss(kernels, joint_rates))]
+            if adversary == "ignorant":
+                ways.insert(0, ("chain accountant", lambda: finite_loss(kernels, joint_rates, informed=False)))
+            elif adversary == "informed":
+                whole = partial(finite_loss, kernels, joint_rates, informed=True)
+                ways.insert(0, ("known states", lambda: informed_loss(kernels, joint_rates, self.shows, whole)))
+            for bound, way in ways:
+                with suppress(GuaranteeError):
+                    epsilon = way()
+                    return Loss(epsilon, epsilon, epsilon, adversary, bound)
+            try:
+                odds = max(odds_ratio(matrix) for matrix in self.transitions)
+            except ValueError as error:
+                raise GuaranteeError(f"no finite guarantee against the {adversary} adversary: {error}") from None
+        ratio = exp_up(Fraction(max(map(max, joint_rates))))
+        return losses_above(universal_losses(Fraction(odds), (ratio,) * 2, (ratio,) * 2), adversary, "odds-ratio bound")
+
+    def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
+        """The loss of those that are seen, with nothing of the others."""
+        rates = [0.0] * len(self.streams)
+        for column, pair in ratios.items():
+            rates[column] = log_up(max(pair))
+        return self.joint_loss(adversary, rates)
+
+    def stream_loss(
+        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
+    ) -> Loss:
+        """What all streams lose together, of which one must not tell more than the class allows it.
+
+        Every device checks its own streams, and that together with what the others may tell nothing is above the
+        guarantee: so it holds for all of them, wherever they are.
+
+        Source: docs/proofs/joint-streams.md, "Streams that move together".
+        """
+        shown = self.streams[column]
+        if rate > Fraction(shown.rate):
+            raise GuaranteeError(
+                f"{what} tells {float(rate):.9g} nats in a tick, above the {shown.rate:.9g} that the class of chains "
+                f"allows stream {shown.name}"
+            )
+        rates = [stream.rate for stream in self.streams]
+        if alone:
+            rates[column] = math.nextafter(float(rate), math.inf)
+        return self.joint_loss(adversary, rates)
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Only in bounds for any side information."""
+        return adversary == "universal"
+
+    def stretches(
+        self, epsilon: float, rate: float, period_us: int, windows: Iterable[Window], adversary: Adversary
+    ) -> tuple[Stretch, ...]:
+        """Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them."""
+        told = math.fsum(shown.rate for shown in self.streams) * (1.0 + UPWARD)
+        return stretches(epsilon, told, period_us, equal_leakages=False, hidden=True)
+
+    def closed_form(self) -> tuple[Fraction, ...]:
+        """None: what one stream tells is not all that counts."""
+        raise ValueError("streams that move together have no bound in closed form")
 
 
 def _sum_above(values: Sequence[float]) -> float:

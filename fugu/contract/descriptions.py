@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 from fugu.contract._document import FORMAT_NAME, Document, first_problem
 from fugu.contract.chains import ChainClass
@@ -21,6 +21,7 @@ from fugu.contract.instants import instant, instant_text, read_instant, unix_us
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.policy_header import Name, UsefulFor
+from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each
 from fugu.contract.sentences import class_sentence, protected_sentence, unprotected_sentence
 from fugu.contract.stretches import Stretch
 
@@ -28,7 +29,6 @@ __all__ = [
     "MAX_DESCRIPTION_BYTES",
     "MOST_OTHERS",
     "Described",
-    "DescribedStretch",
     "DescribedVersion",
     "DescribedWindow",
     "Description",
@@ -73,19 +73,32 @@ class Described(Document):
 
 
 class DescribedWindow(Document):
-    """A window that the device counts; `states` are labels, or "histogram" if each has a count of its own.
+    """A window that the device counts; `states` are labels, or histogram if each has a count of its own.
 
     Attributes:
         length, stride, start: in ticks.
         scale: of the noise on each count, in ticks, as "20" or "7/3".
+        clip: the most that is told of a count, before its noise; left out where there is no bound.
     """
 
     name: Annotated[str, Field(max_length=32)]
     length: int = Field(ge=1)
     stride: int = Field(ge=1)
     start: int = Field(ge=0)
-    states: Literal["histogram"] | tuple[Label, ...]
+    states: Each | tuple[Label, ...]
     scale: Annotated[str, Field(max_length=32)]
+    clip: Annotated[int, Field(ge=1)] | None = None
+
+    def groups(self, names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """The names of the states that each count counts."""
+        return HISTOGRAM.groups(names) if self.states == EACH else COUNT.groups(self.states)
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = write(self)
+        if self.clip is None:
+            document.pop("clip", None)
+        return document
 
 
 class PlaceGrid(Document):
@@ -359,8 +372,9 @@ def _window(policy: Policy, name: str) -> DescribedWindow:
         length=window.length,
         stride=window.stride,
         start=window.start,
-        states="histogram" if window.states == "histogram" else counted,
+        states=EACH if window.states == EACH else counted,
         scale=window.scale,
+        clip=window.clip,
     )
 
 

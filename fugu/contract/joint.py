@@ -20,7 +20,7 @@ from typing import get_args
 from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import GuaranteeError, Reason
-from fugu.contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 
@@ -63,7 +63,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
         return max((one.guarantee.epsilon for one in streams), default=0.0)
     adversary = max((one.guarantee.adversary for one in streams), key=_STRENGTH.index)
     classes = {one.chains.model_dump_json(): one.chains for one in streams}
-    if any(isinstance(chains, JointChains) for chains in classes.values()):
+    if any(chains.named_streams for chains in classes.values()):
         return max(_named(chains, streams, adversary, sensors or {}) for chains in classes.values())
     first, *others = streams
     for other in others:
@@ -80,7 +80,7 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     forward, backward = (prod(ratios) for ratios in zip(*(one.tick_ratios for one in streams), strict=True))
     # Versions of all the streams may take turns, as those of one may.
     return max(
-        ratio_loss(chains, *lasting_ratios(chains, forward, backward), adversary).epsilon for chains in classes.values()
+        chains.ratio_loss(*chains.lasting_ratios(forward, backward), adversary).epsilon for chains in classes.values()
     )
 
 
@@ -88,20 +88,19 @@ def _named(
     chains: ChainClass, streams: Sequence[Policy], adversary: Adversary, sensors: Mapping[str, Hashable]
 ) -> float:
     """The bound for all streams of a class of joint chains, if these are some of them and keep to what it allows."""
+    if not isinstance(chains, JointChains):
+        raise NoJointBoundError(f"the class of stream {streams[0].stream} or of another is not of all of them together")
     shown_of: dict[tuple[Hashable, Discretiser], tuple[int, ...]] = {}
     for one in streams:
-        if not isinstance(chains, JointChains):
-            raise NoJointBoundError(f"the class of stream {one.stream} or of another is not of all of them together")
         try:
             column = chains.column(one.device, one.stream)
         except ValueError as error:
             raise NoJointBoundError(str(error)) from None
-        states = tuple(row[column] for row in chains.shows)
+        states = chains.shown(column)
         if one.stream in sensors and states != shown_of.setdefault((sensors[one.stream], one.discretiser), states):
             raise NoJointBoundError(f"stream {one.stream} has the states of another, but not in its class of chains")
         _check_shown(chains, column, one)
-    assert isinstance(chains, JointChains)
-    return shown_loss(chains, adversary).epsilon
+    return chains.joint_loss(adversary).epsilon
 
 
 def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:

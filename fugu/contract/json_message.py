@@ -29,7 +29,6 @@ __all__ = [
     "Shares",
     "Time",
     "check_intervals",
-    "finite",
 ]
 
 _MOST_STATES = 255

@@ -6,20 +6,35 @@ the odds ratios of the steps alone. Source: docs/proofs/randomised-response.md, 
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 __all__ = [
     "CONTEXT",
+    "Adversary",
     "Leakage",
+    "Loss",
     "Way",
     "as_decimal",
     "ignorant_leakage",
     "informed_leakage",
+    "log_above",
+    "losses_above",
     "universal_leakage",
+    "universal_losses",
     "worst_odds_ratio",
 ]
+
+Adversary = Literal["ignorant", "informed", "universal"]
+"""What the adversary knows: one chain of the class; also any set of true states; any side information about states.
+
+No adversary is one who has yet to learn which chain of the class it is.
+"""
+
+_ROUNDING = Decimal("1e-30")
+"""Far above the error of all that is computed below, and far below what a float can tell."""
 
 # Every quantity below is a positive number made from positive numbers, and every map of ticks is a Moebius map
 # with positive entries, whose log-log slope is at most 1. So relative errors add up: at most 10 roundings per
@@ -33,6 +48,24 @@ _MAX_CLIMB = 100
 _Matrix: TypeAlias = tuple[Fraction, Fraction, Fraction, Fraction]
 _N = TypeVar("_N", Fraction, Decimal)
 _DecimalMatrix: TypeAlias = tuple[Decimal, Decimal, Decimal, Decimal]
+
+
+class Loss(NamedTuple):
+    """The epsilon that a mechanism really has, rounded up.
+
+    Attributes:
+        epsilon: The larger of the two directions, in nats.
+        epsilon_01: The direction "state 0 rather than 1"; with more than two states, equal to epsilon.
+        epsilon_10: The direction "state 1 rather than 0"; with more than two states, equal to epsilon.
+        adversary: The adversary that was asked for.
+        bound: The theorem or bound behind the numbers.
+    """
+
+    epsilon: float
+    epsilon_01: float
+    epsilon_10: float
+    adversary: Adversary
+    bound: str
 
 
 class Leakage(NamedTuple):
@@ -272,6 +305,33 @@ def universal_leakage(alpha: Fraction, ratio: Fraction) -> Decimal:
     slope = root * (as_decimal(ratio - 1) / (g + 1))
     w = (slope + (slope * slope + 4 * g).sqrt()) / (2 * g)
     return max(Decimal(1), w * w)
+
+
+def universal_losses(
+    alpha: Fraction, ticks: tuple[Fraction, Fraction], neighbours: tuple[Fraction, Fraction]
+) -> list[Decimal]:
+    """Return log(G m^2) in both directions: G from `ticks`, m the leakage of `neighbours`."""
+    epsilons = []
+    for tick, worst in zip(ticks, neighbours, strict=True):
+        leakage = universal_leakage(alpha, worst)
+        epsilons.append((as_decimal(tick) * leakage * leakage).ln())
+    return epsilons
+
+
+def losses_above(epsilons: list[Decimal], adversary: Adversary, bound: str) -> Loss:
+    """Return the loss of both directions as floats that are not below the decimals plus their rounding error."""
+    upward = [_float_above(epsilon + _ROUNDING) for epsilon in epsilons]
+    return Loss(max(upward), upward[0], upward[1], adversary, bound)
+
+
+def log_above(ratio: Fraction) -> float:
+    """Return the logarithm of a likelihood ratio, rounded up."""
+    return _float_above(as_decimal(ratio).ln() + _ROUNDING)
+
+
+def _float_above(value: Decimal) -> float:
+    nearest = float(value)
+    return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
 
 
 def as_decimal(value: Fraction) -> Decimal:

@@ -14,17 +14,15 @@ decided is a violation. A part of them alone could be got round by the others, s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from fractions import Fraction
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
 from fugu.contract._document import Document
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser, remembers
 from fugu.contract.errors import PolicyError
 from fugu.contract.guarantee import Adversary, Guarantee
-from fugu.contract.leakage import worst_odds_ratio
 from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph, MeasurePolicy
 from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import Measurement, neighbours_of
@@ -60,10 +58,9 @@ class SymbolPins(Document):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         count = len(self.discretiser.states)
-        if isinstance(self.chains, JointChains):
-            if all(shown.states != count for shown in self.chains.streams):
+        if count not in self.chains.stream_sizes:
+            if self.chains.named_streams:
                 raise ValueError(f"no stream of the chains has the {count} states of the discretiser")
-        elif count != self.chains.states:
             raise ValueError(f"discretiser and chains have {count} and {self.chains.states} states")
         return self
 
@@ -236,48 +233,4 @@ def contains(wider: ChainClass, pinned: ChainClass) -> bool:
         wider: the class that should contain the other.
         pinned: the class that should be contained.
     """
-    if wider.states != pinned.states or isinstance(wider, JointChains) != isinstance(pinned, JointChains):
-        return False
-    if isinstance(wider, JointChains) and isinstance(pinned, JointChains):
-        if (wider.streams, wider.shows, wider.period_us) != (pinned.streams, pinned.shows, pinned.period_us):
-            return False
-        if wider.odds_ratio is None:
-            return pinned.odds_ratio is None and set(pinned.transitions) <= set(wider.transitions)
-        worst = _worst_odds_ratio(pinned)
-        return worst is not None and worst <= Fraction(wider.odds_ratio)
-    if isinstance(wider, BoundedChains):
-        worst = _worst_odds_ratio(pinned)
-        return worst is not None and worst <= Fraction(wider.odds_ratio)
-    if isinstance(pinned, BoundedChains | JointChains) or isinstance(wider, JointChains):
-        return False
-    if isinstance(wider, FiniteChains):
-        return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(wider.transitions)
-    boxes = [(pinned.q, pinned.r)] if isinstance(pinned, BinaryChains) else map(_box, pinned.transitions)
-    return all(
-        wider.q[0] <= q[0] and q[1] <= wider.q[1] and wider.r[0] <= r[0] and r[1] <= wider.r[1] for q, r in boxes
-    )
-
-
-def _box(transition: tuple[tuple[float, ...], ...]) -> tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]:
-    """Intervals for q and r of a 2 x 2 matrix, however the rounding of its rows is read: b, 1 - a or b / (a + b)."""
-    (a, b), (c, d) = (tuple(map(Fraction, row)) for row in transition)
-    return (min(b, 1 - a), max(b, 1 - a)), (min(c, 1 - d), max(c, 1 - d))
-
-
-def _worst_odds_ratio(chains: ChainClass) -> Fraction | None:
-    """The largest odds ratio of any step of a class; none if it has no bound."""
-    if isinstance(chains, BoundedChains | JointChains) and chains.odds_ratio is not None:
-        return Fraction(chains.odds_ratio)
-    if isinstance(chains, BinaryChains):  # monotone in q and r, so that a corner is worst
-        return max(worst_odds_ratio(Fraction(q), Fraction(r)) for q in chains.q for r in chains.r)
-    assert isinstance(chains, FiniteChains | JointChains)
-    worst = Fraction(1)
-    for transition in chains.transitions:
-        rows = [tuple(map(Fraction, row)) for row in transition]
-        for row in rows:
-            for other in rows:
-                if not all(other) or not all(row):
-                    return None
-                ratios = [a / b for a, b in zip(row, other, strict=True)]
-                worst = max(worst, max(ratios) / min(ratios))
-    return worst
+    return wider.states == pinned.states and wider.covers(pinned)

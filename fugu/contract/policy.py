@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -10,15 +9,14 @@ from pydantic import Field, GetCoreSchemaHandler, GetPydanticSchema, model_valid
 from pydantic_core import CoreSchema, core_schema
 
 from fugu.contract._document import Document
-from fugu.contract.chains import ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Categories, Cells, Discretiser, Thresholds
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.exponential import exp_up, log_up
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, check_shown, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, held, tick_ratios
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy_header import Clock, PolicyHeader
-from fugu.contract.rounding import UPWARD
-from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.stretches import Stretch
 from fugu.contract.windows import MAX_OPEN_COUNTS, MAX_WINDOWS, Window, total_rate
 
 __all__ = ["Categories", "Cells", "Clock", "Discretiser", "Policy", "SymbolTable", "Thresholds"]
@@ -72,11 +70,7 @@ class Policy(PolicyHeader):
             raise ValueError("there is neither a table nor a window: give at least one of them")
         if self.table is None and self.frame_ticks != 1:
             raise ValueError("frame_ticks is for symbols: leave it out where there is no table")
-        states = self.chains.states
-        if isinstance(self.chains, JointChains):
-            states = self.chains.streams[self.chains.column(self.device, self.stream)].states
-            if self.clock.period_us != self.chains.period_us:
-                raise ValueError(f"the clock's period is not the {self.chains.period_us} microseconds of the chains")
+        states = self.chains.states_of(self.device, self.stream, self.clock.period_us)
         counts = (
             len(self.discretiser.states),
             states,
@@ -166,11 +160,13 @@ class Policy(PolicyHeader):
 
     def _check(self, guarantee: Guarantee, what: str, *, alone: bool = False) -> Loss:
         """Hold everything that a tick adds to, or the windows alone, against a guarantee."""
-        if isinstance(self.chains, JointChains):
-            column, rate = self.chains.column(self.device, self.stream), self.window_rate if alone else self.rate
-            return check_shown(self.chains, column, rate, guarantee, what, alone=alone)
-        ratio = exp_up(self.window_rate)
-        return check_ratios(self.chains, (ratio, ratio) if alone else self.tick_ratios, guarantee, what)
+        rate = self.window_rate
+        ratios = (exp_up(rate),) * 2
+        if not alone:
+            rate, ratios = self.rate, self.tick_ratios
+        column = self.chains.column(self.device, self.stream)
+        loss = self.chains.stream_loss(column, ratios, rate, guarantee.adversary, what, alone=alone)
+        return held(loss, guarantee, what)
 
     def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
         """What symbols and windows together tell of whole stretches of time.
@@ -189,14 +185,7 @@ class Policy(PolicyHeader):
         return () if self.windows_alone is None else self._stretches(epsilon, self.windows_alone.adversary, 0.0)
 
     def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
-        # Two states, and bounds by odds ratios, take past and future alike; other known chains need not run backward
-        # as they run forward.
-        if isinstance(self.chains, JointChains):
-            # Whatever the others tell counts, and pairs of ticks may be hidden in what differs at none of them.
-            told = math.fsum(shown.rate for shown in self.chains.streams) * (1.0 + UPWARD)
-            return stretches(epsilon, told, self.clock.period_us, equal_leakages=False, hidden=True)
-        alike = adversary == "universal" or not isinstance(self.chains, FiniteChains)
-        return stretches(epsilon, rate, self.clock.period_us, self.windows, equal_leakages=alike)
+        return self.chains.stretches(epsilon, rate, self.clock.period_us, self.windows, adversary)
 
     @property
     def _unused(self) -> set[str]:

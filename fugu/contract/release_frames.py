@@ -15,11 +15,12 @@ from fugu.contract.instants import unix_us
 from fugu.contract.json_message import Constant, Fields, JsonMessage, Labels, Number, Numbers, Time, check_intervals
 from fugu.contract.mechanisms import ADVERSARIES, Mechanism
 from fugu.contract.message import Flag, Integer, Text, Word, integer, length
+from fugu.contract.queries import QUERIES, Each, Query
 from fugu.contract.topics import NAME_PATTERN
 
 __all__ = ["Noise", "QueryKind", "ReleaseFrame", "release_unit"]
 
-QueryKind = Literal["count", "histogram", "frequency", "dwell"]
+QueryKind = Literal["count", Each, "frequency", "dwell"]
 Noise = Literal["discrete-laplace", "device-windows", "mixed"]
 _NAME = Text(1, 64, NAME_PATTERN)
 _MOST_DEVICES = 2**32 - 1
@@ -91,18 +92,18 @@ class ReleaseFrame(JsonMessage):
 
     def labels(self) -> Sequence[str]:
         """The states, of a histogram."""
-        return self.states if self.query == "histogram" else ()
+        return self.states if self.asked.each else ()
 
     @classmethod
     def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
         """The same."""
-        labels: Sequence[str] = found["states"] if found["query"] == "histogram" else ()
+        labels: Sequence[str] = found["states"] if QUERIES[found["query"]].each else ()
         return labels
 
     def _consistent(self) -> None:
         integer(self.length, 1, MAX_TICK - self.first + 1, "length")
         integer(self.observed, 0, self.length * self.devices, "observed")
-        count = len(self.states) if self.query == "histogram" else 1
+        count = len(self.asked.groups(self.states))
         for name in ("values", "standard_errors"):
             length(getattr(self, name), count, count, name)
         check_intervals(self.values, self.low, self.high)
@@ -114,6 +115,11 @@ class ReleaseFrame(JsonMessage):
             raise FrameRangeError(f"unit is not {release_unit(self.query)}")
 
     @property
+    def asked(self) -> Query:
+        """What is asked about the window."""
+        return QUERIES[self.query]
+
+    @property
     def last(self) -> int:
         """Last tick of the window."""
         return self.first + self.length - 1
@@ -121,4 +127,4 @@ class ReleaseFrame(JsonMessage):
 
 def release_unit(query: QueryKind) -> str:
     """The unit of the answers to a query."""
-    return "share" if query == "frequency" else "ticks"
+    return QUERIES[query].unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.stretches import Stretch
 
@@ -55,17 +55,7 @@ def class_sentence(chains: ChainClass | None) -> str:
     """
     if chains is None:
         return "any chain that starts and steps as the policy allows, however likely each step is"
-    if isinstance(chains, BinaryChains):
-        (low, high), (lowest, highest) = chains.q, chains.r
-        first, second = f"from {low:.6g} to {high:.6g}", f"from {lowest:.6g} to {highest:.6g}"
-        return f"every chain that leaves state 0 with probability {first}, state 1 {second}, and starts stationary"
-    if isinstance(chains, BoundedChains):
-        odds = f"{chains.odds_ratio:.6g}"
-        return f"every chain of {chains.states} states whose steps have odds ratios of at most {odds}, changing or not"
-    if isinstance(chains, FiniteChains):
-        return f"one of {len(chains.transitions)} known chains of {chains.states} states, started stationary"
-    names = ", ".join(stream.name for stream in chains.streams)
-    return f"chains of {chains.states} states that show those of the streams {names}, for all that these tell together"
+    return chains.words
 
 
 def _numbered(edges: tuple[float, ...]) -> str:

@@ -85,6 +85,14 @@ def covered(window: Window, ticks: int) -> int:
     return whole * window.length + rest * each + min(rest, more)
 
 
+def moved(window: Window, ticks: int) -> int:
+    """The most that a stretch moves the counts of a definition, added up.
+
+    Of `length` ticks around a stretch, and the stretch itself, at most so many begin a window that has some of it.
+    """
+    return window.query.moved(covered(window, ticks), -(-(ticks + window.length - 1) // window.stride))
+
+
 def stretch_epsilon(
     epsilon: float,
     ticks: int,
@@ -116,7 +124,7 @@ def stretch_epsilon(
     counts = tuple(windows)
 
     def own(length: int) -> Fraction:
-        added = (covered(window, length) * window.sensitivity / Fraction(window.scale) for window in counts)
+        added = (moved(window, length) / Fraction(window.scale) for window in counts)
         return length * Fraction(rate) + sum(added, Fraction(0))
 
     leakages = Fraction(epsilon) - (0 if hidden else own(1))

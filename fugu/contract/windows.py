@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from fugu.contract._document import Document
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.mechanisms import Composing
+from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each, Query, clipped
 from fugu.contract.window_frames import MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 
 __all__ = ["MAX_OPEN_COUNTS", "MAX_OVERLAP", "MAX_WINDOWS", "Window", "total_rate"]
@@ -37,8 +38,9 @@ class Window(Document):
         name: unlike that of any other window of the stream.
         stride: ticks from the beginning of one window to that of the next; below `length`, windows overlap.
         start: first tick of window 0.
-        states: the states whose ticks are counted together, by label or by index; or "histogram", a count for each.
+        states: the states whose ticks are counted together, by label or by index; or `EACH`, a count for each.
         scale: of the noise, in ticks: an integer, "20", or a fraction in lowest terms, "7/3".
+        clip: the most that is told of a count, before its noise; None for the whole count.
         mechanism: by which its noise was planned; a device proves every guarantee by the chain accountant.
     """
 
@@ -46,9 +48,10 @@ class Window(Document):
     length: int = Field(ge=1, le=MAX_WINDOW_TICKS)
     stride: int = Field(ge=1, le=MAX_WINDOW_TICKS)
     start: int = Field(default=0, ge=0, le=MAX_TICK - MAX_WINDOW_TICKS)
-    states: Literal["histogram"] | Annotated[tuple[int | str, ...], Field(min_length=1, max_length=255)]
+    states: Each | Annotated[tuple[int | str, ...], Field(min_length=1, max_length=255)]
     scale: Annotated[str, Field(pattern=_SCALE_PATTERN)]
     mechanism: Composing = "chain"
+    clip: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -56,7 +59,17 @@ class Window(Document):
             raise ValueError(f"{self.overlap} windows would share a tick; at most {MAX_OVERLAP} may")
         if str(Fraction(self.scale)) != self.scale:
             raise ValueError(f"scale {self.scale} is not in lowest terms; write {Fraction(self.scale)}")
+        if self.clip is not None and (self.states == EACH or self.clip >= self.length):
+            raise ValueError(f"a clip of {self.clip} is for one count of more than {self.clip} ticks")
         return self
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without a clip, as if there were no such field."""
+        document: dict[str, Any] = write(self)
+        if self.clip is None:
+            document.pop("clip", None)
+        return document
 
     @property
     def overlap(self) -> int:
@@ -64,9 +77,16 @@ class Window(Document):
         return -(-self.length // self.stride)
 
     @property
+    def query(self) -> Query:
+        """What is asked about its ticks."""
+        if self.clip is not None:
+            return clipped(self.clip)
+        return HISTOGRAM if self.states == EACH else COUNT
+
+    @property
     def sensitivity(self) -> int:
-        """The most by which one tick's state changes the counts, added up: a histogram loses one and gains one."""
-        return 2 if self.states == "histogram" else 1
+        """The most by which one tick's state changes the counts, added up."""
+        return self.query.sensitivity
 
     @property
     def rate(self) -> Fraction:
@@ -79,7 +99,7 @@ class Window(Document):
         Raises:
             ValueError: a state is unknown or named twice.
         """
-        if self.states == "histogram":
+        if self.states == EACH:
             return tuple(range(len(labels)))
         indices = [self._index(state, labels) for state in self.states]
         if len(set(indices)) != len(indices):
@@ -88,7 +108,11 @@ class Window(Document):
 
     def counts(self, states: int) -> int:
         """How many counts a frame of this window has, for a stream of so many states."""
-        return states if self.states == "histogram" else 1
+        return states if self.query.each else 1
+
+    def groups(self, labels: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
+        """The indices of the states that each count counts."""
+        return self.query.groups(self.counted(labels))
 
     def covers(self, index: int, first: int, length: int) -> bool:
         """Whether window `index` has these ticks."""

@@ -11,6 +11,7 @@ from fugu.contract.descriptions import DescribedVersion, Description, decode_des
 from fugu.contract.errors import FrameLengthError, FuguError, TopicError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.queries import EACH
 from fugu.contract.release_frames import ReleaseFrame
 from fugu.contract.reports import WindowCount, decode_estimate
 from fugu.contract.topics import Topic, parse_topic
@@ -251,6 +252,6 @@ def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[
     found = next((one for one in known.windows if one.name == window), None) if known else None
     if known is None or found is None:
         return None
-    if found.states == "histogram":
+    if found.states == EACH:
         return known.states if counts == len(known.states) else None
     return found.states if counts == 1 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policy import Policy
+from fugu.contract.queries import EACH, Each
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
@@ -157,12 +158,10 @@ def attack_policy(policy: Policy, readings: Readings, known: int | None = None) 
         noise = float(1 - seen.emission.diagonal().min()) if seen.emission.shape[1] == k else math.nan
         releases.append(("symbols", noise, policy.guarantee.epsilon, seen))
     for window in policy.windows:
-        if window.stride < window.length or policy.windows_alone is None:
+        if window.stride < window.length or policy.windows_alone is None or not window.query.adds_up:
             continue
         scale, ticks = Fraction(window.scale), window.length
-        counted: tuple[int, ...] | Literal["histogram"] = "histogram"
-        if window.states != "histogram":
-            counted = window.counted(names)
+        counted: tuple[int, ...] | Each = EACH if window.query.each else window.counted(names)
         alone = release_counts(states, segments, ticks, scale, counted, generator, k=k)
         if not alone.counts.size:
             continue

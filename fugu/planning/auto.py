@@ -16,8 +16,8 @@ import numpy as np
 
 from fugu.attack import Outputs, attack, furthest_learner, release_counts, release_symbols
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.errors import FuguError
+from fugu.contract.queries import EACH
 from fugu.planning.answers import noisy_shares, true_shares
 from fugu.planning.candidates import (
     SHORTEST,
@@ -55,7 +55,7 @@ _SHOWN = 48
 _SAFE = 0.8
 
 
-_Release = Callable[[ChainClass, np.random.Generator], Outputs | None]
+_Release = Callable[[CoveringChains, np.random.Generator], Outputs | None]
 
 
 class Curve(NamedTuple):
@@ -172,7 +172,7 @@ def plan_auto(
     if np.unique(data.fit.states[data.fit.states >= 0]).size < 2:
         raise PlanningError(f"{readings.source}: the state never changes in the first set: there is nothing to plan")
     progress("the class of chains", 0.1)
-    chains: ChainClass | None = None
+    chains: CoveringChains | None = None
     try:
         chains = problem.chains(1)
     except ModelError as error:
@@ -200,12 +200,12 @@ def plan_auto(
     least = None if reasons else least
     found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
     covered = None
-    if isinstance(recommended.chains, BinaryChains | BoundedChains):
+    if recommended.chains is not None:
         covered = problem.share(recommended.every, recommended.chains)
     return AutoPlan(*found, sets.test.rows, covered)
 
 
-def _windows(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> tuple[Candidate, ...]:
+def _windows(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> tuple[Candidate, ...]:
     period = problem.readings.period_seconds
     try:
         return tuple(window_candidates(data, chains, problem.question, problem.bins, period, lengths))
@@ -227,7 +227,7 @@ def _symbols(problem: _Problem, lengths: list[int]) -> tuple[Candidate, ...]:
     return tuple(found)
 
 
-def _of_class(problem: _Problem, data: Sampled, chains: ChainClass, lengths: list[int]) -> list[Candidate]:
+def _of_class(problem: _Problem, data: Sampled, chains: CoveringChains, lengths: list[int]) -> list[Candidate]:
     question, period = problem.question, problem.readings.period_seconds
     table = calibrate(chains, question.epsilon, question.adversary).table
     if question.want != "now" and not lengths:
@@ -273,7 +273,7 @@ def _incomparable(lengths: list[int]) -> str:
 def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
     """Attack a candidate on the first set, with its class and so many wider ones."""
     fit = problem.data(candidate.every).fit
-    assert isinstance(candidate.chains, BinaryChains | BoundedChains)
+    assert candidate.chains is not None
     covered = problem.covered(candidate.every)[0]._replace(chains=candidate.chains)
     return true_class(
         *(fit.states, fit.segments, problem.k, candidate.epsilon, _attacked(problem, candidate, fit), problem.rng),
@@ -304,7 +304,7 @@ def _ranked(candidates: Iterable[Candidate], question: Question) -> list[Candida
 def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
     """What a device would release of some states under a plan for a class; none if nothing can be planned for it."""
 
-    def attacked(chains: ChainClass, rng: np.random.Generator) -> Outputs | None:
+    def attacked(chains: CoveringChains, rng: np.random.Generator) -> Outputs | None:
         question = problem.question
         try:
             if candidate.kind == "symbols":
@@ -313,7 +313,7 @@ def _attacked(problem: _Problem, candidate: Candidate, cut: Cut) -> _Release:
         except FuguError:
             return None
         assert candidate.window_ticks is not None
-        counted: Any = problem.bins[0] if len(problem.bins) == 1 else "histogram"
+        counted: Any = problem.bins[0] if len(problem.bins) == 1 else EACH
         return release_counts(*cut, candidate.window_ticks, scale, counted, rng, k=problem.k)
 
     return attacked
@@ -327,7 +327,7 @@ def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     """The chosen candidate on the third set, and what is evidence against it there, in sentences."""
     data = problem.data(candidate.every)
-    assert isinstance(candidate.chains, BinaryChains | BoundedChains)
+    assert candidate.chains is not None
     outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)
     assert outputs is not None
     attacks = attack(data.test.states, data.test.segments, outputs, candidate.epsilon)

@@ -20,7 +20,6 @@ from fugu.attack import Outputs, attack
 from fugu.attack.outputs import SymbolOutputs
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Cells
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
@@ -41,7 +40,7 @@ from fugu.planning.traces import Traces, place_columns, read_traces, resampled
 from fugu.planning.true_class import strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_model import ModelError
-from fugu.privacy.covering_class import Covered, class_ratio, covering_class
+from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
 
 __all__ = ["PlacePlan", "asks_places", "place_policy", "plan_places", "read_places"]
 
@@ -256,13 +255,12 @@ def _off(differences: Floats) -> Floats:
     return np.asarray(np.sqrt((differences**2).sum(axis=-1)))
 
 
-def _point(chains: ChainClass, epsilon: float) -> float:
+def _point(chains: CoveringChains, epsilon: float) -> float:
     """The most that one point may tell of two cells so that all points tell at most epsilon of one tick.
 
     The bound of the class's odds ratio holds against any side information, for any start, and for chains that change.
     """
-    assert isinstance(chains, BinaryChains | BoundedChains)
-    odds, low, high = class_ratio(chains), 0.0, min(epsilon, _MOST_POINT)
+    odds, low, high = chains.odds_bound, 0.0, min(epsilon, _MOST_POINT)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         low, high = (middle, high) if odds_ratio_loss(odds, middle) <= epsilon * (1.0 - _BELOW) else (low, middle)
@@ -307,7 +305,6 @@ def _candidate(
     guess: float,
 ) -> Candidate:
     chains = grid.covered.chains
-    assert isinstance(chains, BinaryChains | BoundedChains)
     step = None if period is None else period * grid.every
     wait = min(LATENCY_SECONDS, question.latency_seconds or LATENCY_SECONDS)
     ticks = 1 if step is None else frame_ticks(wait, step, MAX_MEASURE_TICKS)
@@ -319,7 +316,7 @@ def _candidate(
         every=grid.every,
         discretiser=grid.cells,
         chains=chains,
-        epsilon=rounded_up(odds_ratio_loss(class_ratio(chains), point)),
+        epsilon=rounded_up(odds_ratio_loss(chains.odds_bound, point)),
         adversary="universal",
         expected_error=float(judged.mean()),
         error_95=float(max([np.quantile(both, _QUANTILE), *(part.mean() for part in np.array_split(both, _BLOCKS))])),
@@ -339,7 +336,7 @@ def _chosen(
     for place in sorted(worth, key=lambda place: candidates[place].expected_error):
         one, grid = candidates[place], grids[place]
 
-        def released(chains: ChainClass, generator: np.random.Generator, grid: _Grid = grid) -> Outputs | None:
+        def released(chains: CoveringChains, generator: np.random.Generator, grid: _Grid = grid) -> Outputs | None:
             return _released(grid, _point(chains, question.epsilon), grid.fit.cut, generator)
 
         k = len(grid.model.cells)

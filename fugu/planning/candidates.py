@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from fugu.attack import Attack
-from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.frames import SymbolFrame, symbol_bits
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy_header import UsefulFor
+from fugu.contract.queries import EACH
 from fugu.contract.window_frames import WindowFrame
 from fugu.planning.answers import (
     Assessed,
@@ -35,6 +35,7 @@ from fugu.planning.joint_plan import WantedWindow, joint_plan
 from fugu.planning.policy_builder import frame_ticks
 from fugu.planning.question import Question, Want
 from fugu.planning.sampled import Cut, Sampled
+from fugu.privacy.covering_class import CoveringChains
 from fugu.privacy.randomised_response import calibrate
 
 __all__ = [
@@ -105,7 +106,7 @@ class Candidate:
     devices: int = 1
     every: int = 1
     discretiser: Discretiser
-    chains: ChainClass | None
+    chains: CoveringChains | None
     epsilon: float
     adversary: Adversary
     window_ticks: int | None = None
@@ -155,7 +156,7 @@ def useful_for(candidate: Candidate) -> UsefulFor | None:
     return "share"
 
 
-def nothing(data: Sampled, chains: ChainClass | None, question: Question) -> Candidate:
+def nothing(data: Sampled, chains: CoveringChains | None, question: Question) -> Candidate:
     """What is recommended if nothing is worth it: the states and their class, and no numbers of an answer."""
     return Candidate(
         kind="none",
@@ -182,10 +183,10 @@ def window_lengths(period_seconds: float | None, steady: bool, question: Questio
 
 def wanted_window(length: int, bins: Bins) -> WantedWindow:
     """The window of a plan for these shares."""
-    return WantedWindow(WINDOW, length, "histogram" if len(bins) > 1 else bins[0])
+    return WantedWindow(WINDOW, length, EACH if len(bins) > 1 else bins[0])
 
 
-def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: Bins) -> Fraction:
+def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins) -> Fraction:
     """The noise of tumbling windows, which is the same for every length.
 
     Raises:
@@ -195,7 +196,7 @@ def window_scale(chains: ChainClass, question: Question, epsilon: float, bins: B
 
 
 def window_candidates(
-    data: Sampled, chains: ChainClass, question: Question, bins: Bins, period: float | None, lengths: Sequence[int]
+    data: Sampled, chains: CoveringChains, question: Question, bins: Bins, period: float | None, lengths: Sequence[int]
 ) -> list[Candidate]:
     """Windows of several lengths, per device and as a group; those too long for the recording are left out.
 
@@ -238,7 +239,7 @@ def window_candidates(
 
 def symbol_candidates(
     data: Sampled,
-    chains: ChainClass,
+    chains: CoveringChains,
     table: NoiseTable,
     question: Question,
     bins: Bins,

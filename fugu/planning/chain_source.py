@@ -226,18 +226,18 @@ def _model(path: Path) -> ChainModel:
 def _typical(model: ChainModel) -> Matrix:
     """The chain of a whole recording, without zeros if its class has none."""
     chains = model.chains
-    return chains.transition if isinstance(chains, BoundedChains) and chains.transition else model.transition
+    return chains.typical[0] if chains is not None and chains.changes and chains.typical else model.transition
 
 
 def class_words(model: ChainModel) -> str:
     """The class of a fitted chain in a few words."""
     lengths = [stretch.ticks for stretch in model.stretches]
     over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else f"{lengths[0]}"
-    if isinstance(model.chains, BinaryChains):
-        return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
     assert model.chains is not None
+    if not model.chains.changes:
+        return f"q and r do not change over stretches of {over} ticks; each end of their intervals holds with 90 %"
     return (
-        f"steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it covers "
+        f"steps of odds ratios up to {model.chains.odds_bound:.4g}, which may change from tick to tick; it covers "
         f"{covered_words(min(stretch.covered for stretch in model.stretches))} of {over} ticks"
     )
 

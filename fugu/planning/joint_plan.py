@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
@@ -20,12 +20,13 @@ from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
 from fugu.contract.mechanisms import Composing
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.queries import Each
 from fugu.contract.windows import Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
-from fugu.privacy.chain_class import ChainClassError
+from fugu.privacy.accountant.classes import covered_start
+from fugu.privacy.chain_class import ChainClassError, Covered, Start
 from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
-from fugu.privacy.starts import Covered, Start, covered_start
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from fugu.privacy.window_scale import lawful_scale
 
@@ -41,16 +42,18 @@ class WantedWindow(NamedTuple):
     Attributes:
         name: of the window.
         length: in ticks.
-        states: those that are counted together, or "histogram".
+        states: those that are counted together, or `EACH`.
         stride: ticks from one window to the next; its length, if not given.
+        clip: the most that is told of a count; None for all of it.
         share: of the loss of a tick, in (0, 1]; what the others leave, for equal errors of shares, if not given.
     """
 
     name: str
     length: int
-    states: Literal["histogram"] | tuple[int | str, ...]
+    states: Each | tuple[int | str, ...]
     stride: int | None = None
     share: float | None = None
+    clip: int | None = None
 
     def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
         """The window with this noise, planned by a mechanism."""
@@ -62,6 +65,7 @@ class WantedWindow(NamedTuple):
             states=self.states,
             scale=str(scale),
             mechanism=mechanism,
+            clip=self.clip,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains import stationary_distribution
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.exponential import log_up
 from fugu.contract.guarantee import Adversary, Loss, tick_ratios
@@ -17,9 +18,10 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.stretches import Stretch, stretches
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
+from fugu.privacy.accountant.classes import decimated_class
 from fugu.privacy.baselines import Baseline, baselines
 from fugu.privacy.randomised_response import Objective, calibrate
-from fugu.privacy.sampling import decimated_class, decimated_odds_ratio, decimated_transition
+from fugu.privacy.sampling import decimated_odds_ratio, decimated_transition
 from fugu.privacy.utility import Utility, assess
 
 __all__ = ["PERIODS", "Option", "Refusal", "Request", "StreamPlan", "make_plan"]
@@ -129,8 +131,11 @@ def _compared(request: Request) -> list[int]:
 
     A few known chains are followed step by step, which takes seconds to minutes: they get the one period only.
     """
-    known = isinstance(request.chains, FiniteChains) and request.adversary != "universal"
-    if not request.longer_periods or known or isinstance(request.chains, JointChains):
+    if (
+        not request.longer_periods
+        or not request.chains.equal_leakages(request.adversary)
+        or request.chains.named_streams
+    ):
         return []
     moduli = np.sort(np.abs(np.linalg.eigvals(np.array(request.transition))))
     return list(PERIODS[: sum(moduli[-2] ** every > _FORGOTTEN for every in PERIODS) + 1])
@@ -146,7 +151,7 @@ def _option(request: Request, every: int) -> Option:
     worth = assess(table, transition, chains, request.ticks)
     hours = every if request.period_seconds is None else every * request.period_seconds / 3600.0
     period_us = None if request.period_seconds is None else max(1, round(every * request.period_seconds * 1_000_000))
-    alike = request.adversary == "universal" or not isinstance(chains, FiniteChains | JointChains)
+    alike = chains.equal_leakages(request.adversary)
     told = stretches(loss.epsilon, log_up(max(tick_ratios(table))), period_us, equal_leakages=alike)
     return Option(
         every, chains, transition, table, loss, float(1.0 - unchanged), worth, worth.bits_per_reading / hours, told
@@ -160,18 +165,11 @@ def _sampled(request: Request, every: int) -> Chains:
     enough: the class is then that of all products, by its odds ratio.
     """
     chains = request.chains
-    if every == 1 or request.adversary != "universal" or isinstance(chains, BoundedChains):
+    if every == 1 or request.adversary != "universal" or chains.changes or chains.named_streams:
         return decimated_class(chains, every)
-    if isinstance(chains, JointChains):
-        return decimated_class(chains, every)
-    if isinstance(chains, FiniteChains):
-        steps: list[Matrix] = list(chains.transitions)
-    else:
-        steps = [((1.0 - q, q), (r, 1.0 - r)) for q in chains.q for r in chains.r]
-    try:
-        ratio = decimated_odds_ratio(max(map(odds_ratio, steps)), every)
-    except ValueError as error:
-        raise PlanningError(f"no stream can be planned for every {every}th tick: {error}") from None
+    if not math.isfinite(chains.odds_bound):
+        raise PlanningError(f"no stream can be planned for every {every}th tick: a step is all but impossible")
+    ratio = decimated_odds_ratio(chains.odds_bound, every)
     power = decimated_transition(np.array(request.transition), every)
     transition = tuple(tuple(float(p) for p in row) for row in power)
     return BoundedChains(states=chains.states, odds_ratio=max(ratio, odds_ratio(transition)), transition=transition)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.exponential import log_up
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
@@ -146,11 +146,8 @@ def _declared(
     chains: ChainClass, header: PolicyHeader, period: float, table: NoiseTable | None, windows: Sequence[Window] = ()
 ) -> ChainClass:
     """The class of a policy: joint chains of one stream with its name, its period and what a tick of it tells."""
-    if not isinstance(chains, JointChains):
-        return chains
     told = total_rate(windows) + (0 if table is None else Fraction(log_up(max(tick_ratios(table)))))
-    shown = chains.streams[0].model_copy(update={"name": header.stream, "rate": math.nextafter(float(told), math.inf)})
-    return chains.model_copy(update={"streams": (shown,), "period_us": round(period * _MICROSECONDS)})
+    return chains.named(header.stream, round(period * _MICROSECONDS), told)
 
 
 def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **planned: Any) -> Policy:

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import read_readings
 from fugu.planning.sampled import one_in, states_of_some
-from fugu.privacy.covering_class import CoveringChains, class_ratio, covering_class
+from fugu.privacy.covering_class import covering_class
 
 __all__ = ["RecordedClass", "recorded_class"]
 
@@ -67,27 +68,15 @@ def recorded_class(policy: Policy, path: Path) -> RecordedClass:
     selected = one_in(readings.segments, every)
     states = states_of_some(policy.discretiser, readings, selected)
     recorded = covering_class(states, readings.segments[selected], len(policy.discretiser.states)).chains
-    of_recording = recorded if isinstance(declared, BinaryChains) else _changing(recorded)
+    of_recording = recorded
+    if declared.changes:
+        of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)
     adversary = policy.guarantee.adversary
     return RecordedClass(
-        _covers(declared, recorded),
-        class_ratio(recorded),
-        class_ratio(declared),
+        contains(declared, recorded),
+        recorded.odds_bound,
+        declared.odds_bound,
         ratio_loss(of_recording, *policy.tick_ratios, adversary).epsilon,
         policy.guarantee.epsilon,
         adversary,
-    )
-
-
-def _changing(chains: CoveringChains) -> BoundedChains:
-    return BoundedChains(states=2, odds_ratio=class_ratio(chains)) if isinstance(chains, BinaryChains) else chains
-
-
-def _covers(declared: CoveringChains, recorded: CoveringChains) -> bool:
-    """Whether one class has every chain of another."""
-    if isinstance(declared, BoundedChains):
-        return declared.odds_ratio >= class_ratio(recorded)
-    return isinstance(recorded, BinaryChains) and all(
-        outer[0] <= inner[0] and inner[1] <= outer[1]
-        for outer, inner in ((declared.q, recorded.q), (declared.r, recorded.r))
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError
 from fugu.contract.exponential import log_up
 from fugu.contract.guarantee import Adversary, tick_ratios
@@ -50,7 +50,7 @@ def segment_loss(option: Option, adversary: Adversary, ticks: int) -> float:
         PlanningError: the chain is that of several streams, or of order 2.
     """
     chains = option.chains
-    if isinstance(chains, JointChains):
+    if chains.named_streams:
         raise PlanningError("segments are compared for a chain of one stream")
     loss_01, loss_10 = map(log_up, tick_ratios(option.table))
     rate = np.array([[0.0, loss_01], [loss_10, 0.0]]) if chains.states == 2 else loss_01

@@ -21,6 +21,7 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary, Guarantee, Loss, shown_loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
+from fugu.contract.queries import EACH
 from fugu.contract.windows import Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
@@ -241,7 +242,7 @@ def _windows(wanted: Sequence[WantedWindow], shown: Shown, symbols: float) -> tu
     """The windows of a stream: of two states they count the second, of more they are histograms."""
     if not wanted:
         return ()
-    counted = tuple(one._replace(states=(1,) if shown.states == 2 else "histogram") for one in wanted)
+    counted = tuple(one._replace(states=(1,) if shown.states == 2 else EACH) for one in wanted)
     found = []
     for one, share in zip(counted, shares_of(counted, symbols), strict=True):
         least = float(one.window(Fraction(1)).rate) / (share * shown.rate * _INWARD)

@@ -22,7 +22,7 @@ from fugu.contract.errors import FuguError
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
 from fugu.privacy.chain_model import ChainModel, ModelError, Tried
-from fugu.privacy.covering_class import Covered, CoveringChains, class_ratio, covering_class, widened
+from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.joint_model import JointModel
 from fugu.privacy.randomised_response import calibrate, rate_table
 from fugu.privacy.window_scale import lawful_scale
@@ -139,7 +139,7 @@ def true_class(
             return TrueClass(found, None, tuple(steps), str(error))
         if outputs is None:
             return TrueClass(found, None, tuple(steps), f"nothing useful can be released at epsilon {epsilon:g}")
-        steps.append(Step(chains, class_ratio(chains), scale, _attacks(states, segments, outputs, epsilon)))
+        steps.append(Step(chains, chains.odds_bound, scale, _attacks(states, segments, outputs, epsilon)))
         if steps[-1].passed:
             return TrueClass(found, chains, tuple(steps), None)
         chains = widened(chains, _WIDER)
@@ -201,7 +201,7 @@ def attack_streams(
         return SymbolOutputs(symbols, emission)
 
     found = true_class(states, segments, len(shows), epsilon, attacked, generator)
-    odds = None if found.chains is None else class_ratio(found.chains)
+    odds = None if found.chains is None else found.chains.odds_bound
     return model.model_copy(update={"odds_ratio": odds, "refused": found.reason, "attacked": _attacked(found, epsilon)})
 
 
@@ -256,7 +256,7 @@ def count_scale(chains: CoveringChains, epsilon: float) -> float:
         epsilon: the guarantee, in nats.
 
     Raises:
-        ChainClassError: no noise is enough.
+        CoveringChainsError: no noise is enough.
     """
     return 1.0 / ChainAccountant(chains).allowance(epsilon, "universal")
 

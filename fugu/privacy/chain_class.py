@@ -9,18 +9,26 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Bools, Floats
+from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError
 from fugu.contract.rounding import SIXTEEN_ROUNDINGS
 
-__all__ = ["TINY", "ChainClassError", "MarkovChain", "follow", "read_chains"]
+__all__ = ["TINY", "ChainClassError", "Chains", "Covered", "MarkovChain", "Start", "follow", "read_chains"]
 
+Start = Literal["any", "stationary"]
+"""Starts that can be asked for. A recording need not begin in the long run of its chain: a device is switched on when
+somebody goes to bed. A guarantee for any start holds whatever the distribution of the first tick is."""
+Covered = Literal["any", "stationary", "as given"]
+"""The starts that a guarantee holds for; "as given" is the distribution that a chain file names."""
+Chains: TypeAlias = "tuple[MarkovChain, ...] | ChainClass"
+"""A class of chains, or chains each with its start."""
 TINY = 1e-290
 """What is possible, but rarer than this, has lost its relative accuracy: no ratio is read off it."""
 _SUM_TOLERANCE = 1e-9
@@ -64,6 +72,11 @@ class MarkovChain:
         """
         chain = cls(np.asarray(transition, dtype=np.float64), None)
         return cls(chain.transition, chain.stationary_distribution)
+
+    @property
+    def anyhow(self) -> MarkovChain:
+        """The chain with every start."""
+        return MarkovChain(self.transition, None)
 
     @property
     def states(self) -> int:

@@ -29,6 +29,7 @@ Sources: Ville (1939); Ramdas, Grünwald, Vovk, Shafer, "Game-theoretic statisti
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise, product
 
 import numpy as np
@@ -36,7 +37,7 @@ import numpy as np
 from fugu.chains import simulate
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.betting import bet
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import ChainClass, FiniteChains
 from fugu.contract.guarantee import Adversary
 
 __all__ = ["WEEKS", "Bets", "noticeable", "why_off"]
@@ -52,10 +53,9 @@ _MOST_TICKS = 700_000
 
 def why_off(chains: ChainClass, adversary: Adversary) -> str | None:
     """Why no departure from a class could be noticed in symbols, or none if some could."""
-    bounded = isinstance(chains, BoundedChains) or (isinstance(chains, JointChains) and chains.odds_ratio is not None)
-    if adversary == "universal" or bounded:
+    if adversary == "universal" or chains.changes:
         return "off: a class whose chains may change at every step excludes no sequence, so nothing could be noticed"
-    if not isinstance(chains, BinaryChains | FiniteChains):
+    if chains.named_streams:
         return "off: streams of joint chains are not watched"
     if chains.states != 2:
         return "off: only streams of two states are watched"
@@ -73,7 +73,7 @@ class Bets:
         most: the largest that it was at any look.
     """
 
-    def __init__(self, chains: BinaryChains | FiniteChains, emission: Floats) -> None:
+    def __init__(self, chains: ChainClass, emission: Floats) -> None:
         self._emission = np.ascontiguousarray(emission, dtype=np.float64)
         self._cells = _cells(chains)
         slowest = self._cells[:, [0, 2]].min(axis=0)
@@ -110,7 +110,7 @@ class Bets:
         return float(self._capital.sum(axis=1).min())
 
 
-def noticeable(chains: BinaryChains | FiniteChains, emission: Floats, ticks: int, threshold: float) -> float | None:
+def noticeable(chains: ChainClass, emission: Floats, ticks: int, threshold: float) -> float | None:
     """The smallest departure that is noticed within a week, in most of some simulated ones.
 
     Args:
@@ -132,9 +132,7 @@ def noticeable(chains: BinaryChains | FiniteChains, emission: Floats, ticks: int
     return _FACTORS[low] if low < len(_FACTORS) else None
 
 
-def _noticed(
-    chains: BinaryChains | FiniteChains, emission: Floats, ticks: int, threshold: float, factor: float
-) -> bool:
+def _noticed(chains: ChainClass, emission: Floats, ticks: int, threshold: float, factor: float) -> bool:
     q, r = _cells(chains)[:, [0, 2]].min(axis=0) / factor
     transition = np.array([[1.0 - q, q], [r, 1.0 - r]])
     found = 0
@@ -149,15 +147,16 @@ def _noticed(
     return 2 * found > _TRIALS
 
 
-def _cells(chains: BinaryChains | FiniteChains) -> Floats:
+def _cells(chains: ChainClass) -> Floats:
     """Boxes (c, 4) of q and r that cover a class, each rate cut into parts of equal ratio."""
     if isinstance(chains, FiniteChains):
         return np.array([[q, q, r, r] for ((_, q), (r, _)) in chains.transitions], dtype=np.float64)
-    q_parts, r_parts = (_parts(*interval) for interval in (chains.q, chains.r))
-    return np.array([(*q, *r) for q, r in product(q_parts, r_parts)], dtype=np.float64)
+    parts = [map(_parts, box) for box in chains.boxes]
+    return np.array([(*q, *r) for pair in parts for q, r in product(*pair)], dtype=np.float64)
 
 
-def _parts(low: float, high: float) -> list[tuple[float, float]]:
+def _parts(interval: tuple[Fraction, Fraction]) -> list[tuple[float, float]]:
+    low, high = map(float, interval)
     if low == high:
         return [(low, high)]
     return list(pairwise([low, *np.geomspace(low, high, _PARTS + 1)[1:-1].tolist(), high]))

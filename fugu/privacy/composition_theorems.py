@@ -15,23 +15,22 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BoundedChains, JointChains
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.classes import known_chains
 from fugu.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_composition import quilt_accountant, two_windows_bound
-from fugu.privacy.quilts import influence
-from fugu.privacy.window_mechanisms import WindowRequest, known_chains
+from fugu.privacy.quilts import corner_chains, influence
+from fugu.privacy.window_mechanisms import WindowRequest
 from fugu.privacy.window_releases import (
     QUILTS,
     WindowRelease,
     charges,
     moved_to_the_front,
     own_loss,
-    quilt_members,
 )
 
 __all__ = ["Verdict", "naive_counterexample", "verdicts"]
@@ -150,12 +149,15 @@ class _Together:
 
     @cached_property
     def _members(self) -> tuple[MarkovChain, ...]:
-        return quilt_members(known_chains(self._request.chains, self._request.start))
+        return corner_chains(known_chains(self._request.chains, self._request.start))
 
     @cached_property
     def _own(self) -> list[float]:
         """What every release loses on its own."""
-        members = () if isinstance(self._request.chains, BoundedChains | JointChains) else self._members
+        try:
+            members = self._members
+        except ChainClassError:
+            members = ()
         own = []
         for number, release in enumerate(self._releases, 1):
             try:

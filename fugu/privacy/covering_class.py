@@ -43,7 +43,6 @@ __all__ = [
     "Length",
     "bounded_class",
     "class_odds",
-    "class_ratio",
     "covering_class",
     "stretch_lengths",
     "union",
@@ -105,9 +104,9 @@ class Covered(NamedTuple):
         Args:
             lengths: the worst of these counts; by default of all.
         """
-        if isinstance(self.chains, BinaryChains):
+        if not self.chains.changes:
             return 1.0
-        limit = math.log(self.chains.odds_ratio)
+        limit = math.log(self.chains.odds_bound)
         return min(float(np.mean(length.transitions.log_odds <= limit)) for length in lengths or self.lengths)
 
 
@@ -163,28 +162,16 @@ def widened(chains: CoveringChains, factor: float) -> BoundedChains:
     Args:
         factor: at least 1.
     """
-    odds = class_ratio(chains) * factor * factor
-    if isinstance(chains, BoundedChains):
-        assert chains.transition is not None
-        return _bounded(odds, np.array(chains.transition))
-    q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-    return _bounded(odds, np.array([[1.0 - q, q], [r, 1.0 - r]]))
+    return _bounded(chains.odds_bound * factor * factor, np.array(chains.typical[0]))
 
 
 def union(classes: Sequence[CoveringChains]) -> CoveringChains:
     """The least class, intervals or odds ratio, that has all chains of several."""
-    if all(isinstance(one, BinaryChains) for one in classes):
-        ends = [(*one.q, *one.r) for one in classes if isinstance(one, BinaryChains)]
-        low, high = [min(end) for end in zip(*ends, strict=True)], [max(end) for end in zip(*ends, strict=True)]
-        return BinaryChains(q=(low[0], high[1]), r=(low[2], high[3]))
-    return max((widened(one, 1.0) for one in classes), key=class_ratio)
-
-
-def class_ratio(chains: CoveringChains) -> float:
-    """The largest odds ratio of a step of a class, or its inverse."""
-    if isinstance(chains, BoundedChains):
-        return chains.odds_ratio
-    return max(odds_ratio(((1.0 - q, q), (r, 1.0 - r))) for q, r in zip(chains.q, chains.r, strict=True))
+    if all(one.boxes for one in classes):
+        sides = zip(*(box for one in classes for box in one.boxes), strict=True)
+        q, r = ((float(min(low for low, _ in side)), float(max(high for _, high in side))) for side in sides)
+        return BinaryChains(q=q, r=r)
+    return max((widened(one, 1.0) for one in classes), key=lambda one: one.odds_bound)
 
 
 def class_odds(low: Floats, high: Floats | None = None) -> float:

@@ -68,7 +68,7 @@ def mqm_approx(
     """
     if not 0.0 < epsilon < math.inf or (length is not None and length < 1):
         raise ChainClassError(f"epsilon must be above 0 and a window has at least one tick: {epsilon}, {length}")
-    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
+    members = corner_chains(chains)
     if stationary and not all(chain.is_stationary for chain in members):
         raise ChainClassError("a chain of the class does not start stationary")
     known = mixing(members, reversible, sharp=sharp)

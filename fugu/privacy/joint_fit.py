@@ -17,7 +17,7 @@ from fugu.chains.arrays import Ints
 from fugu.privacy import model_fit
 from fugu.privacy.chain_fit import count_rows, matrix_rows, regime_rows, stretch_rows
 from fugu.privacy.chain_model import WARNING, LikelihoodRatio, ModelError, SlowRegime, Stretches
-from fugu.privacy.covering_class import class_ratio, covering_class, stretch_lengths
+from fugu.privacy.covering_class import covering_class, stretch_lengths
 from fugu.privacy.joint_model import JointModel, StreamStates
 from fugu.privacy.local_transitions import local_transitions
 
@@ -58,7 +58,7 @@ def fit_joint(
     regimes: tuple[SlowRegime, ...] = ()
     try:
         covered = covering_class(joint, segments, len(shows))
-        odds, lengths, regimes = class_ratio(covered.chains), stretch_rows(covered), regime_rows(covered)
+        odds, lengths, regimes = covered.chains.odds_bound, stretch_rows(covered), regime_rows(covered)
     except ModelError as error:
         seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows.tolist()))
         refused = f"{error} (joint states {seen})"
@@ -183,7 +183,7 @@ def _joint(states: Ints) -> tuple[Ints, Ints]:
 
 def _odds(states: Ints, segments: Ints) -> float | None:
     try:
-        return class_ratio(covering_class(states, segments, int(states.max()) + 1).chains)
+        return covering_class(states, segments, int(states.max()) + 1).chains.odds_bound
     except ModelError:
         return None
 

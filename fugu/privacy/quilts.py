@@ -81,7 +81,7 @@ def mqm_exact(
     stops there; on a long stationary window, at the first one.
     """
     _check(epsilon, length)
-    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
+    members = corner_chains(chains)
     if not members:
         raise ChainClassError("a class needs at least one chain")
     scales = (_chain_scale(chain, length, epsilon) for chain in members)
@@ -108,13 +108,15 @@ def influence(chain: MarkovChain, node: int | None, before: int | None, after: i
     return max(0.0, float(np.nanmax(total)))
 
 
-def corner_chains(chains: BinaryChains) -> tuple[MarkovChain, ...]:
-    """The stationary chains that are the worst of a class of two-state chains, for every quilt.
+def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
+    """The chains of a class; of an interval the stationary ones that are the worst of it, for every quilt.
 
     With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0,
     1 + |L| s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1,
     so the stickiest and the most alternating corner are the worst; the other two are there for the rarest state.
     """
+    if not isinstance(chains, BinaryChains):
+        return chains
     return tuple(
         MarkovChain.stationary([[1.0 - q, q], [r, 1.0 - r]])
         for q, r in dict.fromkeys((q, r) for q in chains.q for r in chains.r)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from scipy.optimize import brentq
 
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains
+from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.exponential import exp_up, log_up
 from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
@@ -144,11 +144,9 @@ def stream_states(chains: ChainClass) -> int:
     Raises:
         CalibrationError: they show several.
     """
-    if not isinstance(chains, JointChains):
-        return chains.states
-    if len(chains.streams) > 1:
+    if len(chains.stream_sizes) > 1:
         raise CalibrationError("the class is of several streams, which share what a tick may tell: name one's share")
-    return chains.streams[0].states
+    return chains.stream_sizes[0]
 
 
 def _certified(chains: ChainClass, table: NoiseTable, rate: Fraction, guarantee: Guarantee) -> Loss:

@@ -6,16 +6,24 @@ A chain P seen at every D-th tick is the chain P^D: less correlated, so that the
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, odds_ratio
+from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, odds_ratio
 from fugu.contract.errors import FuguError
 from fugu.contract.rounding import UNIT, WIDE
 
-__all__ = ["DecimationError", "decimated_class", "decimated_odds_ratio", "decimated_transition"]
+__all__ = [
+    "DecimationError",
+    "decimated_bounded",
+    "decimated_interval",
+    "decimated_known",
+    "decimated_odds_ratio",
+    "decimated_transition",
+]
 
 _LARGEST = 1.0 - UNIT
 
@@ -51,12 +59,10 @@ def decimated_odds_ratio(ratio: float, step: int) -> float:
     return min(ratio, ((1.0 + contraction) / (1.0 - contraction)) ** 2 * (1.0 + WIDE))
 
 
-def decimated_class(chains: ChainClass, step: int) -> ChainClass:
-    """Return a class that holds P^D for every stationary chain P of a class; for bounded chains, every product.
+def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
+    """Return intervals that hold q and r of P^D for every chain P of a class, D > 1.
 
-    A few known chains become their powers, as good as floats are.
-
-    Binary chains: q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
+    q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
 
     Where l >= 0 on the whole box, q_D grows with q and falls with r (and r_D the other way round), so that corners
     are extreme: every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row
@@ -64,24 +70,9 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     Where l < 0 is possible, the two factors are bounded one by one: q/(q+r) = 1/(1 + r/q) at corners, and l^D over
     the interval of l (monotone on each side of zero). That is a cover, not always the smallest.
 
-    Args:
-        step: D >= 1.
-
     Raises:
-        DecimationError: a probability of the class rounds to 0 or 1.
+        DecimationError: a probability rounds to 0.
     """
-    if step == 1:
-        return chains
-    if isinstance(chains, BoundedChains):
-        return _bounded(chains, step)
-    if isinstance(chains, JointChains):
-        raise DecimationError("joint chains are of one period, that of all their streams")
-    if isinstance(chains, FiniteChains):
-        powers = [decimated_transition(np.array(transition), step).tolist() for transition in chains.transitions]
-        try:
-            return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))
-        except ValueError:
-            raise DecimationError(f"at every {step}th tick, a chain does not visit all its states for ever") from None
     (q0, q1), (r0, r1) = chains.q, chains.r
     if Fraction(q1) + Fraction(r1) <= 1:
         q = (_step_probability(q0, r1, step), _step_probability(q1, r0, step))
@@ -97,7 +88,21 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     return BinaryChains(q=_outward(q), r=_outward(r))
 
 
-def _bounded(chains: BoundedChains, step: int) -> BoundedChains:
+def decimated_known(transitions: Sequence[NDArray[np.float64]], step: int) -> FiniteChains:
+    """Return the powers of a few known chains, as good as floats are.
+
+    Raises:
+        DecimationError: seen so rarely, one does not visit all its states.
+    """
+    powers = [decimated_transition(transition, step).tolist() for transition in transitions]
+    try:
+        return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))
+    except ValueError:
+        raise DecimationError(f"at every {step}th tick, a chain does not visit all its states for ever") from None
+
+
+def decimated_bounded(chains: BoundedChains, step: int) -> BoundedChains:
+    """Return the class of every product of steps, with the power of the typical member."""
     ratio = decimated_odds_ratio(chains.odds_ratio, step)
     if chains.transition is None:
         return BoundedChains(states=chains.states, odds_ratio=ratio)

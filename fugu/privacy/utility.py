@@ -9,7 +9,7 @@ from scipy import special
 
 from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationary_distribution
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.chains import ChainClass
 from fugu.contract.noise_table import SCALE, NoiseTable
 
 __all__ = ["Utility", "assess", "utility"]
@@ -37,9 +37,8 @@ def assess(table: NoiseTable, transition: Floats, chains: ChainClass, ticks: int
     Every call uses the same random numbers, so that options differ by what they are and less by chance.
     """
     assumed = transition
-    if isinstance(chains, BinaryChains):
-        q, r = sum(chains.q) / 2.0, sum(chains.r) / 2.0
-        assumed = np.array([[1.0 - q, q], [r, 1.0 - r]])
+    if chains.typical and not chains.named_streams:
+        assumed = np.asarray(np.mean(chains.typical, axis=0))
     return utility(transition, table, np.random.default_rng(_SEED), assumed=assumed, ticks=ticks)
 
 

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
 
-from fugu.contract.chains import BinaryChains, BoundedChains, JointChains
+from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
+from fugu.contract.queries import WINDOW_QUERIES
 from fugu.privacy.accountant import ChainAccountant, Chains
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.accountant.classes import covered_start, known_chains, started
+from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
 from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.influence import influence_scale
 from fugu.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
-from fugu.privacy.starts import Covered, Start, covered_start, started, started_members
 from fugu.privacy.wasserstein import wasserstein_states
 
 __all__ = [
     "COMPOSING",
     "MECHANISMS",
     "Mechanism",
-    "Query",
     "WindowNoise",
     "WindowRequest",
     "known_chains",
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "gk16", "group", "entry"]
-Query = Literal["count", "histogram"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
 COMPOSING: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx")
 """Mechanisms that protect correlated readings and still hold when further windows are released."""
@@ -50,7 +49,7 @@ class WindowRequest:
     Attributes:
         epsilon: the wanted guarantee, in nats.
         length: ticks of the one window there ever is, or None for windows without an end, one after another.
-        query: the number of ticks in some states, or in each state.
+        query: by name: the number of ticks in some states, or in each state.
         adversary: what the adversary may know.
         states: what a count counts; None if that is open. Only the Wasserstein mechanism's noise depends on it.
         start: the start that is to be covered; None for the one that the class comes with.
@@ -60,7 +59,7 @@ class WindowRequest:
     chains: Chains
     epsilon: float
     length: int | None
-    query: Query
+    query: str
     adversary: Adversary
     states: tuple[int, ...] | None = None
     start: Start | None = None
@@ -90,7 +89,7 @@ class WindowRequest:
     @property
     def sensitivity(self) -> int:
         """By how much one reading can change the statistic, in L1: it moves between two bins of a histogram."""
-        return 2 if self.query == "histogram" else 1
+        return WINDOW_QUERIES[self.query].sensitivity
 
 
 @dataclass(frozen=True)
@@ -170,12 +169,9 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     length = _bounded(request.length)
     if request.segments is not None:
         raise ChainClassError("its noise need not grow with the length: plan each segment with its --length")
-    if request.query != "count":
+    if WINDOW_QUERIES[request.query].each:
         raise ChainClassError("releases one number: it has no histograms")
-    chains = known_chains(request.chains, request.start)
-    members = corner_chains(chains) if isinstance(chains, BinaryChains) else chains
-    if isinstance(chains, BinaryChains) and len(members) > 1:
-        raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
+    members = only_chains(request.chains, request.start)
     (distance, node, pair, _), states = wasserstein_states(members, length, request.states)
     counted = f"a count of state{'s' * (len(states) > 1)} {', '.join(map(str, states))}"
     if request.states is None and members[0].states > 2:
@@ -218,13 +214,17 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 }
 
 
-def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...] | BinaryChains:
-    """The chains of a class with a start, or an interval of them; a `ChainClassError` if it bounds odds ratios only."""
-    if isinstance(chains, BoundedChains):
-        raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
-    if isinstance(chains, JointChains):
-        raise ChainClassError("needs the chain of one stream, not of several or of a higher order")
-    return started_members(chains, start)
+def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...]:
+    """The chains of a class with a start, where corners do not stand for an interval.
+
+    Raises:
+        ChainClassError: the class has others.
+    """
+    known = known_chains(chains, start)
+    members = corner_chains(known)
+    if len(members) > 1 and isinstance(known, BinaryChains):
+        raise ChainClassError("needs chains, not an interval of them: a chain inside can need more than the corners")
+    return members
 
 
 def _start(request: WindowRequest, mechanism: Mechanism) -> Covered:

@@ -9,17 +9,16 @@ import numpy as np
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.queries import WINDOW_QUERIES
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.classes import class_of, covered_start
 from fugu.privacy.answer_distributions import NoisyCount
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_composition import quilt_accountant
-from fugu.privacy.quilts import corner_chains
-from fugu.privacy.starts import covered_start
-from fugu.privacy.window_mechanisms import Mechanism, Query, WindowRequest, window_noise
+from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
 
-__all__ = ["WindowRelease", "charges", "moved_to_the_front", "own_loss", "quilt_members"]
+__all__ = ["WindowRelease", "charges", "moved_to_the_front", "own_loss"]
 
 QUILTS: tuple[Mechanism, ...] = ("mqm-exact", "mqm-approx")
 _FINE = 1e-12
@@ -34,14 +33,14 @@ class WindowRelease:
         length: its ticks.
         mechanism: by whose reasoning the noise was chosen.
         scale: of the noise, in ticks.
-        query: the number of ticks in some states, or in each state.
+        query: by name: the number of ticks in some states, or in each state.
     """
 
     first: int
     length: int
     mechanism: Mechanism
     scale: float
-    query: Query
+    query: str
 
     def __post_init__(self) -> None:
         """Refuse what is no window.
@@ -60,7 +59,7 @@ class WindowRelease:
     @property
     def rate(self) -> float:
         """What it adds to the loss of a tick, rounded up."""
-        return (2.0 if self.query == "histogram" else 1.0) / self.scale * (1.0 + OUTWARD)
+        return WINDOW_QUERIES[self.query].sensitivity / self.scale * (1.0 + OUTWARD)
 
     def counts(self, states: int, counted: tuple[int, ...]) -> list[NoisyCount]:
         """The numbers that are released, each a count.
@@ -69,7 +68,8 @@ class WindowRelease:
             states: k.
             counted: by a count.
         """
-        sets = [(state,) for state in range(states)] if self.query == "histogram" else [counted]
+        query = WINDOW_QUERIES[self.query]
+        sets = query.groups(tuple(range(states)) if query.each else counted)
         return [NoisyCount(self.first, self.last, each, self.scale) for each in sets]
 
 
@@ -84,14 +84,9 @@ def charges(releases: Sequence[WindowRelease], length: int) -> Floats:
 def moved_to_the_front(request: WindowRequest, releases: Sequence[WindowRelease]) -> tuple[WindowRelease, ...]:
     """Windows that begin at tick 1, where earlier ticks are no different: of a stationary chain, or of any steps."""
     ahead = min(release.first for release in releases) - 1
-    if covered_start(request.accounted) != "stationary" and not isinstance(request.chains, BoundedChains):
+    if covered_start(request.accounted) != "stationary" and not class_of(request.chains).changes:
         return tuple(releases)
     return tuple(replace(release, first=release.first - ahead) for release in releases)
-
-
-def quilt_members(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
-    """The chains that stand for a class where Markov quilts are asked for."""
-    return corner_chains(chains) if isinstance(chains, BinaryChains) else chains
 
 
 def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: WindowRelease) -> float:
@@ -99,7 +94,7 @@ def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: 
 
     Args:
         request: the class and what a count counts.
-        members: as `quilt_members`; empty where there are no matrices.
+        members: that stand for the class; empty where there are no matrices.
         release: any.
 
     Raises:

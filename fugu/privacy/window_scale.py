@@ -22,6 +22,7 @@ from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.stretches import Stretch, stretch_epsilon, stretches
 from fugu.privacy.accountant import ChainAccountant, Chains
+from fugu.privacy.accountant.classes import class_of
 from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.window_mechanisms import WindowNoise, WindowRequest
 
@@ -125,9 +126,7 @@ def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | N
     rate = request.sensitivity / float(accepted) * (1.0 + 2.0**-50)
     chains = request.accounted
     accountant = ChainAccountant(chains)
-    alike = request.life is None and (
-        request.adversary == "universal" or isinstance(chains, BinaryChains | BoundedChains)
-    )
+    alike = request.life is None and class_of(chains).equal_leakages(request.adversary)
     try:
         single = accountant.loss(rate, request.adversary, request.life).epsilon
     except ChainClassError:

@@ -24,7 +24,6 @@ from scipy.special import betaincinv
 from fugu.audit.outputs import Counted, Heard, Mechanism, Simulated, log_likelihoods, paths, release
 from fugu.audit.witness import best_threshold, least_epsilon, secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.policy import Policy
@@ -216,8 +215,8 @@ def extended_epsilon(
         Nats; `None` where it is not known that the bound is reached.
     """
     chains = policy.chains
-    reached = isinstance(chains, BinaryChains) and chains.q[0] + chains.r[0] <= 1 and adversary != "universal"
-    if not reached or any((len(one.groups) > 1 or one.terms > 1) and not (heard and one.symbols) for one, _ in counted):
+    several = ((len(one.groups) > 1 or one.terms > 1) and not (heard and one.symbols) for one, _ in counted)
+    if not chains.reached(adversary) or any(several):
         return None
     share = level / (1 + len(counted))
     logs, spread = np.zeros(2), 0.0

@@ -18,15 +18,15 @@ from typing import NamedTuple, cast
 import numpy as np
 from pydantic import ValidationError
 
-from fugu.contract.chains import BinaryChains, ChainClass
+from fugu.contract.chains import ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from fugu.contract.policies import AnyPolicy
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.classes import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
 from fugu.privacy.quilts import corner_chains
-from fugu.privacy.window_mechanisms import known_chains
 from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import open_broker
 from gateway.releases.allowance import classes_of, joint_loss, streams_charged
@@ -264,8 +264,7 @@ def _by_tick(
 
 
 def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
-    known = known_chains(chains)
-    return corner_chains(known) if isinstance(known, BinaryChains) else known
+    return corner_chains(known_chains(chains))
 
 
 def _reader_losses(accounts: Iterable[Account], told: Sequence[Told]) -> Iterator[ReaderLoss]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.exponential import exp_up, log_up
-from fugu.contract.guarantee import Adversary, ratio_loss, shown_loss, tick_ratios
+from fugu.contract.exponential import exp_up
+from fugu.contract.guarantee import Adversary, tick_ratios
 from fugu.contract.mechanisms import ALONE
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
@@ -111,12 +111,18 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """What the device counts."""
+    """What the device counts.
+
+    Raises:
+        AuditError: it clips counts, whose likelihoods no attack here has.
+    """
     names = policy.discretiser.states
+    if odd := [one.name for one in policy.windows if not one.query.adds_up]:
+        raise AuditError(f"window {odd[0]} is of clipped counts: no attack here reads them")
     return tuple(
         Definition(
             *(one.name, False, one.start, one.length, one.stride),
-            tuple((x,) for x in range(len(names))) if one.states == "histogram" else (one.counted(names),),
+            one.groups(names),
             *(False, Fraction(one.scale)),
         )
         for one in policy.windows
@@ -153,7 +159,7 @@ def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list
     if window is not None:
         asked = answers(window, labels, query)
         assert asked is not None
-        own = tuple((x,) for x in range(len(labels))) if window.states == "histogram" else (window.counted(labels),)
+        own = window.groups(labels)
         groups = tuple(tuple(x for n in row.nonzero()[0] for x in own[n]) for row in asked)
         terms = plan.length // window.length * int(asked.sum(axis=1).max())
         spans = (window.start, plan.length, plan.step)
@@ -237,10 +243,10 @@ class JointStreams(NamedTuple):
             AuditError: they are several and not of one class of joint chains.
         """
         chains = policies[0].chains
-        if isinstance(chains, JointChains) and all(one.chains == chains for one in policies):
+        if chains.named_streams and all(one.chains == chains for one in policies):
             columns = [chains.column(one.device, one.stream) for one in policies]
             if len(set(columns)) == len(columns):
-                return cls(tuple(policies), tuple(tuple(row[n] for row in chains.shows) for n in columns))
+                return cls(tuple(policies), tuple(map(chains.shown, columns)))
         if len(policies) > 1:
             raise AuditError("several policies are attacked together if they name one another in one class of chains")
         return cls(tuple(policies), (tuple(range(chains.states)),))
@@ -258,18 +264,15 @@ class JointStreams(NamedTuple):
     @property
     def secrets(self) -> tuple[int, ...]:
         """For each state of the chain what it shows of all streams of the class; empty if that is the state itself."""
-        if not isinstance(self.chains, JointChains):
-            return ()
-        rows = list(dict.fromkeys(self.chains.shows))
-        return tuple(map(rows.index, self.chains.shows)) if len(rows) < self.states else ()
+        shows = list(zip(*map(self.chains.shown, range(len(self.chains.named_streams))), strict=True))
+        rows = list(dict.fromkeys(shows))
+        return tuple(map(rows.index, shows)) if len(rows) < self.states else ()
 
     @property
     def absent(self) -> tuple[str, ...]:
         """Streams of the class whose policy is not given."""
-        if not isinstance(self.chains, JointChains):
-            return ()
         given = {self.chains.column(one.device, one.stream) for one in self.policies}
-        return tuple(one.name for n, one in enumerate(self.chains.streams) if n not in given)
+        return tuple(one.name for n, one in enumerate(self.chains.named_streams) if n not in given)
 
     def named(self, secret: int) -> str:
         """What a state of the chain shows, in words."""
@@ -296,22 +299,13 @@ def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tup
     Args:
         told: (k, k) how much a tick tells of each state rather than each other.
     """
-    known = joint.chains
-    if isinstance(known, BinaryChains):
-        pairs = dict.fromkeys((q, r) for q in known.q for r in known.r)
-        if known.q[0] + known.r[0] <= 1:
-            pairs = dict.fromkeys([(known.q[0], known.r[0])])
-            if known.q[1] + known.r[1] > 1:
-                pairs[known.q[1], known.r[1]] = None
-        transitions = [np.array([[1 - q, q], [r, 1 - r]]) for q, r in pairs]
-    elif isinstance(known, BoundedChains) or (isinstance(known, JointChains) and known.odds_ratio is not None):
-        assert known.odds_ratio is not None
+    transitions = [np.array(one) for one in joint.chains.extremes]
+    if not transitions:
+        assert joint.chains.worst_odds is not None
         x, z = (int(n) for n in np.unravel_index(np.argmax(told), told.shape))
-        return (_leaning(told, x, z, known.odds_ratio),)
-    else:
-        assert isinstance(known, FiniteChains | JointChains)
-        transitions = [np.array(one) for one in known.transitions]
-    if adversary == "universal" and not isinstance(known, JointChains) and all(one.min() > 0 for one in transitions):
+        return (_leaning(told, x, z, float(joint.chains.worst_odds)),)
+    apart = not joint.chains.named_streams and all(one.min() > 0 for one in transitions)
+    if adversary == "universal" and apart:
         return tuple(_between_two(told, one) for one in transitions)
     return tuple(MarkovChain.stationary(one) for one in transitions)
 
@@ -400,12 +394,8 @@ def certified(
         return alone if len(definitions) == 1 and not any(heard) else math.inf
     told = [_tick_ratios(policy, n, heard[n], definitions) for n, policy in enumerate(joint.policies)]
     try:
-        if not isinstance(joint.chains, JointChains):
-            return ratio_loss(joint.chains, *told[0], adversary).epsilon
-        rates = [0.0] * len(joint.chains.streams)
-        for policy, ratios in zip(joint.policies, told, strict=True):
-            rates[joint.chains.column(policy.device, policy.stream)] = log_up(max(ratios))
-        return shown_loss(joint.chains, adversary, rates).epsilon
+        columns = [joint.chains.column(policy.device, policy.stream) for policy in joint.policies]
+        return joint.chains.streams_loss(dict(zip(columns, told, strict=True)), adversary).epsilon
     except GuaranteeError:
         return math.inf
 

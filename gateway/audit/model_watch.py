@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import read_policy
@@ -134,14 +134,12 @@ def _why_off(policy: Policy) -> str | None:
 
 
 def _bets(policy: Policy) -> Bets:
-    assert isinstance(policy.chains, BinaryChains | FiniteChains)
     assert policy.table is not None
     return Bets(policy.chains, _emission(policy.table))
 
 
 @cache
 def _noticeable(chains: ChainClass, table: NoiseTable, ticks: int, threshold: float) -> float | None:
-    assert isinstance(chains, BinaryChains | FiniteChains)
     return noticeable(chains, _emission(table), ticks, threshold)
 
 

@@ -20,7 +20,6 @@ from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source
 from fugu.audit.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains, FiniteChains
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, members
@@ -224,7 +223,7 @@ def _counts(
     policy: Policy, window: Window, frames: Sequence[WindowFrame], states: Ints, begin: int
 ) -> CountOutputs | None:
     names = policy.discretiser.states
-    groups = tuple((x,) for x in range(len(names))) if window.states == "histogram" else (window.counted(names),)
+    groups = window.groups(names)
     whole = [
         frame for frame in frames if frame.observed == frame.length and frame.last - frame.shift - begin < states.size
     ]
@@ -365,10 +364,8 @@ def _published(trial: Trial) -> Finding:
 
 def _class_findings(policy: Policy, symbols: Ints) -> list[Finding]:
     chains = policy.chains
-    watched = isinstance(chains, BinaryChains | FiniteChains) and not why_off(chains, policy.guarantee.adversary)
-    if not watched or policy.table is None or not (symbols >= 0).any():
+    if why_off(chains, policy.guarantee.adversary) or policy.table is None or not (symbols >= 0).any():
         return []
-    assert isinstance(chains, BinaryChains | FiniteChains)
     weights = np.array(policy.table.weights(), dtype=np.float64)
     bets = Bets(chains, weights / weights.sum(axis=1, keepdims=True))
     bets.invest(1.0)

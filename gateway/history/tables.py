@@ -245,7 +245,7 @@ def release_rows(frames: Iterable[ReleaseFrame]) -> Any:
 
 
 def _values(frame: ReleaseFrame) -> Iterator[dict[str, Any]]:
-    states = [[state] for state in frame.states] if frame.query == "histogram" else [list(frame.states)]
+    states = [list(group) for group in frame.asked.groups(frame.states)]
     names = (
         *("name", "stream", "audience", "query", "devices", "first", "length", "observed", "confidence", "epsilon"),
         *("adversary", "mechanism", "noise", "scale", "charge", "entry", "useful"),

@@ -127,7 +127,7 @@ def _of_symbols(told: Description, ticks: Mapping[int, _Symbol]) -> dict[str, An
 
 
 def _of_counts(told: Description, attack: CountAttack, windows: list[WindowFrame]) -> dict[str, Any]:
-    counts = 2 if attack.window.states == "histogram" else 1
+    counts = len(attack.window.groups(told.states))
     mine = [
         one
         for one in windows

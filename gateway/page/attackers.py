@@ -269,6 +269,8 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
         AttackerError: there is none.
     """
     for window in told.windows:
+        if window.clip is not None:
+            continue
         if window.states == "histogram":
             if len(told.states) == 2:
                 return window, (1,)

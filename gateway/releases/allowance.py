@@ -28,17 +28,18 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from fugu.contract._document import Document
-from fugu.contract.chains import BinaryChains, ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.release_frames import QueryKind, ReleaseFrame
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.accountant.classes import known_chains
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.quilts import corner_chains, mqm_exact
+from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.wasserstein import check_symbols, wasserstein_symbols
-from fugu.privacy.window_mechanisms import known_chains
+from fugu.privacy.window_mechanisms import only_chains
 from gateway.releases.amplification import float_above, scale_above
 from gateway.releases.charges import PER_NAT, Stream, named_streams, nats, units_below
 from gateway.releases.statistics import two_valued
@@ -92,7 +93,7 @@ class CountedSymbols(Document):
             ChainClassError: why there is none.
         """
         for one in self.chains:
-            check_symbols(_members(one), self.hits, SCALE, self.ticks)
+            check_symbols(only_chains(one), self.hits, SCALE, self.ticks)
 
 
 class WholeWindow(Document):
@@ -149,20 +150,10 @@ def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
     return length * (1 if numbers == 1 and query in ("count", "frequency") else 2)
 
 
-def _members(chains: ChainClass) -> tuple[MarkovChain, ...]:
-    known = known_chains(chains)
-    members = corner_chains(known) if isinstance(known, BinaryChains) else known
-    if isinstance(known, BinaryChains) and len(members) > 1:
-        raise ChainClassError(
-            "the Wasserstein mechanism needs chains, not an interval of them: one inside can need more than the corners"
-        )
-    return members
-
-
 @lru_cache(maxsize=4096)
 def _distance(chains: ChainClass, hits: tuple[int, ...], ticks: int, observed: int) -> Fraction:
     seen = [bool(observed >> tick & 1) for tick in range(ticks)]
-    return wasserstein_symbols(_members(chains), hits, SCALE, seen).distance
+    return wasserstein_symbols(only_chains(chains), hits, SCALE, seen).distance
 
 
 _INWARD = 1.0 - 1e-9
@@ -196,7 +187,7 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
     if mechanism in ALONE:
-        if mechanism == "wasserstein" or isinstance(chains, JointChains):
+        if mechanism == "wasserstein" or chains.named_streams:
             known_chains(chains)  # refuses what it has no distribution for, and streams that are told about together
         return units_below(epsilon)
     if mechanism == "chain":

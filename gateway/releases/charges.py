@@ -17,7 +17,7 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 
 __all__ = [
     "PER_NAT",
@@ -42,9 +42,9 @@ Stream = tuple[str, str]
 
 def named_streams(chains: ChainClass, device: str) -> frozenset[Stream]:
     """The streams that a class of a device's policy is of, if they are several; else none."""
-    if not isinstance(chains, JointChains) or len(chains.streams) < 2:
+    if len(chains.named_streams) < 2:
         return frozenset()
-    parts = [shown.name.rpartition("/") for shown in chains.streams]
+    parts = [shown.name.rpartition("/") for shown in chains.named_streams]
     return frozenset((owner or device, stream) for owner, _, stream in parts)
 
 

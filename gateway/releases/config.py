@@ -15,6 +15,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Adversary
 from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.queries import QUERIES
 from fugu.contract.release_frames import QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from gateway.releases.entries import SITE
@@ -89,7 +90,7 @@ class Scheduled(Document):
             raise ValueError(f"scale of release {self.name} must lie in 1/10..10^9")
         if self.audience == SITE and self.scale is None:
             raise ValueError(f"release {self.name} to the site has no allowance to share: give it a scale")
-        if bool(self.states) == (self.query == "histogram"):
+        if bool(self.states) == QUERIES[self.query].each:
             raise ValueError(f"release {self.name}: a histogram names no states, and any other query names some")
         if len(set(self.states)) != len(self.states):
             raise ValueError(f"release {self.name} names a state twice")

@@ -253,12 +253,12 @@ def release_window(policy: Policy, plan: Scheduled, query: Query) -> Window | No
 
 def answers(window: Window, labels: Sequence[str], query: Query) -> Ints | None:
     """The counts of a window that add up to each answer, (answers, counts) of 0 and 1; `None` if they do not."""
-    if query.kind == "dwell":
+    if query.kind == "dwell" or not window.query.adds_up:
         return None
-    if query.kind == "histogram":
-        return np.eye(len(labels), dtype=np.int64) if window.states == "histogram" else None
+    if query.asked.each:
+        return np.eye(len(labels), dtype=np.int64) if window.query.each else None
     asked = np.isin(np.arange(len(labels)), query.states)
-    if window.states == "histogram":
+    if window.query.each:
         return asked.astype(np.int64)[np.newaxis]
     return np.ones((1, 1), dtype=np.int64) if set(window.counted(tuple(labels))) == set(query.states) else None
 

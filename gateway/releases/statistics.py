@@ -37,6 +37,8 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discrete_laplace import discrete_laplace
 from fugu.contract.errors import FuguError
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.queries import QUERIES
+from fugu.contract.queries import Query as Asked
 from fugu.contract.release_frames import QueryKind
 
 __all__ = [
@@ -120,12 +122,17 @@ class Query(NamedTuple):
     """What is asked about a window.
 
     Attributes:
-        kind: "count", "frequency" or mean "dwell" time of a set of states, or the "histogram" of all.
+        kind: "count", "frequency" or mean "dwell" time of a set of states, or a histogram of all.
         states: the set; for a histogram every state, in order.
     """
 
     kind: QueryKind
     states: tuple[int, ...]
+
+    @property
+    def asked(self) -> Asked:
+        """What is asked."""
+        return QUERIES[self.kind]
 
 
 class Part(NamedTuple):
@@ -189,7 +196,7 @@ class SymbolCounter:
         """
         states = self.query.states
         whole = len(states) == table.states
-        if not states or max(states) >= table.states or whole != (self.query.kind == "histogram"):
+        if not states or max(states) >= table.states or whole != self.query.asked.each:
             raise ReleaseError(f"a {self.query.kind} of {len(states)} of {table.states} states says nothing")
         seen = symbols != UNOBSERVED
         both = seen[1:] & seen[:-1]
@@ -208,7 +215,7 @@ class SymbolCounter:
             inversion(table)
             return np.bincount((symbols[:-1] * m + symbols[1:])[both], minlength=m * m).reshape(m, m)
         histogram = np.bincount(symbols[seen], minlength=m)
-        if self.query.kind == "histogram" or (rule := two_valued(table, self.query.states)) is None:
+        if self.query.asked.each or (rule := two_valued(table, self.query.states)) is None:
             inversion(table)
             return histogram
         return np.array([histogram[rule.symbols].sum()])
@@ -287,7 +294,7 @@ def rows_of(query: Query, table: NoiseTable) -> tuple[Floats, Floats]:
         symbols is enough.
     """
     inverse = inversion(table).inverse
-    if query.kind == "histogram":
+    if query.asked.each:
         return inverse, inverse
     rule = two_valued(table, query.states)
     row = inverse[list(query.states)].sum(axis=0, keepdims=True)
@@ -314,7 +321,7 @@ def _bounds(
     query: Query, parts: tuple[Part, ...], scale: Fraction, values: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
     """Ends (n,) of the intervals: the least and the largest count that the values do not contradict."""
-    sets = [(state,) for state in query.states] if query.kind == "histogram" else [query.states]
+    sets = query.asked.groups(query.states)
     ends = []
     for j, (states, value) in enumerate(zip(sets, values.tolist(), strict=True)):
         ticks, variances, step = _worst_variances(query, j, states, parts, scale)

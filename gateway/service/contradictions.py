@@ -79,6 +79,11 @@ class Contradictions:
         if frame.policy_version > self._known.get(device, 0):
             self._found[device] = max(self._found.get(device, 0), frame.policy_version)
 
+    @property
+    def stops(self) -> bool:
+        """Whether devices are stopped."""
+        return self._stopping is not None
+
     def connected(self) -> None:
         """There is a new connection: a broker may have lost what it had."""
         self._due |= set(self._stops)

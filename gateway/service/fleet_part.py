@@ -98,7 +98,9 @@ class FleetPart:
         self._in_force = InForce(catalogue)
         self._describing = Describing(link, catalogue, self._in_force, counters, self._left)
         described = self._describing.described if settings.home_assistant else None
-        self._told = HomeAssistant(fleet, link, store, described, counters)
+        self._told: HomeAssistant | None = None
+        if settings.home_assistant or store.discovered.every():  # what was told before is taken back
+            self._told = HomeAssistant(fleet, link, store, described, counters)
         if enrolled is not None and files is not None:
             self._service = FleetService(fleet, files, link, enrolled, counters)
         try:
@@ -164,7 +166,7 @@ class FleetPart:
         self._note_versions(topic, payload)
         if self._service is not None and self._service.heard(topic, payload):
             return True
-        return self._told.heard(topic, payload)
+        return self._told is not None and self._told.heard(topic, payload)
 
     def _note_versions(self, topic: str, payload: bytes) -> None:
         """Follow which policies devices say that they run, and which documents they refuse."""
@@ -188,7 +190,8 @@ class FleetPart:
 
     def _renew_descriptions(self) -> None:
         self._describing.renew()
-        self._told.renew()
+        if self._told is not None:
+            self._told.renew()
 
     def stored(self, heard: Iterable[Heard] = ()) -> None:
         """New frames are in the store."""
@@ -204,7 +207,8 @@ class FleetPart:
             self._greeted = True
             NOTICES.info("connected; %s", self._first_share())
         self._describing.connected()
-        self._told.connected()
+        if self._told is not None:
+            self._told.connected()
         if self._service is not None:
             self._service.connected()
         if self._schedule is not None:
@@ -238,7 +242,8 @@ class FleetPart:
             if is_lost(error):
                 raise
             self._counters["ledger_errors"] += 1
-        self._told.acknowledged(message_id, accepted)
+        if self._told is not None:
+            self._told.acknowledged(message_id, accepted)
 
     def renew(self) -> None:
         """The catalogue may have changed: new policies may allow less, and what has no account is released no more."""
@@ -268,7 +273,7 @@ class FleetPart:
         return (
             *(() if self._service is None else (self._service.pump,)),
             self._describing.pump,
-            self._told.pump,
+            *(() if self._told is None else (self._told.pump,)),
             *(() if of_shards is None else (lambda: self._look_at_shards(of_shards),)),
             *(() if to_renew is None else (lambda: self._renew(to_renew),)),
             *(() if schedule is None or to_renew is not None else (lambda: schedule.pump(idle=idle),)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from fugu.contract.topics import status_topic, symbols_topic, window_topic
 from fugu.mqtt import Link
@@ -59,7 +60,10 @@ class Intake:
         self._recorder = recorder
         self._may_forget = may_forget
         self._publisher = Publisher(link, fleet, store, recorder, counters, key=key)
-        self._tables = TableSender(store, catalogue, recorder, link, counters, sealed=sealed)
+        self._new_tables = partial(TableSender, store, catalogue, recorder, link, counters, sealed=sealed)
+        self._catalogue = catalogue
+        self._tables: TableSender | None = None
+        self.renew()
         self._retention = Retention(settings.keep, store, catalogue, recorder, needed, settings.lag, counters)
 
     @staticmethod
@@ -80,13 +84,15 @@ class Intake:
     def born(self, device: str) -> None:
         """A device has come online."""
         self._publisher.owe(device)
-        self._tables.born(device)
+        if self._tables is not None:
+            self._tables.born(device)
 
     def stored(self, heard: Iterable[Heard]) -> None:
         """Frames of streams were stored, or refused for good."""
         for one in heard:
             self._publisher.owe(one.device)
-            self._tables.stored(one.device, one.stream)
+            if self._tables is not None:
+                self._tables.stored(one.device, one.stream)
 
     def seal(self) -> None:
         """Seal what has come, at a clean end."""
@@ -97,8 +103,11 @@ class Intake:
         self._publisher.acknowledged(message_id)
 
     def renew(self) -> None:
-        """The catalogue may have changed."""
-        self._tables.renew()
+        """The catalogue may have changed: tables are sent from the first measured stream on."""
+        if self._tables is not None:
+            self._tables.renew()
+        elif self._catalogue.measured():
+            self._tables = self._new_tables()
 
     def connected(self, *, begun_anew: bool) -> None:
         """There is a new connection; with `begun_anew`, what was under way will not be answered."""
@@ -109,8 +118,8 @@ class Intake:
     def pumps(self, *, idle: bool) -> tuple[Callable[[], None], ...]:
         """What is to be done in every round; each may raise what a store raises."""
         return (
-            self._tables.pump,
-            self.contradictions.pump,
+            *(() if self._tables is None else (self._tables.pump,)),
+            *((self.contradictions.pump,) if self.contradictions.stops else ()),
             lambda: self._publisher.pump(idle=idle),
             self._seal,
             self._forget,

@@ -137,7 +137,7 @@ class Gateway:
         """Check policies and store, compile the kernels, then begin to connect.
 
         Raises:
-            NotArrangedError: what is stored is not arranged for as many shards; it may be tried again.
+            NotArrangedError: another number of processes shares the devices; it may be tried again.
             FuguError: one line that says which policy, store or setting is wrong.
         """
         settings, shard = self._settings, self._shard

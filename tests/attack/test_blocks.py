@@ -8,6 +8,7 @@ import pytest
 from fugu.attack.evaluation import block_sums, highest_share, lowest_mean, mean_interval
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("memory", "least"), [(0.0, 0.93), (0.9, 0.93), (0.99, 0.90)])
 def test_intervals_cover_the_mean_of_a_correlated_series(memory, least):
     """400 series of 5,000 numbers; a memory of .99 leaves only 25 independent stretches."""

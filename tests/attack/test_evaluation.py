@@ -20,7 +20,7 @@ from fugu.attack import (
     release_counts,
     release_symbols,
 )
-from fugu.attack.chains import smoothing, tilted_marginals
+from fugu.attack.learning import smoothing, tilted_marginals
 from fugu.attack.outputs import without
 from fugu.chains import simulate, stationary_distribution
 from fugu.contract.chains import BinaryChains
@@ -77,6 +77,7 @@ def test_the_attack_on_a_true_chain_is_within_the_ceiling_and_its_lower_bound_wi
     assert np.mean(bounds) > 0.7
 
 
+@pytest.mark.long
 def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_of_a_true_class():
     """60 walks of a chain of the class, with the noise of the class: forward-backward with the true chain."""
     chains = BinaryChains(q=(0.1, 0.1), r=(0.2, 0.2))
@@ -95,6 +96,7 @@ def test_intervals_cover_what_is_reached_on_average_and_stay_below_the_ceiling_o
     assert max(one.epsilon_low for one in found) < 1.0
 
 
+@pytest.mark.long
 def test_points_are_attacked_like_symbols():
     """Three cells of a line, and five points: the table of a private measurement."""
     weights = np.array([[0.5, 0.2, 0.15, 0.1, 0.05], [0.1, 0.2, 0.4, 0.2, 0.1], [0.05, 0.1, 0.15, 0.2, 0.5]])
@@ -143,6 +145,7 @@ def test_every_attacker_takes_three_states_gaps_and_ticks_without_a_state(attack
                 assert (distribution.argmax(axis=1) == known)[known >= 0].all()
 
 
+@pytest.mark.long
 def test_attackers_give_the_same_answer_twice():
     states = walked(STICKY, 800)
     outputs = release_symbols(states, table(0.3), np.random.default_rng(2))
@@ -193,6 +196,7 @@ def test_the_change_of_odds_is_that_of_enumeration():
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("length", "scale"), [(100, 5), (300, 12), (300, 30)])
 def test_long_windows_are_smoothed_almost_as_exactly_as_short_ones(length, scale):
     states = walked(STICKY, 6000)

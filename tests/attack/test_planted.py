@@ -43,6 +43,7 @@ def reached(states, outputs, **options):
     return {one.attacker: one for one in attack(states, ONE, outputs, 1.0, **options)}
 
 
+@pytest.mark.long
 def test_single_symbols_betray_a_table_that_is_too_weak():
     states = np.random.default_rng(0).integers(0, 2, TICKS)
     one = reached(states, symbols(states, NoiseTable.binary(2**28, 2**28)))["single symbol"]
@@ -59,12 +60,14 @@ def test_forward_backward_adds_up_symbols_of_a_sticky_chain():
     assert found["forward-backward"].epsilon_low > 1.0
 
 
+@pytest.mark.long
 def test_viterbi_adds_up_symbols_of_a_sticky_chain():
     states = walk(np.full(TICKS, 0.5))
     found = reached(states, symbols(states))
     assert found["Viterbi"].low > found["single symbol"].high
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["learned chain", "learned chain, Viterbi"])
 def test_a_learned_chain_beats_a_wrong_one(name):
     """States that alternate, with a slip now and then; the believed chain is sticky."""
@@ -84,6 +87,7 @@ def test_learned_regimes_find_slow_regimes():
     assert found["3 learned regimes"].low > found["forward-backward"].high
 
 
+@pytest.mark.long
 def test_three_learned_regimes_find_a_cycle_that_two_cannot_hold():
     """A cycle of six ticks, 0 0 0 1 1 1, with a slip now and then: it takes six hidden states."""
     steps = np.cumsum(np.random.default_rng(3).random(TICKS) < 0.98)
@@ -93,6 +97,7 @@ def test_three_learned_regimes_find_a_cycle_that_two_cannot_hold():
     assert found["3 learned regimes"].low > found["forward-backward"].high
 
 
+@pytest.mark.long
 def test_supervision_finds_symbols_that_mean_something_else_than_the_policy_says():
     """The device's rows are swapped: whoever trusts the table is wrong most of the time."""
     states = walk(np.full(TICKS, 0.5))

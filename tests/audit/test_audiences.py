@@ -103,6 +103,7 @@ def test_the_likelihood_is_that_of_every_path_and_every_symbol(heard: bool) -> N
         assert found[trial, 1] - found[trial, 0] == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.long
 def test_bounds_are_wrong_no_more_often_than_they_say() -> None:
     generator, level, runs = np.random.default_rng(1), 0.05, 400
     hits, alarms = generator.binomial(500, 0.4, runs), generator.binomial(500, 0.4 / math.e, runs)

@@ -90,6 +90,7 @@ def test_symbols_that_tell_a_change_are_found(
     assert alarms(PLAN, 0, drawn, 1e-9) == found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["honest", "own count", "count before", "other counts"])
 def test_counts_that_tell_a_change_are_found(fault: str) -> None:
     """The noise of one count is left out where the state has changed; of others a tick later."""
@@ -102,6 +103,7 @@ def test_counts_that_tell_a_change_are_found(fault: str) -> None:
     assert alarms(planned(windows=(WINDOW,)), "high", noise.ravel().tolist(), 1e-9) == found
 
 
+@pytest.mark.long
 def test_points_that_tell_a_change_are_found() -> None:
     policy = measure_policy(3)
     noise = policy.measure_tables[0].noise

@@ -93,6 +93,7 @@ def test_a_known_state_counts_as_in_the_smallest_counterexample() -> None:
     assert informed > math.log(Fraction(106929, 3721)) > ignorant
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r", "ratio"),
     [(1e-7, 1e-7, 1 + 1e-6), (1e-6, 3e-6, 1.0001), (1 - 1e-6, 1 - 2e-6, 1.0001), (1e-12, 1e-9, 1.5)],
@@ -192,6 +193,7 @@ def test_no_enumerated_stream_that_alternates_loses_more(q: float, r: float) -> 
         assert loss < 1.5 * truth
 
 
+@pytest.mark.long
 def test_known_chains_are_confirmed_at_the_boundary_and_a_millionth_less_is_not() -> None:
     sticky = tuple(tuple(8 / 9 if x == y else 1 / 18 for y in range(3)) for x in range(3))
     for rows in (sticky, LEAPING):
@@ -208,6 +210,7 @@ def test_known_chains_are_confirmed_at_the_boundary_and_a_millionth_less_is_not(
             assert (claim.loss <= claim.stated) == holds
 
 
+@pytest.mark.long
 def test_what_no_bound_is_known_for_is_not_recomputed() -> None:
     given = read(policy(chains=FiniteChains(transitions=(LEAPING,)), table=NoiseTable.randomised_response(3, 1 << 30)))
     for rows, who in ((LEAPING, "universal"), ([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], "informed")):

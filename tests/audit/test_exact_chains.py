@@ -125,6 +125,7 @@ def test_no_enumerated_stream_loses_more_from_any_start(seed: int) -> None:
             assert truth <= found + Fraction(1, 10**9)
 
 
+@pytest.mark.long
 def test_chains_that_never_forget_are_not_recomputed() -> None:
     """A cycle tells the state of one tick at all ticks; an absorbing state is never left."""
     cycle, trap = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]], [[0.5, 0.5], [0.0, 1.0]]

@@ -45,6 +45,7 @@ def changed(policy: Policy, **fields: Any) -> dict[str, Any]:
     return {**json.loads(policy.to_json()), **fields}
 
 
+@pytest.mark.long
 def test_an_honest_policy_is_confirmed(fugu: Fugu, tmp_path: Path) -> None:
     code, told = audited(fugu, tmp_path, planned(windows=WINDOWS))
     assert (code, names(told), told["confirmed"]) == (0, [], True)
@@ -124,6 +125,7 @@ def test_a_class_that_is_hardly_narrower_is_a_note(
     assert (code, finding["wrong"]) == found
 
 
+@pytest.mark.long
 def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_path: Path) -> None:
     given = changed(planned(windows=WINDOWS))
     given["windows"][0]["stride"] = 4
@@ -136,6 +138,7 @@ def test_windows_that_overlap_beyond_the_allowance_are_found(fugu: Fugu, tmp_pat
     assert allowed == pytest.approx(2 / 400 + 2 * 3 / 700, rel=1e-5)
 
 
+@pytest.mark.long
 def test_what_an_owner_does_not_accept_is_found(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "enrolment.json"
     keys = Keys()
@@ -242,6 +245,7 @@ def test_what_is_denied_goes_before_what_is_granted() -> None:
     assert may_read(read_access("user a\ntopic read #\n"), "a", "x/y")
 
 
+@pytest.mark.long
 def test_a_statement_is_signed_and_says_the_same(fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FUGU_PASSPHRASE", "a long passphrase")
     key = Ed25519PrivateKey.generate()

@@ -54,6 +54,7 @@ def test_equals_the_plain_twin():
     assert best == pytest.approx(max(looks))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("start", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize("cell", range(len(CELLS)))
 def test_no_chain_of_a_cell_expects_to_win_against_it_not_even_one_that_changes(cell, start):

@@ -35,6 +35,7 @@ def test_one_step_equals_the_plain_twin_and_never_loses(case):
         np.testing.assert_allclose(result.transition, transition, rtol=0, atol=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_likelihood_rises_and_the_last_one_is_the_result_s(k):
     case = random_case(41, k, k + 1, 400)

@@ -60,6 +60,7 @@ def test_a_long_stream_with_gaps_equals_filter_times_backward(k):
     np.testing.assert_allclose(posterior_marginals(*case), joint, rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
 def test_many_sequences_equal_one_at_a_time(k):
     case = random_case(13, k, 3, 60)

@@ -177,6 +177,7 @@ def test_any_text_as_an_option_gives_a_number_or_one_line(fugu: Fugu, q: str, rh
         assert done.err.count("\n") == (0 if done.code == 0 else 1)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None, suppress_health_check=UNMINDED)
 @given(
     arguments=st.lists(

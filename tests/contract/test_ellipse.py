@@ -47,6 +47,7 @@ def check(places: Places, weights: list[Fraction], cell: tuple[float, float], wa
 HULLS = [((2, 1), (0, 1), (-2, -1), (0, -1)), ((1, 0), (0, 1), (-1, 0), (0, -1)), ((-3, -1), (3, 1))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("vertices", HULLS)
 @pytest.mark.parametrize("ratio", [Fraction(1, 2), Fraction(9, 10)])
 def test_of_staircase_noise_it_holds_the_truth_with_its_probability(

@@ -107,6 +107,7 @@ WITH_IMPOSSIBLE_STEPS = [
 """Some known states exclude others, near the tick or at a distance; in the last, two states share no next one."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("transition", "rate"), WITH_IMPOSSIBLE_STEPS)
 def test_known_states_of_a_chain_with_an_impossible_step_tell_a_device_what_they_tell(
     transition: tuple[tuple[float, ...], ...], rate: float

@@ -258,6 +258,7 @@ def test_what_is_no_class_of_joint_chains(wrong: dict[str, object]) -> None:
         JointChains.model_validate(GOOD | wrong, strict=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 def test_chains_that_forget_nothing_are_refused(adversary: Adversary) -> None:
     with pytest.raises(GuaranteeError) as refusal:

@@ -88,7 +88,7 @@ def test_the_check_says_what_is_pinned_and_what_is_not(tmp_path: Path) -> None:
         device(tmp_path, (HEART, WRIST, HEART), (second(), WRIST, None), (place, CHEST, place), measurement_ceiling=1.5)
     )
     assert lines == [
-        "stream hr: pinned are its 2 states (thresholds), a multiple of 1 s a tick, q 0.2 to 0.2 and r 0.35 to 0.35 "
+        "stream hr: pinned are its 2 states (thresholds), a multiple of 1 s a tick, chains with q = 0.2, r = 0.35 "
         "and the universal adversary at least; windows are not pinned",
         "stream again: nothing is pinned: whoever writes its policy file chooses its states, ticks, and what its "
         "epsilon is about",

@@ -98,12 +98,12 @@ def check_clean(root: Path, chosen: list[Mutant]) -> None:
     contract = root / "fugu" / "contract" / "__init__.py"
     was = contract.read_text()
     contract.write_text("raise ImportError")
-    seen = run(root, files, QUICK)
+    seen = run(root, files[:1], QUICK)
     contract.write_text(was)
     if seen == 0:
         raise SystemExit("the tests are of another tree than the copy")
-    if run(root, files, QUICK) != 0:
-        raise SystemExit("the tests fail without any mutant")
+    if failing := [file for file in files if run(root, [file], QUICK) not in (0, 5)]:
+        raise SystemExit(f"without any mutant these fail: {', '.join(failing)}")
 
 
 def main() -> int:

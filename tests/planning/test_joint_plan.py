@@ -19,10 +19,10 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.joint_plan import JointPlan, WantedWindow, joint_plan
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
 from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.classes import known_chains
 from fugu.privacy.quilt_composition import quilt_rate_loss
 from fugu.privacy.quilts import corner_chains
 from fugu.privacy.randomised_response import calibrate
-from fugu.privacy.window_mechanisms import known_chains
 
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))
 TURNING = BinaryChains(q=(0.6, 0.7), r=(0.5, 0.6))

@@ -10,14 +10,14 @@ import pytest
 from fugu.attack import COUNT_ATTACKERS, Attack, Outputs, release_counts, release_symbols
 from fugu.chains.arrays import Ints
 from fugu.cli.demo.people import RECORDINGS
-from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.discretisers import Baseline
 from fugu.contract.noise_table import NoiseTable
 from fugu.planning.answers import window_error
 from fugu.planning.readings import read_readings
 from fugu.planning.recording import states_of
-from fugu.planning.true_class import CoveringChains, Step, TrueClass, count_scale, symbols_of, true_class
-from fugu.privacy.covering_class import class_ratio, covering_class
+from fugu.planning.true_class import Step, TrueClass, count_scale, symbols_of, true_class
+from fugu.privacy.covering_class import covering_class
 from fugu.privacy.window_scale import lawful_scale
 
 
@@ -71,7 +71,7 @@ def test_a_class_that_attackers_refute_is_widened() -> None:
     assert not first.passed
     assert first.strongest.high > first.strongest.ceiling
     assert last.passed
-    assert class_ratio(found.chains) == last.odds_ratio > first.odds_ratio
+    assert found.chains.odds_bound == last.odds_ratio > first.odds_ratio
     scales = [step.count_scale for step in found.steps]
     assert all(1.4 < wide / narrow < 1.6 for narrow, wide in itertools.pairwise(scales))
 
@@ -89,8 +89,8 @@ def test_an_average_chain_does_not_hold_for_regimes() -> None:
     beyond = [one.attacker for one in found.steps[0].attacks if one.refutes or one.unclear]
     assert any("learned" in name for name in beyond)
     assert found.chains is not None
-    assert class_ratio(found.chains) > 2.0 * found.steps[0].odds_ratio
-    assert class_ratio(covered.chains) > 100.0 * found.steps[0].odds_ratio
+    assert found.chains.odds_bound > 2.0 * found.steps[0].odds_ratio
+    assert covered.chains.odds_bound > 100.0 * found.steps[0].odds_ratio
 
 
 def test_who_gains_nothing_is_not_the_strongest() -> None:
@@ -150,12 +150,12 @@ def test_a_rare_state_is_not_widened_for_a_chance_difference_and_a_planted_gain_
     assert [len(honest.steps), honest.chains] == [1, covered.chains]
     assert honest.steps[0].strongest.ceiling == honest.steps[0].strongest.guess
 
-    def noise(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def noise(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(generator.permutation(states), NoiseTable.binary(2**28, 2**28), generator)
 
     assert len(true_class(*given, noise, np.random.default_rng(seed), covered=covered).steps) == 1
 
-    def leaks(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def leaks(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, NoiseTable.binary(2**27, 2**27), generator)
 
     refused = true_class(*given, leaks, np.random.default_rng(seed), covered=covered, most_steps=2)
@@ -169,7 +169,7 @@ def test_windows_are_attacked_as_windows() -> None:
     states = night("N05", 100)[:2_000]
     one = np.zeros(states.size, dtype=np.int64)
 
-    def windows(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
+    def windows(chains: ChainClass, generator: np.random.Generator) -> Outputs:
         return release_counts(states, one, 60, lawful_scale(count_scale(chains, 1.0)), (1,), generator, k=2)
 
     found = true_class(states, one, 2, 1.0, windows, np.random.default_rng(1))

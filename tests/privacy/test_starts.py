@@ -11,9 +11,10 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.accountant.classes import covered_start, started
+from fugu.privacy.accountant.classes import known_chains as started_members
+from fugu.privacy.chain_class import ChainClassError, MarkovChain, Start
 from fugu.privacy.quilts import influence
-from fugu.privacy.starts import Start, covered_start, started, started_members
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from tests.support.oracle import count_density, enumerated_losses, starts_anyhow
 

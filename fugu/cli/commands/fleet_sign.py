@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_sim.documents import check_compiled, units, with_compiled
+from firmware_sim.compiled_policy import check_compiled, units, with_compiled
 from fugu.cli.commands.arguments import moment, one_of, stream_units
 from fugu.cli.commands.fleet_options import EnrolmentsOption, KeysOption, PassphraseFiles, address, at_hand, owners
 from fugu.cli.commands.options import JsonOption, UnitOption, grouped

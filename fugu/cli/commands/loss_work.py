@@ -10,15 +10,14 @@ from fugu.cli.commands.plan_values import chain_source, chosen_start, declared_c
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.loss import show_verdicts, verdict_document
 from fugu.cli.view.terminal import warn, working
+from fugu.contract.queries import WINDOW_QUERIES
+from fugu.privacy.accountant.classes import covered_start
 from fugu.privacy.baselines import real_loss
 from fugu.privacy.composition_theorems import verdicts
-from fugu.privacy.starts import covered_start
-from fugu.privacy.window_mechanisms import MECHANISMS, Query, WindowRequest
+from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest
 from fugu.privacy.window_releases import WindowRelease
 
 __all__ = ["stream_loss", "window_loss"]
-
-_QUERIES: tuple[Query, ...] = ("count", "histogram")
 
 
 def stream_loss(rho0: str, rho1: str, chains: ChainOptions, adversary: str, *, as_json: bool) -> None:
@@ -73,5 +72,5 @@ def _release(text: str) -> WindowRelease:
         length=int(ticks[1]),
         mechanism=arguments.one_of(parts[2], "mechanism", MECHANISMS),
         scale=arguments.positive(arguments.number(parts[3], "scale"), "scale"),
-        query=arguments.one_of(parts[4], "query", _QUERIES) if len(parts) == 5 else "count",
+        query=arguments.one_of(parts[4], "query", tuple(WINDOW_QUERIES)) if len(parts) == 5 else "count",
     )

@@ -119,9 +119,13 @@ class WindowOptions:
     endless: Annotated[
         bool, typer.Option("--endless", help="Windows one after another for ever, under one epsilon (the default).")
     ] = False
-    query: Annotated[str, typer.Option(help="count (ticks in some states) or histogram (ticks in each state).")] = (
-        "count"
-    )
+    query: Annotated[
+        str,
+        typer.Option(
+            help="count (ticks in some states), histogram (ticks in each state) or, with --window, clipped:N (a count, "
+            "N at most)."
+        ),
+    ] = "count"
     count: Annotated[
         str | None,
         typer.Option(

@@ -9,7 +9,7 @@ from fugu.contract.discretisers import Discretiser, Thresholds
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, thresholds
 from fugu.privacy.accountant import Chains
-from fugu.privacy.starts import Start
+from fugu.privacy.chain_class import Start
 
 __all__ = [
     "chain_source",

@@ -14,6 +14,7 @@ from fugu.cli.errors import CommandLineError
 from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.streams_plan import show_streams, streams_document
 from fugu.cli.view.terminal import say, warn, working
+from fugu.contract.queries import EACH
 from fugu.planning.policy_builder import PolicyHeader
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.privacy.chain_model import ModelError
@@ -78,7 +79,7 @@ def _request(model: JointModel, options: JointOptions, devices: list[str]) -> St
         names=names,
         period_seconds=period,
         shares=tuple(arguments.number(word, "share") for word in words),
-        windows=tuple(wanted_window(text, "histogram", period) for text in options.window or ()),
+        windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
         symbols=options.symbols if options.window else 1.0,
     )
 

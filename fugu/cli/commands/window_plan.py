@@ -22,20 +22,20 @@ from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.terminal import say, warn, working
 from fugu.cli.view.window_plan import joint_document, noise_document, show_joint, show_noise
 from fugu.contract.mechanisms import Composing
+from fugu.contract.queries import EACH, WINDOW_QUERIES, window_query
 from fugu.contract.window_frames import WINDOW_NAME_PATTERN
 from fugu.planning.chain_source import ChainSource
 from fugu.planning.joint_plan import WantedWindow, joint_plan
 from fugu.planning.policy_builder import build_window_policy
 from fugu.planning.window_plan import compare_noise, plan_noise
 from fugu.privacy.randomised_response import stream_states
-from fugu.privacy.window_mechanisms import MECHANISMS, Mechanism, Query, WindowRequest
+from fugu.privacy.window_mechanisms import MECHANISMS, Mechanism, WindowRequest
 
 __all__ = ["plan_window", "wanted_window"]
 
 _SLOW_STATES = 6
 _NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
 _COMPOSING: tuple[Composing, ...] = get_args(Composing)
-_QUERIES: tuple[Query, ...] = ("count", "histogram")
 _LONGEST = 1 << 31
 
 
@@ -115,18 +115,21 @@ def _composing(options: WindowOptions) -> Composing:
 
 def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
     """The windows that are asked for, all with the same query."""
-    query = arguments.one_of(options.query, "query", _QUERIES)
-    if query == "histogram":
+    try:
+        query = window_query(options.query)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from None
+    if query.each:
         if options.count is not None:
             raise CommandLineError("--count is for counts; a histogram has all states")
-        states: Any = "histogram"
+        states: Any = EACH
     elif options.count is not None:
         states = _states(options)
     elif stream_states(source.chains) == 2:
         states = (1,)
     else:
         raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
-    return [wanted_window(text, states, period) for text in options.window or ()]
+    return [wanted_window(text, states, period)._replace(clip=query.clip) for text in options.window or ()]
 
 
 def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
@@ -164,7 +167,7 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         chains=chains,
         epsilon=arguments.positive(options.epsilon, "epsilon"),
         length=options.length,
-        query=arguments.one_of(options.query, "query", _QUERIES),
+        query=arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES)),
         adversary=arguments.adversary(options.adversary or "ignorant"),
         states=None if options.count is None else _states(options),
         start=chosen_start(options.start),

@@ -8,7 +8,6 @@ from typing import Any
 from fugu.attack import Attack
 from fugu.cli.view.guarantee import show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
-from fugu.contract.chains import BoundedChains
 from fugu.contract.policy import Policy
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
@@ -86,9 +85,9 @@ def verdict(plan: AutoPlan) -> list[str]:
         f"{protected[0].upper()}{protected[1:]}. Epsilon {chosen.epsilon:g} holds against the {chosen.adversary} "
         "adversary: proven if the readings are in the class of chains."
     )
-    if isinstance(chosen.chains, BoundedChains) and plan.covered is not None:
+    if chosen.chains is not None and chosen.chains.changes and plan.covered is not None:
         told.append(
-            f"That class has steps of odds ratios up to {chosen.chains.odds_ratio:g}: it covers "
+            f"That class has steps of odds ratios up to {chosen.chains.odds_bound:g}: it covers "
             f"{covered_words(plan.covered)} of this recording, of every length."
         )
     return [*told, *_adversary(plan)]
@@ -97,7 +96,7 @@ def verdict(plan: AutoPlan) -> list[str]:
 def _adversary(plan: AutoPlan) -> list[str]:
     """Whether the adversary that was asked for makes no difference, in a sentence."""
     classes = [one.chains for one in (plan.recommended, *plan.candidates) if one.chains is not None]
-    if plan.question.adversary == "universal" or not classes or not isinstance(classes[0], BoundedChains):
+    if plan.question.adversary == "universal" or not classes or not classes[0].changes:
         return []
     return [
         f"--adversary {plan.question.adversary} changes nothing here: the chains of this recording change over time, "

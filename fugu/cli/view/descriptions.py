@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import ROUND_CEILING, Context, Decimal
 
 from fugu.contract.descriptions import Described, Description
+from fugu.contract.queries import EACH
 
 __all__ = ["description_lines"]
 
@@ -39,7 +40,8 @@ def description_lines(description: Description) -> list[str]:
         f"  states: {names}; a tick every {_seconds(one.period_seconds)}, tick 0 at {one.epoch}",
     ]
     for window in one.windows:
-        states = "each state" if window.states == "histogram" else " + ".join(window.states)
+        states = "each state" if window.states == EACH else " + ".join(window.states)
+        states += "" if window.clip is None else f", at most {window.clip} ticks"
         every = _seconds(window.stride * one.period_seconds)
         lines.append(
             f"  window {window.name}: {states} over {_seconds(window.length * one.period_seconds)}, every {every}, "

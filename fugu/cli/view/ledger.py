@@ -68,7 +68,7 @@ def show_releases(frames: Iterable[ReleaseFrame]) -> None:
 
 def _show_release(frame: ReleaseFrame) -> None:
     percent = f"{frame.confidence * 100:g} %"
-    labels = frame.states if frame.query == "histogram" else (f"{frame.query} of {', '.join(frame.states)}",)
+    labels = frame.asked.labels(frame.states)
     columns = zip(labels, frame.values, frame.standard_errors, frame.low, frame.high, strict=True)
     title = f"{frame.name}: {frame.stream}, ticks {frame.first}..{frame.last}, {counted(frame.devices)}"
     rows = [(label, *(f"{number:.6g}" for number in numbers)) for label, *numbers in columns]

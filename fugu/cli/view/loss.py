@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fugu.cli.view.terminal import say, show_table
+from fugu.privacy.chain_class import Covered
 from fugu.privacy.composition_theorems import Verdict
-from fugu.privacy.starts import Covered
 from fugu.privacy.window_releases import WindowRelease
 
 __all__ = ["show_verdicts", "verdict_document"]

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from fugu.cli.view.guarantee import stretch_documents, stretch_lines
-from fugu.contract.chains import JointChains
+from fugu.contract.chains import ChainClass, JointChains
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, Loss
 from fugu.contract.measure_policy import MeasurePolicy
@@ -38,8 +38,8 @@ def policy_document(
         "stretches": stretch_documents(policy.stretches(loss.epsilon)),
         "weights": None if policy.table is None else policy.table.weights(),
     }
-    if isinstance(policy.chains, JointChains):
-        document["together"] = {stream.name: stream.rate for stream in policy.chains.streams}
+    if policy.chains.named_streams:
+        document["together"] = {stream.name: stream.rate for stream in policy.chains.named_streams}
         document["by_stream"] = _by_stream(policy)
     if policy.windows:
         windows: dict[str, object] = {
@@ -71,8 +71,8 @@ def _recorded(recorded: RecordedClass) -> str:
     return f"not in the class: {steps}. Then epsilon is {epsilon}, not {claimed}"
 
 
-def _together(chains: JointChains) -> str:
-    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.streams)
+def _together(chains: ChainClass) -> str:
+    streams = ", ".join(f"{stream.name} at most {stream.rate:.6g} nats a tick" for stream in chains.named_streams)
     return f"for all that these streams tell together, if each has a policy of this class: {streams}"
 
 
@@ -108,7 +108,7 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
     print(f"  {protected_sentence(policy.discretiser)}")
     both = "" if alone is None else ", for symbols and windows together"
     _show_guarantee(policy.guarantee, loss, both, policy.stretches(loss.epsilon))
-    if isinstance(policy.chains, JointChains):
+    if policy.chains.named_streams:
         print(f"  {_together(policy.chains)}")
         for name, epsilon in _by_stream(policy).items():
             print(f"  of stream {name} alone they tell epsilon {epsilon:.6g}")
@@ -120,9 +120,12 @@ def show_policy(policy: Policy, loss: Loss, alone: Loss | None, recorded: Record
         told = policy.window_stretches(alone.epsilon)
         _show_guarantee(policy.windows_guarantee, alone, ", for windows alone", told)
     for window in policy.windows:
+        error = f"its share is off by {_error(window).share_mean:.2%} on average"
+        if window.clip is not None:
+            error = f"a count of at most {window.clip}, off by {_error(window).count_mean:.2g} ticks on average"
         print(
             f"  window {window.name}: scale {window.scale} by {window.mechanism}, adds {float(window.rate):.6g} to the "
-            f"loss of every tick; its share is off by {_error(window).share_mean:.2%} on average"
+            f"loss of every tick; {error}"
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fugu.cli.view.descriptions import description_lines
 from fugu.contract.descriptions import encode_description
 from fugu.contract.instants import instant_text
+from fugu.contract.queries import QUERIES
 from fugu.contract.release_frames import ReleaseFrame, release_unit
 from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount
 from fugu.mqtt.readings import (
@@ -138,7 +139,7 @@ def _estimate_text(estimate: Estimate) -> str:
 
 
 def _release_line(release: ReleaseFrame) -> str:
-    labels = release.states if release.query == "histogram" else (f"{release.query} of {' + '.join(release.states)}",)
+    labels = QUERIES[release.query].labels(release.states)
     rows = zip(labels, release.values, release.low, release.high, strict=True)
     text = ", ".join(f"{label} {value:.6g} ({low:.6g} to {high:.6g})" for label, value, low, high in rows)
     of = f"{release.stream} of {release.devices} device{'' if release.devices == 1 else 's'}"

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from fugu.attack import success_bound
 from fugu.cli.view.guarantee import SEGMENTS, show_stretches, stretch_documents
 from fugu.cli.view.terminal import say, show_table
-from fugu.contract.chains import BinaryChains, FiniteChains, JointChains
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.guarantee import Loss
 from fugu.contract.noise_table import SCALE
@@ -217,11 +216,4 @@ def _length(plan: StreamPlan, every: int) -> str:
 
 
 def _chains(option: Option) -> str:
-    chains = option.chains
-    if isinstance(chains, BinaryChains):
-        q, r = (f"{low:.6g}" if low == high else f"{low:.6g}..{high:.6g}" for low, high in (chains.q, chains.r))
-        return f"q = {q}, r = {r}"
-    if isinstance(chains, FiniteChains) or (isinstance(chains, JointChains) and chains.odds_ratio is None):
-        count = len(chains.transitions)
-        return f"{chains.states} states, {count} known chain{'s' * (count > 1)}"
-    return f"{chains.states} states, odds ratio up to {chains.odds_ratio:.6g}"
+    return option.chains.label

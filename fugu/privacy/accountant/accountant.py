@@ -12,27 +12,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
-from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains, sticky_allowance
-from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
+from fugu.privacy.accountant.bounded import sticky_allowance
+from fugu.privacy.accountant.classes import class_of
+from fugu.privacy.accountant.finite import MOST_WORK
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
 from fugu.privacy.accountant.schedule import rate_matrices
-from fugu.privacy.accountant.shown import ShownBoundedChains, ShownChains
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, Chains, MarkovChain
 
 __all__ = ["ChainAccountant", "ChainLoss", "Chains", "chain_loss"]
 
-Chains = tuple[MarkovChain, ...] | ChainClass
 _LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9
 _FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
@@ -63,58 +60,6 @@ class ChainLoss:
     chains: str
     length: int | None
     by_tick: Floats | None = None
-
-
-class ClassOfChains(Protocol):
-    """What is asked of a class of chains; each kind of class has its own bounds."""
-
-    @property
-    def states(self) -> int:
-        """k, the number of states."""
-
-    @property
-    def secrets(self) -> Floats:
-        """(k, k), 1 for any two states that must not be told apart, 0 for others."""
-
-    @property
-    def words(self) -> str:
-        """The class in words."""
-
-    @property
-    def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else none."""
-
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""
-
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """Losses (n, k, k) of every tick, with rates (n, k, k), and the name of the bound."""
-
-    def follows(self, length: int, adversary: Adversary) -> bool:
-        """Whether a stream of this length is worth following: an endless one that is stationary loses hardly more."""
-
-    def work(self, length: int, adversary: Adversary) -> int:
-        """Steps times the fourth power of the states that following so many ticks takes."""
-
-    def quick(self, rate: Floats) -> float:
-        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
-
-
-def class_of(chains: Chains) -> ClassOfChains:
-    """The bounds for a class of chains.
-
-    Raises:
-        ChainClassError: a set of chains is empty, or its chains have different numbers of states.
-    """
-    if isinstance(chains, BinaryChains):
-        return IntervalChains(chains)
-    if isinstance(chains, BoundedChains):
-        return OddsRatioChains(chains)
-    if isinstance(chains, FiniteChains):
-        return KnownChains(tuple(MarkovChain.stationary(transition) for transition in chains.transitions))
-    if isinstance(chains, JointChains):
-        return ShownChains(chains) if chains.odds_ratio is None else ShownBoundedChains(chains)
-    return KnownChains(chains)
 
 
 class ChainAccountant:

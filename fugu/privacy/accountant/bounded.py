@@ -15,13 +15,15 @@ from fractions import Fraction
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BinaryChains, BoundedChains
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.rounding import OUTWARD, UNIT
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
 from fugu.privacy.accountant.schedule import informed_losses
-from fugu.privacy.chain_class import MarkovChain
+from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
+from fugu.privacy.quilts import corner_chains
+from fugu.privacy.sampling import decimated_bounded, decimated_interval
 
 __all__ = [
     "ALTERNATING",
@@ -50,7 +52,8 @@ class OddsRatioChains:
     sticky: tuple[tuple[float, float], ...] = ()
 
     def __init__(self, chains: BoundedChains) -> None:
-        self._chains: BoundedChains | BinaryChains = chains
+        self._chains: ChainClass = chains
+        self._declared = chains
         self.states = chains.states
         self.secrets = 1.0 - np.eye(self.states)
         self.words = f"all {chains.states}-state chains with odds ratios up to {chains.odds_ratio:g}"
@@ -80,6 +83,29 @@ class OddsRatioChains:
     def quick(self, rate: Floats) -> float:
         """The bound itself."""
         return self.endless(rate, "ignorant")[0]
+
+    covered_start: Covered = "any"
+    changes = True
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Bounds by odds ratios are the same for past and future, and two states in the long run run either way."""
+        return True
+
+    def started(self, start: Start | None) -> Chains:
+        """The class itself, which has every start."""
+        return self._chains
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
+        """None.
+
+        Raises:
+            ChainClassError: always.
+        """
+        raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
+
+    def decimated(self, step: int) -> ChainClass:
+        """The class of every product of steps."""
+        return decimated_bounded(self._declared, step)
 
 
 class IntervalChains(OddsRatioChains):
@@ -115,6 +141,34 @@ class IntervalChains(OddsRatioChains):
             return universal, bound
         q, r = self._box.q[0], self._box.r[0]
         return informed_losses(MarkovChain.stationary([[1 - q, q], [r, 1 - r]]), rates), "bridge recursion"
+
+    covered_start: Covered = "stationary"
+    changes = False
+
+    def started(self, start: Start | None) -> Chains:
+        """The class, for any start one of bounded odds ratios: corners are the worst for a stationary start only."""
+        if start != "any":
+            return self._chains
+        if self._point:
+            return tuple(chain.anyhow for chain in corner_chains(self._box))
+        return BoundedChains(states=2, odds_ratio=self._box.odds_bound)
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
+        """The interval, or its corners with any start, which stand for all of it for every Markov quilt.
+
+        Let D = 1 - q - r and G_m = 1 + D + ... + D^(m-1). At node m + 1, a quilt with a left width a has, for states 0
+        and 1 and any start, the likelihood ratio S C R: S = the largest of (1 - r G_m) / (r G_m) and
+        q G_m / (1 - q G_m), the first if D^m >= 0; C the same with q and r swapped at a, R of the right width. For
+        D >= 0 the derivative of log S C in r has the sign of r (1 - x_a) (q + r D^m) - (q + r x_m) (r + q D^a),
+        x_m = m D^(m-1) / G_m >= D^m, and so is not above 0; that in q likewise, and R falls (`corner_chains`). For
+        D < 0, where q and r are at least |D|, the same computation for even and odd m and a shows that S C does not
+        fall, and neither does R.
+        """
+        return tuple(chain.anyhow for chain in corner_chains(self._box)) if start == "any" else self._box
+
+    def decimated(self, step: int) -> ChainClass:
+        """Intervals that hold every power."""
+        return decimated_interval(self._box, step)
 
     @property
     def _name(self) -> str:

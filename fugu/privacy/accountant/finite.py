@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.chains import BinaryChains
+from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import CLOSED_FORM, UPWARD, reversal_error
 from fugu.privacy.accountant.bounded import (
@@ -28,7 +28,8 @@ from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
 from fugu.privacy.accountant.past import reversed_stationary
 from fugu.privacy.accountant.schedule import informed_losses, losses, past_leakages
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
+from fugu.privacy.sampling import DecimationError, decimated_known
 
 __all__ = ["MOST_WORK", "KnownChains"]
 
@@ -96,6 +97,37 @@ class KnownChains:
         step.
         """
         return max(member.groups(rate, group) for member in self._members)
+
+    changes = False
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Only in the bound by odds ratios."""
+        return adversary == "universal"
+
+    @property
+    def covered_start(self) -> Covered:
+        """The starts that all members have."""
+        chains = [member.chain for member in self._members]
+        if all(chain.initial is None for chain in chains):
+            return "any"
+        return "stationary" if all(chain.is_stationary for chain in chains) else "as given"
+
+    def started(self, start: Start | None) -> Chains:
+        """The members with that start."""
+        return self.followed(start)
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
+        """The members with that start."""
+        chains = tuple(member.chain for member in self._members)
+        if start is None:
+            return chains
+        return tuple(chain.anyhow if start == "any" else MarkovChain.stationary(chain.transition) for chain in chains)
+
+    def decimated(self, step: int) -> ChainClass:
+        """The powers of the members."""
+        if self.covered_start != "stationary":
+            raise DecimationError("chains that are seen less often start stationary")
+        return decimated_known([member.chain.transition for member in self._members], step)
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
         """Losses (n, k, k) of every tick, the largest of the class, and the name of the bound."""

@@ -13,18 +13,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.chains import BoundedChains, JointChains
+from fugu.contract.chains import BoundedChains, ChainClass, JointChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.soft_leakage import informed_loss, soft_loss
 from fugu.privacy.accountant.bounded import OddsRatioChains
 from fugu.privacy.accountant.finite import KnownChains
-from fugu.privacy.chain_class import ChainClassError, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, Chains, MarkovChain, Start
+from fugu.privacy.sampling import DecimationError
 
 __all__ = ["ShownBoundedChains", "ShownChains", "stream_losses"]
 
 SOFT_EVIDENCE = "soft evidence"
 KNOWN_STATES = "known states"
+_NOT_FOLLOWED = "needs the chain of one stream, not of several or of a higher order"
+_ONE_PERIOD = "joint chains are of one period, that of all their streams"
 
 
 def _secrets(chains: JointChains) -> Floats:
@@ -40,7 +43,24 @@ class ShownBoundedChains(OddsRatioChains):
 
     def __init__(self, chains: JointChains) -> None:
         super().__init__(BoundedChains(states=chains.states, odds_ratio=chains.odds_ratio or 1.0))
+        self._joint = chains
         self.secrets, self.words = _secrets(chains), _words(chains, self.words)
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """As the class says."""
+        return self._joint.equal_leakages(adversary)
+
+    def started(self, start: Start | None) -> Chains:
+        """The class itself, which has every start."""
+        return self._joint
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
+        """None: a `ChainClassError`."""
+        raise ChainClassError(_NOT_FOLLOWED)
+
+    def decimated(self, step: int) -> ChainClass:
+        """None: a `DecimationError`."""
+        raise DecimationError(_ONE_PERIOD)
 
 
 class ShownChains(KnownChains):
@@ -52,7 +72,7 @@ class ShownChains(KnownChains):
         super().__init__(tuple(map(MarkovChain.stationary, chains.transitions)), _secrets(chains))
         self._transitions = [[list(row) for row in matrix] for matrix in chains.transitions]
         self._shows = chains.shows
-        self._told = _words(chains, super().words)
+        self._told, self._joint = _words(chains, super().words), chains
 
     @property
     def words(self) -> str:
@@ -88,6 +108,20 @@ class ShownChains(KnownChains):
     def work(self, length: int, adversary: Adversary) -> int:
         """As of known chains, for those who know no state; else none that grows."""
         return super().work(length, adversary) if adversary == "ignorant" else 0
+
+    def started(self, start: Start | None) -> Chains:
+        """The class itself, which starts stationary."""
+        if start == "any":
+            raise ChainClassError("known joint chains start stationary; for any start give their odds_ratio instead")
+        return self._joint
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
+        """None: a `ChainClassError`."""
+        raise ChainClassError(_NOT_FOLLOWED)
+
+    def decimated(self, step: int) -> ChainClass:
+        """None: a `DecimationError`."""
+        raise DecimationError(_ONE_PERIOD)
 
 
 def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> tuple[float, ...]:

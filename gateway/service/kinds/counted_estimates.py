@@ -35,7 +35,9 @@ def estimated_window(policy: Policy) -> Window | None:
     fit = [
         window
         for window in policy.windows
-        if window.stride == window.length <= MOST_TICKS and (window.states != "histogram" or len(labels) == 2)
+        if window.query.adds_up
+        and window.stride == window.length <= MOST_TICKS
+        and (not window.query.each or len(labels) == 2)
     ]
     best = min(fit, key=lambda window: (Fraction(window.scale), window.length), default=None)
     return None if policy.table is None else best
@@ -82,7 +84,7 @@ class CountedEstimates:
         within[offset : offset + frame.length] = 0
         labels = known.policy.discretiser.states
         adds = np.zeros((ticks, len(labels)), dtype=np.int64)
-        adds[:, window.counted(labels)[-1:] if window.states == "histogram" else window.counted(labels)] = 1
+        adds[:, window.groups(labels)[-1]] = 1
         model = known.numbers
         if model.shown is not None:
             adds = adds @ model.shown.T.astype(np.int64)
@@ -130,6 +132,6 @@ def _likelihood(frame: WindowFrame, window: Window) -> Floats:
     """Pr(what was released | count), up to a factor, (1, length + 1): of the last state of two, of two counts."""
     counts = np.arange(frame.length + 1)
     distance = np.abs(frame.counts[-1] - counts)
-    if window.states == "histogram":
+    if window.query.each:
         distance = distance + np.abs(frame.counts[0] - (frame.length - counts))
     return np.asarray(np.exp(-(distance - distance.min()) / float(Fraction(window.scale)))[np.newaxis])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fugu.chains import fixed_lag_marginals, predict, stationary_distribution
 from fugu.chains.inference import run_filter
 from fugu.chains.model import Problem, likelihood_rows
-from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.frames import symbol_bits
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
@@ -78,42 +78,28 @@ class SymbolModel(NamedTuple):
 def model_of(policy: Policy) -> Model:
     """The model that a policy's chains and table stand for; one object for equal policies."""
     chains = policy.chains
-    column = chains.column(policy.device, policy.stream) if isinstance(chains, JointChains) else 0
+    column = chains.column(policy.device, policy.stream)
     return _model(chains, column, policy.table, (policy.discretiser.model_dump_json(), policy.clock))
 
 
 @cache
 def _model(chains: ChainClass, column: int, table: NoiseTable | None, meaning: object) -> Model:
     shown = None
-    if isinstance(chains, JointChains):
-        states = chains.streams[column].states
-        if chains.transitions:
-            transition = np.asarray(np.mean([_rows(matrix) for matrix in chains.transitions], axis=0))
-            shown = np.eye(states)[[row[column] for row in chains.shows]]
-            meaning = meaning, chains.shows, column
-        else:
-            transition = _transition(BoundedChains(states=states, odds_ratio=chains.odds_ratio or 1.0))
+    states = chains.stream_sizes[column]
+    if chains.typical:
+        transition = np.asarray(np.mean([_rows(matrix) for matrix in chains.typical], axis=0))
+        if chains.named_streams:
+            shown = np.eye(states)[list(chains.shown(column))]
+            meaning = meaning, tuple(map(chains.shown, range(len(chains.named_streams)))), column
     else:
-        transition = _transition(chains)
-        states = len(transition)
+        ratio = math.sqrt(chains.odds_bound)
+        weights = np.ones((states, states)) + (ratio - 1.0) * np.eye(states)
+        transition = np.asarray(weights / (ratio + states - 1.0), dtype=np.float64)
     weights = np.full((states, 1), SCALE) if table is None else np.array(table.weights())
     emission = weights.astype(np.float64) / SCALE
     if shown is not None:
         emission = np.ascontiguousarray(shown @ emission)
     return Model(transition, emission, likelihood_rows(emission), stationary_distribution(transition), meaning, shown)
-
-
-def _transition(chains: BinaryChains | BoundedChains | FiniteChains) -> Beliefs:
-    if isinstance(chains, BinaryChains):
-        q, r = math.fsum(chains.q) / 2, math.fsum(chains.r) / 2
-        return np.array([[1.0 - q, q], [r, 1.0 - r]])
-    if isinstance(chains, FiniteChains):
-        return np.asarray(np.mean([_rows(transition) for transition in chains.transitions], axis=0))
-    if chains.transition is not None:
-        return _rows(chains.transition)
-    ratio = math.sqrt(chains.odds_ratio)
-    weights = np.ones((chains.states, chains.states)) + (ratio - 1.0) * np.eye(chains.states)
-    return np.asarray(weights / (ratio + chains.states - 1.0), dtype=np.float64)
 
 
 def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:

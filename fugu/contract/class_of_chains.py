@@ -1,0 +1,208 @@
+"""What is asked of a class of chains: all that needs no numbers of its own.
+
+A new class is a document with these answers in `fugu.contract.chains`, and an object of `fugu.privacy.accountant` for
+what takes numpy.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping
+from decimal import localcontext
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from pydantic import Field
+
+from fugu.contract._document import Document
+from fugu.contract.errors import GuaranteeError
+from fugu.contract.leakage import CONTEXT, Adversary, Loss
+from fugu.contract.stretches import Stretch, stretches
+from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.windows import Window
+
+if TYPE_CHECKING:
+    from fugu.contract.chains import ChainClass
+
+__all__ = ["Box", "ClassOfChains", "Ratios", "Rows", "Shown"]
+
+MOST_ODDS = 1e300
+"""Above it there is no finite guarantee."""
+_ONE_NAME = NAME_PATTERN.strip("^$")
+
+Ratios: TypeAlias = tuple[Fraction, Fraction]
+"""Likelihood ratios of a tick's outputs: of state 0 over state 1, and of 1 over 0."""
+Rows: TypeAlias = tuple[tuple[float, ...], ...]
+"""A transition matrix."""
+Box: TypeAlias = tuple[tuple[Fraction, Fraction], tuple[Fraction, Fraction]]
+"""Intervals for q and r of two-state chains."""
+
+
+class Shown(Document):
+    """A stream whose states the states of a joint chain show.
+
+    Attributes:
+        name: "stream", of the device that has the policy, or "device/stream".
+        states: how many it has.
+        rate: the most, in nats, that all releases of the stream together tell of any two of its states at one tick.
+    """
+
+    name: Annotated[str, Field(pattern=f"^({_ONE_NAME}/)?{_ONE_NAME}$")]
+    states: Annotated[int, Field(ge=2, le=255)]
+    rate: Annotated[float, Field(gt=0.0)]
+
+
+class ClassOfChains(Document):
+    """What is asked of every class of chains."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def states(self) -> int:
+            """The number of states of the chain."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """For which chains a promise of the class holds, as the end of a sentence."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The class in a few words."""
+
+    @property
+    @abstractmethod
+    def worst_odds(self) -> Fraction | None:
+        """The largest odds ratio of any step of a class, exactly; None if it has no bound."""
+
+    @property
+    def odds_bound(self) -> float:
+        """The largest odds ratio, rounded up; infinite if it has no bound."""
+        worst = self.worst_odds
+        if worst is None or worst > MOST_ODDS:
+            return math.inf
+        nearest = float(worst)
+        return nearest if nearest >= worst else math.nextafter(nearest, math.inf)
+
+    @property
+    def changes(self) -> bool:
+        """Whether steps may change from tick to tick, and every start is allowed."""
+        return False
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """Typical members, for estimates and simulations only; estimates take their mean."""
+        return ()
+
+    @property
+    def extremes(self) -> tuple[Rows, ...]:
+        """Members one of which may be the worst, started stationary; none if only odds ratios are declared."""
+        return ()
+
+    @property
+    def boxes(self) -> tuple[Box, ...]:
+        """Intervals that contain q and r of all members, if these are two-state chains started stationary."""
+        return ()
+
+    @property
+    def named_streams(self) -> tuple[Shown, ...]:
+        """The streams that the class names, if it does."""
+        return ()
+
+    @property
+    def stream_sizes(self) -> tuple[int, ...]:
+        """How many states a stream of the class can have."""
+        return (self.states,)
+
+    def column(self, device: str, stream: str) -> int:
+        """Which of the streams one of a device is.
+
+        Raises:
+            ValueError: it is none of them.
+        """
+        return 0
+
+    def shown(self, column: int) -> tuple[int, ...]:
+        """For each state of the chain that of a stream."""
+        return tuple(range(self.states))
+
+    def states_of(self, device: str, stream: str, period_us: int) -> int:
+        """How many states a stream has.
+
+        Raises:
+            ValueError: the class is not of this stream, or of another period.
+        """
+        return self.states
+
+    def named(self, stream: str, period_us: int, rate: Fraction) -> ChainClass:
+        """The class for a stream of this name and period whose ticks tell so much, if it names one; else itself."""
+        return self  # type: ignore[return-value]  # a union of all subclasses
+
+    @abstractmethod
+    def covers(self, pinned: ChainClass) -> bool:
+        """Whether every chain of another class, with as many states, is shown to be in this one; exactly."""
+
+    def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
+        """The ratios that a mechanism is held to; see `fugu.contract.guarantee.lasting_ratios`."""
+        return ratio_01, ratio_10
+
+    def ratio_loss(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        """As `fugu.contract.guarantee.ratio_loss`."""
+        if min(ratio_01, ratio_10) < 1:
+            raise GuaranteeError(
+                f"a likelihood ratio must be at least 1, got {float(ratio_01)!r} and {float(ratio_10)!r}"
+            )
+        if ratio_01 == ratio_10 == 1:
+            return Loss(0.0, 0.0, 0.0, adversary, "constant output")
+        with localcontext(CONTEXT):
+            return self._bound(ratio_01, ratio_10, adversary)
+
+    @abstractmethod
+    def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
+        """The same for ratios that are checked, one above 1, with the decimals of `CONTEXT`."""
+
+    def streams_loss(self, ratios: Mapping[int, Ratios], adversary: Adversary) -> Loss:
+        """The loss of those streams together, by number, of which outputs are seen."""
+        return self.ratio_loss(*ratios[0], adversary)
+
+    def stream_loss(
+        self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
+    ) -> Loss:
+        """What a mechanism of one stream loses, with all that may take turns with it, or be told beside it.
+
+        Args:
+            column: which of the streams.
+            ratios: bounds on the likelihood ratios of a tick's outputs.
+            rate: bound on their logarithms, in nats.
+            adversary: what the adversary knows.
+            what: the mechanism's name in an error, in the singular.
+            alone: whether of this stream only this mechanism is seen.
+
+        Raises:
+            GuaranteeError: the stream may not tell so much, or the loss is not finite.
+        """
+        return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
+
+    def reached(self, adversary: Adversary) -> bool:
+        """Whether some mechanism with given ratios is known to lose all of the bound."""
+        return False
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Whether past and future leak alike: not in known chains, which need not run backward as they run forward."""
+        return True
+
+    def stretches(
+        self, epsilon: float, rate: float, period_us: int, windows: Iterable[Window], adversary: Adversary
+    ) -> tuple[Stretch, ...]:
+        """What a stream of a policy loses about whole stretches; arguments as for `fugu.contract.stretches`."""
+        return stretches(epsilon, rate, period_us, windows, equal_leakages=self.equal_leakages(adversary))
+
+    @abstractmethod
+    def closed_form(self) -> tuple[Fraction, ...]:
+        """A class with a bound in closed form that contains this one: bounds of q and r, or a largest odds ratio.
+
+        Raises:
+            ValueError: there is none.
+        """
