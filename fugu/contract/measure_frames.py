@@ -24,6 +24,8 @@ __all__ = ["MAX_MEASURE_TICKS", "MeasureFrame", "Point", "Released", "pack_relea
 
 MAX_MEASURE_TICKS: Final = 1024
 _DIMENSIONS = Integer(1, 3)
+_TABLE = Integer(0, 2**32 - 1)
+_COORDINATE = Integer(-(2**31), 2**31 - 1)
 
 Point = tuple[int, ...]
 """Of the measurement's lattice, in 1 to 3 dimensions."""
@@ -42,9 +44,9 @@ class _Points(FieldType):
     def check(self, value: Any, name: str) -> None:
         length(value, 1, MAX_MEASURE_TICKS, name)
         for table, point in value:
-            integer(table, 0, 2**32 - 1, "table")
+            _TABLE.check(table, "table")
             for coordinate in point:
-                integer(coordinate, -(2**31), 2**31 - 1, "coordinate")
+                _COORDINATE.check(coordinate, "coordinate")
 
     def schema(self) -> Schema:
         parts = ("table", "uint", 32, 1), ("point", "int", 32, "dimensions")

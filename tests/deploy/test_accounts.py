@@ -341,7 +341,7 @@ def test_the_agent_accepts_its_configuration(fugu: Fugu, tmp_path: Path, words: 
 def test_every_command_explains_itself_with_an_example(fugu: Fugu, command: str) -> None:
     done = fugu("deploy", command, "--help")
     assert (done.code, done.err) == (0, "")
-    assert f"fugu deploy {command} --" in done.out
+    assert f"\n    fugu deploy {command} " in done.out.partition("examples:")[2]
 
 
 def test_help_loads_neither_numbers_nor_certificates() -> None:
