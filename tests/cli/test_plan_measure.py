@@ -682,7 +682,7 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
     ("words", "code", "message"),
     [
         ((), 2, "a policy needs --for, --period, here or in the specification"),
-        ((*NAMES, "--fleet", "a/b"), 1, "fleet: String should match pattern"),
+        ((*NAMES, "--for", "ho me/phone-1/place"), 1, "fleet: String should match pattern"),
         ((*NAMES, "--period", "0"), 1, "epoch and period must be seconds from 0 to 253402300799"),
         ((*NAMES, "--latency", "0"), 1, "epoch and period must be seconds from 0 to 253402300799, latency above 0"),
         ((*NAMES, "--adversary", "kind"), 2, "adversary must be one of ignorant, informed, universal"),

@@ -69,7 +69,7 @@ def test_counts_are_printed_once_as_they_arrive(broker: Mosquitto, as_json: bool
     link = Link(broker.broker, client_id="device")
     link.start()
     command = [sys.executable, "-m", "fugu", "subscribe", "--fleet", "home", "--broker", f"127.0.0.1:{broker.port}"]
-    words = ["--windows", "--count", "3", *(["--json"] if as_json else [])]
+    words = ["--only", "windows", "--count", "3", *(["--json"] if as_json else [])]
     process = subprocess.Popen([*command, *words], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     numbers = count()
 

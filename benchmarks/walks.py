@@ -1,0 +1,177 @@
+"""Files of the product that a frame, a release and a plan really enter, counted in the running programs.
+
+Usage: python benchmarks/walks.py [--json] [--files]      (make bench installs a broker)
+
+Definitions:
+  files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not counted
+  functions   functions entered, by code object; compiled kernels are not seen
+  frame       a gateway with one policy and nothing else, after three frames: five more until their watermark and estimate
+  release     the same gateway with one scheduled release: from the frames that end a window until it is published
+  plan auto   `fugu plan auto` on a recording of the demo
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType, FrameType
+
+from figures import show
+from weight import PACKAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+PATIENCE_SECONDS = 120.0
+
+
+def main() -> int:
+    """Count and print, or be a program whose walk is counted."""
+    if sys.argv[1:2] == ["--traced"]:
+        return _traced(Path(sys.argv[2]), sys.argv[3:])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--files", action="store_true", help="name the files")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        walks = {**_gateway(Path(folder)), "plan auto": _plan(Path(folder))}
+    shown: dict[str, object] = {}
+    for name, entered in walks.items():
+        files = sorted({file for file, _ in entered})
+        shown |= {f"{name}: files": len(files), f"{name}: functions": len(entered)}
+        if options.files:
+            shown[f"{name}: names"] = " ".join(files)
+    show(shown, as_json=options.json)
+    return 0
+
+
+def _traced(out: Path, words: list[str]) -> int:
+    """Run `fugu` with these words; write what was entered between two signals, or in all without any."""
+    entered: set[CodeType] = set()
+    recording = not out.name.startswith("signals")
+
+    def profile(frame: FrameType, event: str, _argument: object) -> None:
+        if recording and event == "call":
+            entered.add(frame.f_code)
+
+    def switch(_number: int, _frame: FrameType | None) -> None:
+        nonlocal recording
+        recording = not recording
+        if not recording:
+            write()
+
+    def write() -> None:
+        rows = sorted({row for code in list(entered) if (row := _product(code)) is not None})
+        entered.clear()
+        temporary = out.with_suffix(".part")
+        temporary.write_text(json.dumps(rows))
+        temporary.replace(out)
+
+    signal.signal(signal.SIGUSR1, switch)
+    threading.setprofile(profile)
+    sys.setprofile(profile)
+    sys.argv = ["fugu", *words]
+    try:
+        runpy.run_module("fugu", run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    finally:
+        sys.setprofile(None)
+        if recording:
+            write()
+    return 0
+
+
+def _product(code: CodeType) -> tuple[str, str] | None:
+    """The file and the name of a function of the product."""
+    path = Path(code.co_filename)
+    if code.co_name == "<module>" or not path.is_relative_to(ROOT):
+        return None
+    file = path.relative_to(ROOT)
+    return (str(file), f"{code.co_qualname}:{code.co_firstlineno}") if file.parts[0] in PACKAGES else None
+
+
+def _command(out: Path, *words: str) -> list[str]:
+    return [sys.executable, __file__, "--traced", str(out), *words]
+
+
+def _plan(folder: Path) -> list[tuple[str, str]]:
+    out, data = folder / "plan.json", ROOT / "fugu" / "cli" / "demo" / "data" / "motion_states.csv.gz"
+    subprocess.run(_command(out, "plan", "auto", str(data)), cwd=folder, stdout=subprocess.DEVNULL, check=False)
+    return _read(out)
+
+
+def _gateway(folder: Path) -> dict[str, list[tuple[str, str]]]:
+    sys.path.insert(0, str(ROOT))
+    from tests.support.brokers import Mosquitto
+    from tests.support.gateway_service import Device
+    from tests.support.release_scenes import Public, scheduled, write_config
+    from tests.support.scenes import frames, policy, write_policies
+
+    write_policies(folder / "policies", (policy(1),))
+    made, walks = frames([10] * 12), {}
+    config = write_config(folder, scheduled(devices=["watch"]))
+    with Mosquitto(folder) as broker:
+        for name, releases in (("frame", None), ("release", config)):
+            out = folder / f"signals-{name}.json"
+            home = folder / name
+            home.mkdir()
+            lines = [
+                'fleet = "home"',
+                f'store = "{home / "s.sqlite"}"',
+                f'policies = "{folder / "policies"}"',
+                *([] if releases is None else [f'releases = "{releases}"']),
+                f'[broker]\nhost = "127.0.0.1"\nport = {broker.port}',
+            ]
+            (home / "gateway.toml").write_text("\n".join(lines) + "\n")
+            with subprocess.Popen(_command(out, "gateway", "run", str(home / "gateway.toml"))) as gateway:
+                device, public = Device(broker), Public(broker)
+                seen = device.watermarks
+                device.say_birth()
+                _wait(device.answered_after(seen))
+
+                def send(first: int, last: int, device: Device = device) -> None:
+                    for number in range(first, last):
+                        before = device.watermarks
+                        device.send(made[number : number + 1])
+                        _wait(device.answered_after(before))
+
+                send(0, 3)
+                _wait(lambda public=public: len(public.payloads) >= 1 or releases is None)
+                time.sleep(1.0)  # what follows on the first frames has been done
+                os.kill(gateway.pid, signal.SIGUSR1)
+                time.sleep(0.2)
+                send(3, 8)
+                _wait(lambda public=public: len(public.payloads) >= 3 or releases is None)
+                time.sleep(1.0)
+                os.kill(gateway.pid, signal.SIGUSR1)
+                _wait(out.exists)
+                gateway.terminate()
+                device.stop()
+                public.link.stop()
+            walks[name] = _read(out)
+    return walks
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit("nothing came in two minutes")
+        time.sleep(0.02)
+
+
+def _read(out: Path) -> list[tuple[str, str]]:
+    return [(file, name) for file, name in json.loads(out.read_text())]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
