@@ -101,9 +101,9 @@ def test_with_too_much_noise_it_is_off(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("--store", "none.db"), "there is no store none.db"),
-        (("--store", "none.db", "--false-alarms", "0"), "above 0 and below 1 for a fleet and year, got 0"),
-        (("--store", "none.db", "--false-alarms", "nan"), "got nan"),
+        (("none.db",), "there is no store none.db"),
+        (("none.db", "--false-alarms", "0"), "above 0 and below 1 for a fleet and year, got 0"),
+        (("none.db", "--false-alarms", "nan"), "got nan"),
     ],
 )
 def test_what_cannot_be_watched_is_one_line(

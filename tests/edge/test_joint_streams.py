@@ -73,7 +73,7 @@ def test_streams_of_different_sensors_are_limited_together(tmp_path: Path, capsy
     config = device(tmp_path, PAIR, EPSILON, EPSILON)
     assert len(load(config).streams) == 2
     main([str(config), "--check"])
-    assert "joint chains (1 known) of 4 states (hr at most" in capsys.readouterr().out
+    assert "joint chains, 4 states, 1 known chain (hr at most" in capsys.readouterr().out
     with pytest.raises(ConfigError, match="of all streams together is above this device's total ceiling"):
         load(device(tmp_path, PAIR, EPSILON, EPSILON * 0.999))
 

@@ -118,6 +118,7 @@ def test_a_board_without_a_generator_takes_a_secret(
     (tmp_path / "policy.json").write_text(policy.to_json())
     (tmp_path / "secret").write_bytes(secret)
     words = (
+        "deploy",
         "firmware",
         "build",
         tmp_path / "policy.json",
