@@ -20,8 +20,12 @@ class ShardAccountError(FuguError):
     """Some shards of a gateway have accounts, and this one has none."""
 
 
-def numbered(file: str, index: int) -> str:
-    """The file of a shard that is beside one of the gateway's: the index is put before what the name ends with."""
+def numbered(file: str, index: int | str) -> str:
+    """The file of a shard that is beside one of the gateway's: the index is put before what the name ends with.
+
+    Args:
+        index: or what stands for it, such as `%i` in a unit.
+    """
     path = Path(file)
     return str(path.with_name(f"{path.stem}-{index}{path.suffix}"))
 

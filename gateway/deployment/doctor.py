@@ -23,10 +23,12 @@ from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
 from fugu.host.database import STORE, is_lost
+from fugu.host.files import read_text
 from fugu.host.held_files import damage
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
+from gateway.deployment.units import SHARD_UNIT
 from gateway.health import NotRunningError, asked
 from gateway.service.policies import Catalogue
 from gateway.service.store import Location, Server, Store, StoreError
@@ -45,7 +47,7 @@ class Installation:
     Attributes:
         policies: folder of policy files.
         broker: with the gateway's credentials.
-        shards: how many accounts there are for shards.
+        shards: how many there shall be with accounts of their own.
         secrets: files that only their owner may read, besides those of the broker.
     """
 
@@ -71,8 +73,18 @@ def installed(file: Path) -> Installation:
         config.store,
         policies if policies.is_dir() else config.policies,  # before it is installed
         tuple(folder / one for one in ("rollout-password", "rollout-client.key") if (folder / one).exists()),
-        sum(1 for one in folder.iterdir() if re.fullmatch(r"password-\d+|client-\d+\.key", one.name)),
+        _shards(folder),
     )
+
+
+def _shards(folder: Path) -> int:
+    """How many shards there shall be: by their unit, or where there is none up to the last that has a credential."""
+    unit = folder / SHARD_UNIT
+    text = read_text(unit, "the unit") if unit.exists() else ""
+    if said := re.search(r" --shard %i/(\d+)$", text, re.MULTILINE):
+        return int(said[1])
+    there = (re.fullmatch(r"(?:password|client)-(\d+)(?:\.pem|\.key)?", one.name) for one in folder.iterdir())
+    return max((int(one[1]) + 1 for one in there if one), default=0)
 
 
 def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:

@@ -15,7 +15,7 @@ from fugu.contract.policy import Policy
 from fugu.host.files import write_public
 from fugu.host.toml_file import toml_lines
 from gateway.deployment.broker_files import BrokerFolder, Credentials
-from gateway.deployment.units import AGENT, GATEWAY, DeploymentError, unit
+from gateway.deployment.units import AGENT, GATEWAY, SHARD_UNIT, DeploymentError, unit
 from gateway.shard_accounts import numbered
 
 __all__ = [
@@ -111,7 +111,9 @@ def write_gateway(
     program: str,
     in_place: bool,
 ) -> None:
-    """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, a unit.
+    """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
+
+    Each unit is handed the credentials of its own account alone.
 
     Args:
         rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
@@ -119,19 +121,23 @@ def write_gateway(
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
-    files = {"ca_file": "ca.pem", **credentials.write(folder)}
+    own = credentials.write(folder)
     operator = {} if rollout is None else rollout.write(folder, "rollout-{}".format)
     for index, shard in enumerate(shards):
         shard.write(folder, partial(numbered, index=index))
+    files = {"ca_file": "ca.pem", **own}
     write_public(folder / "gateway.toml", _gateway_toml(broker, files, operator, in_place=in_place))
     if in_place:
         return
-    names = ["gateway.toml", *(name for fields in (files, operator) for name in _files(fields))]
-    fields = {
-        "CREDENTIALS": _load(names, GATEWAY.config),
-        "PROGRAM": program,
-    }
+    shared = ["gateway.toml", "ca.pem"]
+    fields = {"CREDENTIALS": _load([*shared, *_files(own), *_files(operator)], GATEWAY.config), "PROGRAM": program}
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
+    if not shards:
+        return
+    fields["SHARDS"] = str(len(shards))
+    write_public(folder / "fugu-fleet.service", unit(SHARD_UNIT, {**fields, "PART": "fleet"}))
+    fields["CREDENTIALS"] = _load([*shared, *(numbered(name, "%i") for name in _files(own))], GATEWAY.config)
+    write_public(folder / SHARD_UNIT, unit(SHARD_UNIT, {**fields, "PART": "%i"}))
 
 
 def write_client(folder: Path, broker: BrokerFolder, credentials: Credentials) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["AGENT", "BROKER", "GATEWAY", "DeploymentError", "unit"]
+__all__ = ["AGENT", "BROKER", "GATEWAY", "SHARD_UNIT", "DeploymentError", "unit"]
 
 _TEMPLATES = Path(__file__).parent / "systemd"
 _FIELD = re.compile(r"@([A-Z_]+)@")
@@ -32,6 +32,7 @@ class Place(NamedTuple):
 BROKER = Place("/etc/fugu-broker", "/var/lib/fugu-broker")
 GATEWAY = Place("/etc/fugu-gateway", "/var/lib/fugu-gateway")
 AGENT = Place("/etc/fugu-agent", "/var/lib/fugu-agent")
+SHARD_UNIT = "fugu-shard@.service"
 
 
 def unit(name: str, fields: Mapping[str, str]) -> str:

@@ -17,6 +17,7 @@ import typer
 
 from fugu.cli.app import load
 from gateway.config import GatewayConfig
+from gateway.deployment.units import SHARD_UNIT, unit
 from gateway.location import Server, store_location
 from gateway.service.ownership import Role
 from tests.support.documents import ROOT
@@ -25,7 +26,6 @@ from tests.support.ray_nodes import SYSTEM_CONFIG
 yaml = pytest.importorskip("yaml")  # comes with the embedded broker of the demo, and with Ray
 
 CLUSTER = ROOT / "deploy" / "cluster"
-UNIT = CLUSTER / "fugu-shard@.service"
 PROGRAM = "/opt/fugu-edge/bin/fugu"
 
 
@@ -185,20 +185,21 @@ def test_the_commands_of_the_manual_that_no_test_can_run_are_known_to_ray_and_to
 
 
 def test_the_unit_of_a_shard_is_confined_as_the_gateway_s_and_its_command_is_one(tmp_path: Path) -> None:
-    text = UNIT.read_text()
+    fields = {"CREDENTIALS": "", "PROGRAM": PROGRAM, "SHARDS": "4"}
+    text, fleet = (unit(SHARD_UNIT, {**fields, "PART": part}) for part in ("%i", "fleet"))
+    assert fleet == text.replace("%i", "fleet")
     of_gateway = (ROOT / "deploy" / "systemd" / "fugu-gateway.service").read_text()
     assert text.partition("\nDynamicUser=yes\n")[2] == of_gateway.partition("\nDynamicUser=yes\n")[2] != ""
     command = re.search(r"^ExecStart=(.*)$", text.replace("\\\n", " "), re.MULTILINE)
     assert command is not None
-    values = dict(re.findall(r"^Environment=(FUGU_SHARDS)=(\d+)$", text, re.MULTILINE))
     assert isinstance(store_in(text), Server)
-    for instance in ("3", "fleet"):
-        check(shlex.split(filled(command[1].replace("%i", instance), values)), f"{instance}/4")
+    for part in ("3", "fleet"):
+        check(shlex.split(command[1].replace("%i", part)), f"{part}/4")
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("systemd-analyze is missing")
-    (tmp_path / "fugu-shard@.service").write_text(text.replace(PROGRAM, "/bin/true"))
+    (tmp_path / SHARD_UNIT).write_text(text.replace(PROGRAM, "/bin/true"))
     done = subprocess.run(
-        [analyze, "verify", tmp_path / "fugu-shard@fleet.service"], capture_output=True, text=True, check=False
+        [analyze, "verify", tmp_path / SHARD_UNIT.replace("@", "@3")], capture_output=True, text=True, check=False
     )
     assert [line for line in done.stderr.splitlines() if "fugu" in line] == []

@@ -13,7 +13,9 @@ import pytest
 
 from fugu.host.clock import BOOT_VARIABLE
 from fugu.mqtt import ReleaseReading, Subscription, SymbolReading
+from gateway.config import read_gateway
 from gateway.deployment.units import DeploymentError, unit
+from gateway.shard_accounts import own_account, shard_account
 from tests.support.brokers import PATIENCE
 from tests.support.command import Fugu
 from tests.support.processes import policy
@@ -22,22 +24,25 @@ from tests.support.shipped import Shipped
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(sys.executable).parent
 UNITS = ("fugu-broker.service", "fugu-agent.service", "fugu-gateway.service")
+PARTS = ("fugu-fleet.service", "fugu-shard@.service")
+SHARDS = 4
 WORST_SCORE = 2.5
 
 
 @pytest.fixture(params=[(), ("--mutual",)], ids=["passwords", "certificates"])
 def units(request: pytest.FixtureRequest, fugu: Fugu, tmp_path: Path) -> list[Path]:
-    """The three units as the commands write them."""
+    """The units as the commands write them."""
     broker = tmp_path / "broker"
     commands = [
         ("broker", broker, "--fleet", "home", "--host", "gw.example", *request.param),
         ("device", tmp_path / "watch", "--broker", broker, "--name", "watch"),
-        ("gateway", tmp_path / "gateway", "--broker", broker, "--rollout", "--shards", 4),
+        ("gateway", tmp_path / "gateway", "--broker", broker, "--rollout", "--shards", SHARDS),
     ]
     for command, program in zip(commands, ("", "fugu-agent", "fugu"), strict=True):
         words = ("--program", PROGRAMS / program) if program else ()
         assert fugu("deploy", *command, *words).code == 0
-    return [tmp_path / folder / name for folder, name in zip(("broker", "watch", "gateway"), UNITS, strict=True)]
+    folders = ("broker", "watch", *["gateway"] * 3)
+    return [tmp_path / folder / name for folder, name in zip(folders, (*UNITS, *PARTS), strict=True)]
 
 
 def test_systemd_finds_nothing_wrong_with_them(units: list[Path]) -> None:
@@ -57,15 +62,40 @@ def test_their_exposure_is_small(units: list[Path]) -> None:
 
 
 def test_every_secret_is_handed_over_and_none_is_read_from_the_folder(units: list[Path]) -> None:
-    for path in units:
-        text = path.read_text()
-        handed = dict(re.findall(r"^LoadCredential=([\w.-]+):(\S+)$", text, re.MULTILINE))
-        place = f"/etc/{path.stem}"
-        assert all(target == f"{place}/{name}" for name, target in handed.items())
-        secrets = {file.name for file in path.parent.iterdir() if file.is_file() and file.stat().st_mode & 0o077 == 0}
-        assert secrets <= set(handed)
-        assert set(handed) <= {file.name for file in path.parent.iterdir()}
-        assert not re.search(r"@\w+@", text)
+    for folder in {path.parent for path in units}:
+        secrets = {file.name for file in folder.iterdir() if file.is_file() and file.stat().st_mode & 0o077 == 0}
+        every = [handed(path, index) for path in units if path.parent == folder for index in range(SHARDS)]
+        assert secrets <= set().union(*every)
+        assert set().union(*every) - {"pgpass"} <= {file.name for file in folder.iterdir()}
+
+
+def test_a_shard_is_handed_its_own_account_and_the_fleet_s_process_that_of_the_gateway(units: list[Path]) -> None:
+    gateway, fleet, shard = units[2:]
+    assert handed(fleet) == handed(gateway) | {"pgpass"}
+    assert not any(re.search(r"-\d", name) for name in handed(gateway))
+    assert handed(gateway) >= {"rollout-password"} or handed(gateway) >= {"rollout-client.key"}
+    connection = read_gateway(gateway.with_name("gateway.toml")).broker
+    for index in range(SHARDS):
+        own = own_account(connection, index)
+        assert own is not None
+        files = {Path(file).name for file in (own.password_file, own.cert_file, own.key_file) if file is not None}
+        assert handed(shard, index) == {"gateway.toml", "ca.pem", "pgpass", *files}
+        place = gateway.parent.with_name(f"handed-{index}")
+        place.mkdir()
+        for name in handed(shard, index) - {"pgpass"}:
+            shutil.copy(gateway.with_name(name), place)
+        alone = read_gateway(place / "gateway.toml").broker
+        assert shard_account(alone, index, SHARDS) == own_account(alone, index) is not None
+
+
+def handed(path: Path, index: int = 0) -> set[str]:
+    """The files that a unit, or its instance for a shard, is handed; each is where the folder will be installed."""
+    text = path.read_text().replace("%i", str(index))
+    assert not re.search(r"@\w+@", text)
+    found = dict(re.findall(r"^LoadCredential=([\w.-]+):(\S+)$", text, re.MULTILINE))
+    place = "/etc/fugu-gateway" if path.name in PARTS else f"/etc/{path.stem}"
+    assert all(target == f"{place}/{name}" for name, target in found.items())
+    return set(found)
 
 
 def test_all_that_the_tools_cannot_see_is_there() -> None:

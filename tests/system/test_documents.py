@@ -47,7 +47,7 @@ def test_deploying_on_a_device(broker: Mosquitto, tmp_path: Path) -> None:
         ).stdout.lower()
     assert "paho-mqtt" in listed
     assert not re.search(r"^(numpy|numba|scipy|typer|rich|amqtt)\b", listed, re.MULTILINE)
-    assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 3
+    assert len(list((tmp_path / "edge").rglob("gateway/deployment/systemd/fugu-*.service"))) == 4
 
 
 def test_a_broker_with_credentials(tmp_path: Path) -> None:

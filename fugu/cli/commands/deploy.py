@@ -202,7 +202,7 @@ def gateway(
         bool, typer.Option("--rollout", help="Add an account NAME-rollout of the operators' role, for rollouts.")
     ] = False,
     shards: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Add accounts NAME-0, ... for so many shards, if not 1.")
+        int, typer.Option(metavar="N", min=1, help="Add accounts NAME-0, ... and units for so many shards, if not 1.")
     ] = 1,
     program: Annotated[
         str, typer.Option(metavar="PATH", help="Where fugu is installed on the gateway.")
@@ -211,7 +211,7 @@ def gateway(
 ) -> None:
     """Add the gateway: its account, and its folder.
 
-    The folder holds a systemd unit.
+    The folder holds its systemd units.
 
     \b
     examples:
