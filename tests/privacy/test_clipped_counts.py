@@ -27,7 +27,7 @@ from fugu.contract.windows import Window
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
 from gateway.service.kinds.counted_estimates import estimated_window
-from tests.contract.test_windows import policy, window
+from tests.support.windows import policy, window
 
 TICKS = 7
 
