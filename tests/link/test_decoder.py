@@ -30,7 +30,7 @@ from fugu.mqtt import (
     SymbolReading,
     WindowReading,
 )
-from fugu.mqtt import descriptions as remembered
+from fugu.mqtt import decoder as remembered
 from tests.support.example_frames import COUNT, PLACE_ESTIMATE, RELEASE_FRAME, REPORTS, STATE_ESTIMATE
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy

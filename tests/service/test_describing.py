@@ -135,6 +135,7 @@ def test_whoever_comes_half_way_through_a_rollout_can_read_what_still_comes_of_t
     topic, made = description_topic("home", "watch", "hr"), frames([10, 10, 10], versions=[1, 1, 2])
     rollout = encode_description(describe(versions[2], others=[versions[1]]))
     with listening(broker) as here, running(broker, tmp_path):
+        wait_until(lambda: topic in here.there, "a gateway that listens")
         here.link.publish(symbols_topic("home", "watch", "hr"), made[0].encode())
         wait_until(lambda: here.there.get(topic) == encode_description(describe(versions[1])), "the first version")
         here.link.publish(symbols_topic("home", "watch", "hr"), made[2].encode())

@@ -282,7 +282,7 @@ STRONG = NOBODY.replace("ignorant", "informed")
 
 
 @pytest.mark.parametrize(
-    ("gateway", "release", "audiences", "text"),
+    ("release", "audiences", "text"),
     [
         (
             planned("mqm-exact"),
@@ -322,7 +322,7 @@ WHEEL = FiniteChains(transitions=(((0.1, 0.0, 0.9), (1.0, 0.0, 0.0), (0.0, 1.0, 
 
 
 @pytest.mark.parametrize(
-    ("gateway", "release", "fleet", "text"),
+    ("release", "fleet", "text"),
     [
         (
             planned("mqm-exact"),

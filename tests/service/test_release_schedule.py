@@ -246,7 +246,7 @@ def test_a_stored_release_that_is_not_that_of_its_entry_is_found(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("gateway", "release", "text"),
+    ("release", "text"),
     [
         (scheduled(share=None), "needs either scale or share"),
         (scheduled(scale="5", share=0.5), "needs either scale or share"),
@@ -275,7 +275,7 @@ def test_a_wrong_configuration_is_refused_in_one_line(tmp_path: Path, release: s
 
 
 @pytest.mark.parametrize(
-    ("gateway", "release", "text"),
+    ("release", "text"),
     [
         (scheduled(stream="noise"), "no device has a stream noise"),
         (scheduled(devices=["band"]), "no policy for stream band/hr"),

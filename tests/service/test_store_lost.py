@@ -60,7 +60,7 @@ def checkpoint(store: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("check", "attack", "says"),
+    ("attack", "says"),
     [
         (delete, "s.sqlite is gone: No such file"),
         (delete_log, "s.sqlite-wal is gone: No such file"),
