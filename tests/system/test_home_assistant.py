@@ -50,7 +50,8 @@ def test_three_commands_lead_to_a_private_share_in_home_assistant(
     listener = Listener(broker.broker)
     plan = "--epsilon 3 -o plan\n"
     faster = f"{plan.strip()} | tee said && {FASTER.format(port=broker.port)}\n"
-    with Page("docs/home-assistant.md", tmp_path, {"127.0.0.1:1883": f"127.0.0.1:{broker.port}", plan: faster}) as page:
+    port = f"port = {broker.port}"
+    with Page("docs/home-assistant.md", tmp_path, {"port = 1883": port, plan: faster}) as page:
         assert page.run() == 3
         wait_until(lambda: listener.state(SHARE) not in (None, "unavailable"), "a share")
         share, beside = float(listener.state(SHARE) or ""), listener.attributes(SHARE)
