@@ -56,6 +56,7 @@ bench:
 	.venv/bin/python benchmarks/cluster.py
 	.venv/bin/python benchmarks/dashboard.py
 	.venv/bin/python benchmarks/weight.py
+	.venv/bin/python benchmarks/walks.py
 
 # Every published figure and table, ours beside it: reproduction/report.html.
 papers: setup-test

@@ -5,7 +5,7 @@ Usage: python benchmarks/walks.py [--json] [--files]      (make bench installs a
 Definitions:
   files       files of the packages of benchmarks/weight.py in which a function was entered; importing is not counted
   functions   functions entered, by code object; compiled kernels are not seen
-  frame       a gateway with one policy and nothing else, after three frames: five more until their watermark and estimate
+  frame       a gateway with one policy and nothing else, after three frames: five more, their watermarks and estimates
   release     the same gateway with one scheduled release: from the frames that end a window until it is published
   plan auto   `fugu plan auto` on a recording of the demo
 """
@@ -22,7 +22,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -145,12 +146,12 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str]]]:
                         _wait(device.answered_after(before))
 
                 send(0, 3)
-                _wait(lambda public=public: len(public.payloads) >= 1 or releases is None)
+                _wait(partial(_has, public.payloads, 1 if releases else 0))
                 time.sleep(1.0)  # what follows on the first frames has been done
                 os.kill(gateway.pid, signal.SIGUSR1)
                 time.sleep(0.2)
                 send(3, 8)
-                _wait(lambda public=public: len(public.payloads) >= 3 or releases is None)
+                _wait(partial(_has, public.payloads, 3 if releases else 0))
                 time.sleep(1.0)
                 os.kill(gateway.pid, signal.SIGUSR1)
                 _wait(out.exists)
@@ -159,6 +160,10 @@ def _gateway(folder: Path) -> dict[str, list[tuple[str, str]]]:
                 public.link.stop()
             walks[name] = _read(out)
     return walks
+
+
+def _has(payloads: Sequence[bytes], least: int) -> bool:
+    return len(payloads) >= least
 
 
 def _wait(condition: Callable[[], bool]) -> None:

@@ -110,6 +110,7 @@ def test_points_are_attacked_like_symbols():
     assert found["forward-backward"].low > found["single symbol"].success > found["single symbol"].guess
 
 
+@pytest.mark.long
 def test_certain_outputs_have_an_unbounded_epsilon_as_far_as_32_blocks_can_say():
     states = np.random.default_rng(0).integers(0, 2, 4000)
     outputs = release_symbols(states, NoiseTable.binary(1, 1), np.random.default_rng(1))

@@ -143,6 +143,7 @@ def test_supervision_finds_counts_of_other_states_than_the_policy_says():
     assert found["forward-backward"].success < 0.3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKERS)
 def test_nothing_is_found_in_pure_noise(name):
     states = walk(np.full(TICKS, 0.5))

@@ -113,6 +113,7 @@ def test_two_rules_of_one_recording(fugu: Fugu, tmp_path: Path) -> None:
     assert all(each["changes"] for each in done["stretches"])
 
 
+@pytest.mark.long
 def test_rows_that_a_stream_lacks_cut(fugu: Fugu, tmp_path: Path) -> None:
     a, b = coupled(7, 0.5, ticks=1200)
     b[600] = ""

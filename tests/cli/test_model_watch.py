@@ -42,6 +42,7 @@ def frames(version: int, first: int, ticks: int, q: float, r: float, seed: int =
     ]
 
 
+@pytest.mark.long
 def test_a_departure_is_found_and_a_stream_of_the_class_is_left_alone(tmp_path: Path, fugu: Fugu) -> None:
     universal = minutes(device="band", guarantee=Guarantee(epsilon=50.0, adversary="universal"))
     lossy = minutes(device="belt", missing_share=0.1)

@@ -20,6 +20,7 @@ HALL = {
 }
 
 
+@pytest.mark.long
 @given(SHARES, SHARES, st.text(max_size=5), st.integers(1, 60))
 def test_the_smaller_share_of_a_seed_is_contained_in_the_larger(
     a: Fraction, b: Fraction, seed: str, count: int

@@ -41,6 +41,7 @@ def plan() -> StreamPlan:
     return make_plan(Request(source.chains, source.transition, 1.0, "informed", "information", ticks=2_000))
 
 
+@pytest.mark.long
 def test_a_recording_becomes_a_policy_that_its_device_accepts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_file_that_is_no_chain_is_named(tmp_path: Path) -> None:
         file_source(file)
 
 
+@pytest.mark.long
 def test_every_mechanism_is_announced_before_its_noise_is_sought() -> None:
     begun: list[str] = []
     request = WindowRequest(CHAINS, 1.0, None, "count", "ignorant")

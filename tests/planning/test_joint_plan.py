@@ -62,6 +62,7 @@ def policy(plan: JointPlan, **header: Any) -> Policy:
     return build_window_policy(plan, PolicyHeader(**fields | header))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("symbols", [None, 0.3])
 @pytest.mark.parametrize("chains", [STICKY, TURNING, THREE, KNOWN, ROOMS])

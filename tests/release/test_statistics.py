@@ -96,6 +96,7 @@ def simulate(
     return np.array(errors), np.array(covered), found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(5), Fraction(40)], ids=str)
 @pytest.mark.parametrize(
     ("query", "table", "states"),

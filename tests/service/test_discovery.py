@@ -185,6 +185,7 @@ def test_the_gateway_has_an_entity_for_its_alarms() -> None:
         assert attributes(component, health.encode())["codes"] == codes
 
 
+@pytest.mark.long
 @given(
     st.lists(st.one_of(st.sampled_from(HOSTILE), st.text(min_size=1, max_size=64)), min_size=2, max_size=4, unique=True)
 )
