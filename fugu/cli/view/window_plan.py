@@ -141,7 +141,7 @@ def show_joint(plan: JointPlan, period: float | None, notes: Sequence[str], disc
     rows = [_window_row(window, error) for window, error in zip(plan.windows, plan.errors, strict=True)]
     show_table(title[0].upper() + title[1:], _WINDOW_COLUMNS, rows)
     for window, error in zip(plan.windows, plan.errors, strict=True):
-        say(f"the share over {_span(window, period)} is within {_percent(error.share_95)} (95 % of the time)")
+        say(_answer(window, error, _span(window, period)))
     if (mechanism := plan.windows[0].mechanism) != "chain":
         say(f"planned by {mechanism}; the chain accountant, and so the device, finds epsilon {plan.loss.epsilon:.6g}")
     if plan.table is not None:
@@ -179,7 +179,17 @@ def _window_row(window: Window, error: WindowError) -> tuple[str, ...]:
     states = window.states if isinstance(window.states, str) else ", ".join(map(str, window.states))
     about = f"{float(Fraction(window.scale)):.6g}"
     counts = f"{error.count_mean:.3g}", str(error.count_95)
-    return (window.name, str(window.length), states, about, *counts, *map(_percent, error[2:]))
+    shares = map(_percent, error[2:]) if window.query.adds_up else ("-", "-")
+    return (window.name, str(window.length), states, about, *counts, *shares)
+
+
+def _answer(window: Window, error: WindowError, span: str) -> str:
+    """How far off the answer of a window is; a clipped count is no share of its window."""
+    clip, sure = window.query.clip, "(95 % of the time)"
+    if clip is None:
+        return f"the share over {span} is within {_percent(error.share_95)} {sure}"
+    useless = ", no better than guessing" if error.count_95 >= clip else ""
+    return f"the count over {span}, clipped at {clip}, is within {error.count_95} {sure}{useless}"
 
 
 def _percent(share: float) -> str:
