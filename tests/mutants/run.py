@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[2]
 MATRIX = Path(__file__).with_name("matrix.tsv")
 LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "dist", ".hypothesis", "*_cache")
 QUICK, WHOLE = "not soak and not processes and not long", "not soak"
-PATIENCE = 300.0
+PATIENCE = 900.0
 
 
 def run(root: Path, tests: Iterable[str], marks: str) -> int:
@@ -128,6 +128,7 @@ def main() -> int:
         print(f"seed {options.seed}")
         chosen = random.Random(options.seed).sample(chosen, min(options.sample, len(chosen)))
     rows: dict[str, list[tuple[str, str, float]]] = {}
+    writing = threading.Lock()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.jobs) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(options.jobs):
@@ -145,12 +146,11 @@ def main() -> int:
             rows[mutant.name] = found
             file, target, seconds = found[0]
             print(f"{target:8} {mutant.kind:7} {mutant.name} {seconds:5.1f} s {file} {mutant.function}", flush=True)
+            if options.matrix:
+                with writing:
+                    _store(mutant.name, found)
 
         list(pool.map(judge, chosen))
-    if options.matrix:
-        kept = _known() | {name: "".join(f"{name}\t{f}\t{t}\t{s:.1f}\n" for f, t, s in found)
-                           for name, found in rows.items()}  # fmt: skip
-        MATRIX.write_text("".join(kept[mutant.name] for mutant in mutants() if mutant.name in kept))
     return report(chosen, {name: found[0][1] for name, found in rows.items()})
 
 
@@ -170,6 +170,12 @@ def report(chosen: list[Mutant], targets: dict[str, str]) -> int:
             why = f": {mutant.equivalent}" if mutant.equivalent else ""
             print(f"{what}: {mutant.kind} {mutant.function}: {mutant.before!r} -> {mutant.after!r}{why}")
     return int(bool(dead) or any(mutant.kind != "other" for mutant in survived))
+
+
+def _store(name: str, found: list[tuple[str, str, float]]) -> None:
+    """Put what was found of a mutant into the matrix at once: a run over all of them takes hours, and may be ended."""
+    kept = _known() | {name: "".join(f"{name}\t{file}\t{target}\t{seconds:.1f}\n" for file, target, seconds in found)}
+    MATRIX.write_text("".join(kept[mutant.name] for mutant in mutants() if mutant.name in kept))
 
 
 def _known() -> dict[str, str]:

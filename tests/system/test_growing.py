@@ -29,12 +29,10 @@ def roles(count: int) -> list[str]:
     return ["fleet", *map(str, range(count))]
 
 
-# Once the last whole window was not released within six minutes, though all its frames were stored: not understood yet.
-@pytest.mark.parametrize("every_window", [False, pytest.param(True, marks=pytest.mark.soak)])
 @pytest.mark.long
 @pytest.mark.processes
 def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_running(
-    broker: Mosquitto, server: Server, tmp_path: Path, every_window: bool
+    broker: Mosquitto, server: Server, tmp_path: Path
 ) -> None:
     write_policies(tmp_path / "policies", [policy(1, device=name) for name in NAMES])
     write_config(tmp_path, scheduled(length=WINDOW))
@@ -68,9 +66,8 @@ def test_from_two_shards_to_three_and_back_under_load_with_the_old_ones_still_ru
         crowd.finish()
         wait_until(lambda: crowd.all_stored, "every frame")
         sent = crowd.sent
-        if every_window:
-            complete = min(frames[-1].last + 1 for frames in sent.values()) // WINDOW
-            wait_until(lambda: len(set(public.payloads)) >= complete, "a release of every window")
+        past = min(frames[-1].last for frames in sent.values()) // WINDOW  # a window is past once a later tick is there
+        wait_until(lambda: len(set(public.payloads)) >= past, "a release of every window")
         for one in (*generations[-1], late):
             one.send(signal.SIGTERM)
         assert [one.ended() for one in (*generations[-1], late)] == [0] * 4
