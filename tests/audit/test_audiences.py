@@ -187,6 +187,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
     assert not_listed(right, "street", granted) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("scale", "wrong"), [(5.0, False), (2.5, True)])
 def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wrong: bool) -> None:
     window = Window(name="high", length=4, stride=2, states=(1,), scale="5")

@@ -180,6 +180,7 @@ def test_no_enumerated_stream_with_known_states_loses_more(rows: Any, g: int) ->
     assert truths[0] <= truths[1] <= loss < 4 * truths[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "r"), [(0.8, 0.9), (0.6, 0.95), (0.7, 0.2), (0.95, 0.04)])
 def test_no_enumerated_stream_that_alternates_loses_more(q: float, r: float) -> None:
     """And one of seven ticks loses nearly as much to those who know no state."""

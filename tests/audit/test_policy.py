@@ -71,6 +71,7 @@ def test_an_honest_policy_is_confirmed(fugu: Fugu, tmp_path: Path) -> None:
     assert text.endswith("Every epsilon that is stated was computed again, and holds.\n")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["guarantee", "windows_guarantee"])
 def test_an_epsilon_that_is_misstated_by_a_millionth_is_found(fugu: Fugu, tmp_path: Path, name: str) -> None:
     policy = planned(windows=WINDOWS)

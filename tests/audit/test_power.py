@@ -59,6 +59,7 @@ def test_the_page_says_what_is_found() -> None:
             assert abs(power - stated) <= 3 * (stated * (1 - stated) / 400) ** 0.5 + 0.005, (name, share, power)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("distribution", [(0.5, 0.5), (0.7, 0.3), (0.97, 0.03), (0.1, 0.2, 0.3, 0.4)])
 def test_errors_of_the_stated_size_are_found_in_a_hundred_million_draws(distribution: tuple[float, ...]) -> None:
     """99 of 100 runs; 300 runs show at least 97 of 100 but with a probability below 10^-4. Half the error is not."""

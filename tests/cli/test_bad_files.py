@@ -77,6 +77,7 @@ def test_a_path_that_names_no_file(
     assert fugu("doctor", file).err == "" or path == "\udcff"  # which no TOML can hold
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BAD)
 def test_a_doctor_says_what_is_wrong_with_a_store(fugu: Fugu, tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "of\nit"
@@ -104,6 +105,7 @@ def test_a_gateway_s_folder_that_is_none(fugu: Fugu, tmp_path: Path, broken: str
 NAMES = ("", " ", "a b", "a/b", "+", "#", "%c", "..", "a\nb", "ü", "\U0001f421", "x" * 5000, "\x1b[31m", "health")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_is_none(fugu: Fugu, tmp_path: Path, name: str) -> None:
     broker, new, store = tmp_path / "broker", tmp_path / "new", tmp_path / "s.sqlite"

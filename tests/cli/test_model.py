@@ -93,6 +93,7 @@ def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     assert narrow["low"][0][1] < document["q"] < narrow["high"][0][1]
 
 
+@pytest.mark.long
 def test_its_column_of_states_is_its_value_above_the_mean(fugu: Fugu) -> None:
     file = RECORDINGS / "hr_sleep_N10.csv.gz"
     stated, derived = (
@@ -218,6 +219,7 @@ def test_a_class_is_attacked_and_what_else_would_cost_is_said(fugu: Fugu, tmp_pa
     assert "proven if the readings are in the class; on that recording the strongest of" in " ".join(done.out.split())
 
 
+@pytest.mark.long
 def test_states_of_a_running_mean_go_into_the_policy(fugu: Fugu, tmp_path: Path) -> None:
     chain, policy = tmp_path / "chain.json", tmp_path / "policy.json"
     assert fugu("plan", "model", RECORDINGS / "hr_sleep_N05.csv.gz", "--baseline", 100, "-o", chain).code == 0

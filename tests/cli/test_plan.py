@@ -36,6 +36,7 @@ def plan(fugu: Fugu, *words: object) -> Any:
     return done.json()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['q']}-{case['eps']}-{case['tier']}")
 def test_golden_thresholds(fugu: Fugu, case: dict[str, Any]) -> None:
     chain = ("--q", case["q"], "--r", case["r"], "--epsilon", case["eps"])
@@ -85,6 +86,7 @@ def test_it_says_that_sampling_less_often_is_better_and_plans_that(fugu: Fugu) -
     assert planned["better_every"] is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["informed", "universal"])
 def test_decimated_noise_is_safe_for_the_decimated_chain(fugu: Fugu, adversary: str) -> None:
     document = plan(fugu, "--q", ".1:.2", "--r", ".2:.3", "--epsilon", 1, "--every", 3, "--adversary", adversary)
@@ -100,6 +102,7 @@ def test_alternating_readings_are_planned_too(fugu: Fugu) -> None:
     assert 0.9 < document["epsilon"] <= 1.0
 
 
+@pytest.mark.long
 def test_for_people(fugu: Fugu) -> None:
     done = fugu("plan", "stream", *N10, "--epsilon", 1)
     assert done.code == 0

@@ -112,6 +112,7 @@ def test_files_that_are_no_joint_chains(fugu: Fugu, room: Path, tmp_path: Path) 
     assert fugu("plan", "joint", tmp_path / "none.json", "--epsilon", "1").code == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "plan", [("stream",), ("window", "--window", "1h"), ("window", "--window", "1h", "--symbols", ".5")]
 )

@@ -120,6 +120,7 @@ def test_location_sets_are_a_complete_graph(planner: Planner) -> None:
     assert sparse["dpls"]["estimate"] is None
 
 
+@pytest.mark.long
 def test_a_location_set_leaves_unlikely_states_out(planner: Planner) -> None:
     """With s5 hardly ever visited the set is that of the five others, which are closer together."""
     distribution = [0.2, 0.2, 0.2, 0.195, 0.005, 0.2]

@@ -70,6 +70,7 @@ def test_plans_say_it_too(fugu: Fugu, words: tuple[object, ...]) -> None:
         assert fugu("plan", *words, *CHAIN, *more, "--json").json()["protected"] == sentence
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("stream",), ("window", "--window", 60)])
 def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, words: tuple[object, ...]) -> None:
     """What makes a policy's states is what made those of the chain that it is planned for, and nothing else."""

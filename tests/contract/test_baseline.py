@@ -93,6 +93,7 @@ def test_the_largest_baseline_does_not_stall() -> None:
         before = mean._mean
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [3, 4])
 @pytest.mark.parametrize("changes", [{}, BANDS, RATIOS], ids=["above", "differences", "multiples"])
 def test_states_are_those_of_exact_arithmetic(changes: dict[str, object], seed: int) -> None:

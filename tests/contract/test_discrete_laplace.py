@@ -96,6 +96,7 @@ def test_the_words_that_are_drawn_make_the_noise(words: list[tuple[int, int]], n
     assert discrete_laplace(Drawn(*words), 5, 2) == noise
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCALES)
 def test_the_distribution_is_exact(name: str) -> None:
     """A chi-square test against the closed form."""

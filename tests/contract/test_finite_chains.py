@@ -41,6 +41,7 @@ def test_the_device_and_the_gateway_agree(k: int, seed: int, rate: float) -> Non
     assert exact * (1 - 1e-9) <= finite_loss([transition.tolist()], rate, informed=False) <= exact * (1 + 1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
     transition = random_chain(20 + seed, 3)
@@ -48,6 +49,7 @@ def test_the_informed_learn_no_more_than_the_device_says(seed: int) -> None:
     assert finite_loss([transition.tolist()], 0.1, informed=True) >= exact
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("informed", [False, True])
 def test_no_histogram_loses_more(seed: int, informed: bool) -> None:
@@ -75,6 +77,7 @@ def test_the_informed_are_never_given_more_noise_than_the_universal(epsilon: flo
         check_printed("a symbol is the state with probability {} by the universal bound", keep["universal"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("rate", [0.02, 0.5])
 def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:

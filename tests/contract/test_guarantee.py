@@ -172,6 +172,7 @@ def test_sticky_chains_are_checked_quickly_and_in_order(q: float, r: float, rati
     assert math.log(ratio) <= found[0] <= found[1] <= found[2] < math.inf
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "r"), [(0.003, 0.002), (0.0007, 0.4), (0.01, 0.02), (0.997, 0.999)])
 def test_skipping_ticks_misses_no_attack(q: float, r: float) -> None:
     """The search skips stretches of ticks; an attack on each of thousands of ticks finds the same worst one."""

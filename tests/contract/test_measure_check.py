@@ -273,6 +273,7 @@ LAYOUTS: dict[str, list[Point]] = {
 PAIRS = list(combinations(range(4), 2))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_fallback_satisfies_it_for_every_graph_and_constraint(layout: str) -> None:
     """All graphs on four states, with all sets of at least two possible ones, and with any such set at once."""

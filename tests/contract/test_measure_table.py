@@ -102,6 +102,7 @@ def test_the_fields_are_as_documented() -> None:
     assert TimedTable.decode(staircase(until=MAX_TICK + 1)) == TABLES["table_staircase"]
 
 
+@pytest.mark.long
 @given(weight_tables())
 def test_a_table_comes_back(table: TimedTable) -> None:
     assert TimedTable.decode(table.encode()) == table
@@ -158,6 +159,7 @@ ANYTHING = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(st.data())
 def test_whatever_stands_in_a_field_there_is_an_error_or_a_table(data: st.DataObject) -> None:
     """Above all no other exception: it would end the device."""

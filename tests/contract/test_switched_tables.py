@@ -101,6 +101,7 @@ def test_no_order_of_many_certified_tables_exceeds_what_each_is_certified_for() 
     assert enumerate_switches(range(1000, 21_000), 7) > 0.999
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed"])
 @pytest.mark.parametrize("seed", range(4))
 def test_windows_may_come_and_go_with_versions(seed: int, adversary: Adversary) -> None:

@@ -94,6 +94,7 @@ def test_a_joint_chain_is_attacked_by_the_state_that_it_shows() -> None:
     assert attacked(given, chains_of(given), symbols).low == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", [((0.05, 0.1), (0.06, 0.2)), ((0.2, 0.5), (0.1, 0.4)), ((0.3, 0.7), (0.3, 0.8))])
 def test_no_other_chain_of_the_class_is_far_outside_the_band(
     ends: tuple[tuple[float, float], tuple[float, float]], monkeypatch: pytest.MonkeyPatch

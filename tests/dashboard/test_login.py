@@ -72,6 +72,7 @@ def test_what_counts_as_one_network() -> None:
     assert network_of("") == ""
 
 
+@pytest.mark.long
 def test_a_flood_of_addresses_takes_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network whose last failure is the oldest is forgotten; one that goes on failing is not."""
     monkeypatch.setattr(login_module, "_MOST_NETWORKS", 3)

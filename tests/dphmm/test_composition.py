@@ -84,6 +84,7 @@ def test_a_start_that_is_given_is_accounted_for(seed: int) -> None:
     assert truth <= stream_loss([table_loss(table)], None, transition, length=5).epsilon + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_an_endless_stream_from_any_start_covers_every_start(seed: int) -> None:
     """Chains with steps that cannot be, and starts in one state: what the past tells is bounded by powers of P."""
@@ -171,6 +172,7 @@ def test_a_walk_on_a_large_grid_is_accounted_for() -> None:
     assert short <= 2.0 * loss.max() + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_local_bound_is_above_every_sequence_of_outputs(seed: int) -> None:
     """Three states that move to a neighbour only; and one step against the programme over all columns at once."""

@@ -39,6 +39,7 @@ def graph_of(name: str) -> Bools:
     return {"8nbr": within_radius(ROOM, 1.5), "trs": one_step(WALK), "cplt": complete(36)}[name]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_optima_survive_certification(name: str, epsilon: float) -> None:

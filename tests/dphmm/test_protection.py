@@ -140,6 +140,7 @@ def test_ties_go_to_the_lowest_index() -> None:
         assert protect(values, explicit(5, []), states(5), objective=objective).added[0] == (0, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(30))
 def test_quick_estimates_leave_the_exact_choice_as_it_is(seed: int) -> None:
     """Against every candidate's hull, exactly; in one to three dimensions, flat and capped hulls included."""

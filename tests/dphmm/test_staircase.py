@@ -93,6 +93,7 @@ def test_no_step_within_the_hull_changes_a_probability_by_more_than_the_ratio(sh
     assert GOLDEN["staircase_inequality_check"][1] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_draws_follow_the_distribution(shape: str) -> None:
     noise = staircase(SHAPES[shape], epsilon=1)

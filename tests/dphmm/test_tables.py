@@ -138,6 +138,7 @@ def test_the_largest_epsilon_does_not_overflow() -> None:
                 check_table(table, complete(2), 20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("side", [6, 10])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("name", ["G_util r=1.5 (8-nbr)", "G_trs (k=9 -> 5x5)", "G_cplt"])
@@ -206,6 +207,7 @@ def test_states_outside_the_constraint_use_the_row_of_their_surrogate() -> None:
     assert table.outputs.max(axis=0).tolist() == [2, 1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "values",
     [

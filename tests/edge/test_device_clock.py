@@ -453,6 +453,7 @@ def test_an_agent_whose_outbox_is_lost_says_so_and_one_that_starts_draws_no_tick
     device.crash()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", ["goes on", "crash", "clock is right again"])
 def test_a_disk_that_takes_the_shift_of_one_stream_only(
     tmp_path: Path, after: str, monkeypatch: pytest.MonkeyPatch
@@ -574,6 +575,7 @@ step = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(st.lists(step, min_size=1, max_size=12), st.sampled_from([SECOND, 7 * SECOND]))
 def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> None:

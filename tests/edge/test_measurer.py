@@ -65,6 +65,7 @@ def fits(counts: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float
 # What is drawn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("state", [0, 4, 8])
 def test_points_follow_the_table(state: int) -> None:
     drawer = measurer()
@@ -79,6 +80,7 @@ def test_points_follow_the_table(state: int) -> None:
     assert not any(fits(drawn, distributions[other]) for other in range(9) if other != state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shift", [0, 1])
 def test_a_tick_without_a_state_draws_by_a_fixed_mixture_of_all_rows(shift: int) -> None:
     drawer = measurer()
@@ -90,6 +92,7 @@ def test_a_tick_without_a_state_draws_by_a_fixed_mixture_of_all_rows(shift: int)
     assert fits(drawn, mixture)
 
 
+@pytest.mark.long
 def test_points_follow_a_staircase() -> None:
     """121 states; the distribution of the noise, clamped to the box, by adding up."""
     policy = measure_policy(11, tables=False, epsilon=2.0)
@@ -106,6 +109,7 @@ def test_points_follow_a_staircase() -> None:
     assert set(drawn) == {(x, y) for x in (4, 5, 6) for y in (4, 5, 6)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tick", [1, 2, 3])
 def test_a_state_that_should_not_be_possible_is_answered_for_by_its_stand_in(tick: int) -> None:
     """With the same randomness both give the same points."""
@@ -239,6 +243,7 @@ def test_only_so_many_tables_are_held() -> None:
     assert 99 not in drawer._sent, "what is over is given up first"
 
 
+@pytest.mark.long
 def test_a_staircase_that_would_be_drawn_for_ever_is_refused() -> None:
     """q = 1 - 2^-60 satisfies every bound, and takes 2^60 rounds."""
     policy = measure_policy(11, tables=False)

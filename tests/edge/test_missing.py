@@ -224,6 +224,7 @@ USABLE = ([0.0, 0.0, 0.0], [1.0, 0.0, 1.0], ["1", "-inf", 10**400], [1e308, "9" 
 UNUSABLE = ([NAN, 0.0, ""], ["n/a", object(), 1j], [NAN, NAN, NAN])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["symbols", "windows", "points"])
 def test_but_for_covered_payloads_nothing_depends_on_readings_or_on_whether_they_are_usable(
     tmp_path: Path, kind: str

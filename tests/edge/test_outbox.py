@@ -77,6 +77,7 @@ def test_a_tick_is_committed_once(tmp_path: Path) -> None:
             outbox.append(PLAN, tick, b"\0")
 
 
+@pytest.mark.long
 @given(
     ticks=st.lists(st.integers(1, 15), min_size=1, max_size=40),
     crashes=st.sets(st.integers(0, 40)),

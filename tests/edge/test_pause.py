@@ -128,6 +128,7 @@ def test_lengths_of_time() -> None:
             seconds_of(text)
 
 
+@pytest.mark.long
 def test_a_running_agent_obeys_at_once_and_one_that_does_not_run_when_it_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

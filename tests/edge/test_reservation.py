@@ -68,6 +68,7 @@ def test_an_orderly_stop_seals_and_gives_back_what_is_reserved(tmp_path: Path) -
     assert opened(tmp_path)[1] == 15, "who stops without a tick gives back nothing"
 
 
+@pytest.mark.long
 @given(
     steps=st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["", "", "", "crash", "stop", "close"])), max_size=40)
 )
@@ -246,6 +247,7 @@ def test_a_device_killed_before_every_statement_draws_no_tick_twice(tmp_path: Pa
 # A power cut: what was not flushed is gone
 
 
+@pytest.mark.long
 @given(
     jumps=st.lists(st.integers(1, 5), min_size=1, max_size=30),
     stops=st.sets(st.integers(0, 30), max_size=3),

@@ -69,6 +69,7 @@ def test_the_expectation_of_an_e_value_is_at_most_1_for_every_chain_of_the_class
     assert expectation(chain, chains, length) <= 1.0 + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("chain", "chains"), [(binary(0.1, 0.2), BOX), (KNOWN["transitions"][0], KNOWN)])
 def test_no_rule_of_when_to_look_brings_the_evidence_above_1(
     chain: Chain, chains: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -86,11 +87,13 @@ def test_no_rule_of_when_to_look_brings_the_evidence_above_1(
     assert max(best((0,)), best((1,))) <= 1.0 + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [9.0, 30.0])
 def test_nor_is_it_above_1_for_three_states(ratio: float) -> None:
     assert expectation(THREE, {"odds_ratio": ratio}, 6) <= 1.0 + 1e-9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("chain", "chains"),
     [(binary(0.02, 0.04), BOX), (binary(0.5, 0.6), BOX), (on_the_bound(0.1, 300.0), ODDS), (binary(0.9, 0.9), ODDS)],
@@ -214,6 +217,7 @@ def test_the_owners_epsilon_is_what_the_guarantee_check_derives_for_his_stretch(
     assert watch.own_epsilon == float(f"{watch.own_epsilon:.1e}")
 
 
+@pytest.mark.long
 def test_the_owners_epsilon_is_of_the_last_day_and_in_bounded_memory() -> None:
     watch, generator, state = Watch(2, {"odds_ratio": 9.0, **RATED, "adversary": "universal"}), random.Random(4), 0
     told: list[float] = []

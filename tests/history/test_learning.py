@@ -62,6 +62,7 @@ def test_one_chain_is_found_and_its_class_is_little_wider(tmp_path: Path) -> Non
     assert (model.since, model.until) == ("2023-11-14T22:13:20Z", "2023-11-18T09:33:20Z")
 
 
+@pytest.mark.long
 def test_it_is_the_chain_that_expectation_maximisation_finds(tmp_path: Path) -> None:
     model = learned(tmp_path, 1, 20_480, CHAIN)
     emission = [[0.75, 0.25], [0.25, 0.75]]

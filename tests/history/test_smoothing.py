@@ -85,6 +85,7 @@ def close(found: dict[int, NDArray[np.float64]], wanted: dict[int, NDArray[np.fl
     np.testing.assert_allclose([found[tick] for tick in wanted], list(wanted.values()), rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cells", [1 << 22, 10])
 @pytest.mark.parametrize("versions", [[1], [1, 1, 2], [2, 1]])
 @pytest.mark.parametrize("gaps", [[0], [0, 3, 0, 0, 1], [0, 70, 5, 400]])

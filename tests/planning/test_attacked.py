@@ -24,6 +24,7 @@ def night(name, baseline):
     return two_states(readings, baseline, None)[1], readings.segments
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "baseline", "beyond", "furthest"),
     [("N10", None, 0.78, 107), ("N10", 300, 0.61, 25), ("N07", 300, 0.54, 6), ("N05", 300, 0.54, 8)],

@@ -107,6 +107,7 @@ def test_a_policy_says_how_many_readings_are_missing(chain_plan: AutoPlan) -> No
     assert [auto_policy(plan, epoch=0.0).missing_share for plan in (chain_plan, few)] == [None, 0.005]
 
 
+@pytest.mark.long
 def test_every_kind_is_compared_at_the_same_epsilon(chain_plan: AutoPlan) -> None:
     kinds = {(one.kind, one.every) for one in chain_plan.candidates}
     assert {("windows", 1), ("symbols", 1), ("symbols", 5)} <= kinds

@@ -45,6 +45,7 @@ def random_table(generator: np.random.Generator, states: int, symbols: int) -> N
             return NoiseTable(rows=tuple(tuple(int(c) for c in row) for row in cuts))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(30))
 def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None:
     """All outputs, positions, known sets and values; both signs of correlation; two or three symbols."""
@@ -61,6 +62,7 @@ def test_no_adversary_on_a_binary_chain_ever_exceeds_the_loss(seed: int) -> None
         assert found[1, 0] <= bound.epsilon_10 + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None:
     generator = np.random.default_rng(100 + seed)
@@ -75,6 +77,7 @@ def test_universal_holds_for_any_start_and_chains_that_change(seed: int) -> None
     assert found.max() <= loss(BoundedChains(states=2, odds_ratio=alpha), table, "universal").epsilon + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_universal_holds_with_three_states(seed: int) -> None:
     generator = np.random.default_rng(200 + seed)
@@ -100,6 +103,7 @@ def test_an_actual_adversary_reaches_the_loss(q: float, r: float, rho0: float, r
             assert reported == pytest.approx(reached, abs=1e-9)
 
 
+@pytest.mark.long
 @given(
     q=st.floats(0.001, 0.999),
     r=st.floats(0.001, 0.999),

@@ -31,6 +31,7 @@ def most(chains: BinaryChains | FiniteChains, symbols: Ints) -> float:
     return bets.most
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("q", "r"), [(0.08, 0.1), (0.08, 0.15), (0.12, 0.1), (0.12, 0.15), (0.1, 0.12)])
 def test_a_chain_of_the_class_raises_no_alarm(q: float, r: float) -> None:
     """Ville's bound allows 1 in 20 of 20 runs; the mean of what is won is not above 1 either."""
@@ -49,6 +50,7 @@ def test_chains_outside_the_class_are_found() -> None:
     assert most(known, drawn(0.02, 0.04, 8_000, 1)) > 1e4
 
 
+@pytest.mark.long
 def test_it_says_which_departure_it_notices_and_notices_that() -> None:
     """In weeks that were not simulated for it; a longer week notices less, and next to pure noise nothing."""
     week, threshold = 20_000, 500.0

@@ -63,6 +63,7 @@ def exact_loss(one: Window, q: float, r: float, first: int, length: int) -> floa
     return max(float((a - b).max()) for a in rows for b in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("clip", "length", "stride"), [(1, 3, 3), (2, 3, 3), (1, 4, 2), (2, 4, 1), (1, 6, 6)])
 @pytest.mark.parametrize(("q", "r"), [(0.05, 0.1), (0.3, 0.4), (0.5, 0.5), (0.8, 0.7)])
 def test_no_tick_and_no_stretch_loses_more_than_is_claimed(

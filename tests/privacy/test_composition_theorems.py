@@ -169,6 +169,7 @@ def test_rows_for_other_adversaries_and_for_influence_matrices(seed: int) -> Non
     assert rows["theorem 3.6, max-divergence"].standing == "holds"
 
 
+@pytest.mark.long
 def test_quilts_that_reach_no_other_window_keep_their_losses_apart() -> None:
     far = told((STATIONARY,), window(1, 12, "mqm-exact", 3.0), window(25, 12, "mqm-approx", 4.0))
     row = far["theorem 3.3, quilts apart"]
@@ -180,6 +181,7 @@ def test_quilts_that_reach_no_other_window_keep_their_losses_apart() -> None:
     assert "reach another window" in near["theorem 3.3, quilts apart"].note
 
 
+@pytest.mark.long
 def test_releases_of_one_set_of_quilts_add_up() -> None:
     rows = told((STATIONARY,), window(1, 30, "mqm-exact", 13.0), window(1, 30, "mqm-exact", 20.0, "histogram"))
     total = rows["theorem 3.7, one set of quilts"]
@@ -256,6 +258,7 @@ def test_answers_about_independent_ticks_move_no_belief() -> None:
     assert row.epsilon == pytest.approx(1.5, rel=1e-8)
 
 
+@pytest.mark.long
 def test_a_class_of_chains_and_any_start() -> None:
     releases = window(3, 4, "chain", 2.0), window(8, 3, "mqm-exact", 1.5)
     box = BinaryChains(q=(0.1, 0.2), r=(0.3, 0.4))

@@ -46,6 +46,7 @@ def noise(chains: BinaryChains | BoundedChains) -> float:
     return least_noise(WindowRequest(chains, 1.0, None, "count", "universal")).scale
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transitions", [(0.09, 0.11), (0.24, 0.38), (0.06, 0.36), (0.5, 0.4)])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_chain_of_constant_rates_is_hardly_widened(transitions: Rates, seed: int) -> None:
@@ -77,6 +78,7 @@ def test_rare_moves_of_one_chain_are_no_regimes() -> None:
     assert alarms <= 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "regimes", [[(0.02, 0.03), (0.25, 0.3)], [(0.05, 0.4), (0.4, 0.05)], [(0.1, 0.1), (0.03, 0.05), (0.4, 0.5)]]
 )
@@ -119,6 +121,7 @@ def test_rows_without_a_state_are_left_out() -> None:
     assert transitions.counts.sum() == len(pairs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "least", "most"),
     [("N05", 4.5, 5.5), ("N07", 400.0, 1100.0), ("N10", 25.0, 130.0)],

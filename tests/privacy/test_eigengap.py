@@ -163,6 +163,7 @@ def random_chains(seed: int) -> list[MarkovChain]:
     return [MarkovChain(matrix / matrix.sum(axis=1, keepdims=True), None) for matrix in (general, flow, lazy)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
     for chain in random_chains(seed):

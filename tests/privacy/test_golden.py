@@ -163,6 +163,7 @@ def test_counterexamples(row: dict[str, Any]) -> None:
     assert row["ln_LR_known"] <= ratio_loss(chains, *ratios, "informed").epsilon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", GOLDEN["figure2"], ids=lambda row: str(row["theta"]))
 def test_figure_2(row: dict[str, Any]) -> None:
     chains = symmetric(row["theta"])

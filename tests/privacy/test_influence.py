@@ -55,6 +55,7 @@ def test_any_start_has_the_influence_of_the_worst_one() -> None:
     assert 0.99 * worst < reached <= worst * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(10))
 def test_the_noise_really_gives_epsilon_to_either_adversary(seed: int) -> None:
     k, length = 2 + seed % 2, 2 + seed % 5
@@ -115,6 +116,7 @@ def test_what_it_does_not_apply_to_is_said_in_one_line() -> None:
         window_noise(WindowRequest(weak, 1.0, None, "count", "universal"), "gk16")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_ours_needs_less_noise_than_it(seed: int) -> None:
     chains = (weak_chain(80 + seed, 2 + seed % 3),)

@@ -62,6 +62,7 @@ def is_module(parts: list[str]) -> bool:
     return path.is_dir() or path.with_suffix(".py").exists()
 
 
+@pytest.mark.long
 def test_what_the_code_calls_its_source_is_there() -> None:
     """A docstring names a page, and in quotes its headings."""
     seen = 0
@@ -81,6 +82,7 @@ def test_every_erratum_names_the_target_that_shows_it_and_every_target_is_named(
     assert sorted(named) == sorted(target for target in TARGETS if target.startswith("erratum-"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "errata"], ids=name)
 def test_every_number_of_three_digits_is_in_a_sentence_that_a_test_computes(page: Path) -> None:
     """Errata are compared with the rows of their targets, in `tests/papers`."""

@@ -179,6 +179,7 @@ def enumerated_influence(chain: MarkovChain, length: int, node: int, quilt: list
     return worst
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_the_scale_is_the_smallest_over_every_quilt(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
@@ -252,6 +253,7 @@ def test_no_initial_distribution_is_worse_than_the_worst_over_all_of_them() -> N
             assert mqm_exact((MarkovChain(transition, start),), 30, 1.0).scale <= everything * (1 + 1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r"),
     [((0.1, 0.4), (0.2, 0.5)), ((0.6, 0.9), (0.7, 0.8)), ((0.2, 0.9), (0.3, 0.85)), ((0.05, 0.9), (0.4, 0.5))],

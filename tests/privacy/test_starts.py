@@ -49,6 +49,7 @@ def test_a_chain_with_the_start_of_its_file_or_another(start: Start | None) -> N
         assert window_noise(asked, "wasserstein").start == (start or "as given")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(30))
 def test_no_chain_of_an_interval_has_more_influence_than_a_corner(seed: int) -> None:
     generator = np.random.default_rng(seed)

@@ -34,6 +34,7 @@ INFECTED = [Fraction(p) for p in ("0.1", "0.15", "0.5", "0.15", "0.1")]
 CLIQUE = [(people, INFECTED[sum(people)] / [1, 4, 6, 4, 1][sum(people)]) for people in product((0, 1), repeat=4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHAINS)
 def test_golden_distances(name: str) -> None:
     assert wasserstein_count((CHAINS[name],), 100).distance == GOLDEN["3_wasserstein_W"][name]

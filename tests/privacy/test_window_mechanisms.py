@@ -28,6 +28,7 @@ def random_chain(seed: int, k: int) -> np.ndarray:
     return stay * np.eye(k) + (1 - stay) * generator.dirichlet(np.ones(k), size=k)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", [key for key in GOLDEN["3_wasserstein"] if "stat" not in key])
 def test_the_papers_table(key: str) -> None:
     """Wasserstein, MQMExact, MQMApprox, GroupDP, and the exact need, which is ours."""

@@ -72,6 +72,7 @@ def losses(tables: tuple[NoiseTable, NoiseTable], scales: tuple[Fraction, Fracti
     return worst
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("adversary", "odds"), [("ignorant", None), ("informed", None), ("universal", 200.0)])
 @pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(4, 5)])
 def test_releases_about_both_streams_are_within_epsilon(

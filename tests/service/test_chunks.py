@@ -120,6 +120,7 @@ def test_a_small_last_chunk_is_made_anew_with_what_follows_and_the_result_is_as_
     assert sealed_form(often) == sealed_form(once)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_late_frames_in_sealed_chunks_leave_chunks_and_distributions_as_those_of_a_run_in_order(
     tmp_path: Path, seed: int
@@ -325,6 +326,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
     raise AssertionError("it never ended")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late", [False, True])
 def test_who_reads_while_another_seals_sees_every_tick_once(tmp_path: Path, late: bool) -> None:
     """A second store, as of another process; sealed before any one of its statements."""

@@ -142,6 +142,7 @@ def by_paths(
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_estimates_are_what_all_paths_add_up_to(tmp_path: Path, seed: int) -> None:
     """Four states; gaps between frames, two tables and an unknown one, points of no table."""

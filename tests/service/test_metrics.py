@@ -57,6 +57,7 @@ def sample(families: list[Metric], name: str, **labels: str) -> float:
     return found
 
 
+@pytest.mark.long
 def test_what_is_told_are_the_numbers_of_the_health_and_of_the_counters() -> None:
     with served() as port:
         found = scraped(port)
@@ -76,6 +77,7 @@ def test_what_is_told_are_the_numbers_of_the_health_and_of_the_counters() -> Non
     assert sample(found, "fugu_gateway_alarms", code="conflict") == 0
 
 
+@pytest.mark.long
 def test_labels_are_known_beforehand_and_names_are_those_of_the_gateway() -> None:
     """Whatever has happened, the same series: none comes with a device, and no text is from anybody's message."""
     loud = Counter({**COUNTERS, "watch": 3, "unheard of": 5})
@@ -98,6 +100,7 @@ def replace_health(counters: Counter[str]) -> Reading:
     return READING._replace(counters=counters, health=replace(HEALTH, alarms=(), heard=0))
 
 
+@pytest.mark.long
 def test_what_is_counted_is_the_same_whatever_the_symbols_are(tmp_path: Path) -> None:
     counted = []
     for name, seed in (("a", 1), ("b", 2)):
@@ -153,6 +156,7 @@ def test_an_address_that_is_not_of_this_machine_is_refused() -> None:
         Metrics(Listen("192.0.2.1", 9464), lambda: READING)
 
 
+@pytest.mark.long
 def test_whoever_is_slow_or_talks_nonsense_is_given_up_on(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +175,7 @@ def test_whoever_is_slow_or_talks_nonsense_is_given_up_on(
     assert "Traceback" not in out + err
 
 
+@pytest.mark.long
 def test_nothing_listens_any_more_after_the_end() -> None:
     with served() as port:
         scraped(port)

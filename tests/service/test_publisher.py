@@ -161,6 +161,7 @@ def test_watermarks_without_end_leave_estimates_their_share_and_the_other_way_ro
     assert kinds == {"committed": len(DEVICES), "estimate": MAX_IN_FLIGHT}
 
 
+@pytest.mark.long
 def test_a_device_that_sends_much_does_not_hold_up_another(tmp_path: Path) -> None:
     """Also where there is room for one message at a time."""
     service = Service(tmp_path)

@@ -52,6 +52,7 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
     return charged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("later", LATER.values(), ids=LATER)
 def test_what_a_reader_was_told_before_a_policy_changed_still_counts(tmp_path: Path, later: Policy) -> None:
     """The allowance under the newest policy is no bound of what was charged to ticks of an earlier one."""

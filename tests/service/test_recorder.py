@@ -132,6 +132,7 @@ def test_a_conflicting_frame_is_neither_stored_nor_claimed_and_stops_nobody(tmp_
     ]
 
 
+@pytest.mark.long
 def test_nobody_waits_for_frames_that_a_full_outbox_had_to_drop(tmp_path: Path) -> None:
     """The frame after them accounts for their ticks, also when the gateway had it before."""
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch", Keeping(max_bytes=1 << 16, drop_oldest=True))
@@ -200,6 +201,7 @@ def whole(some: Iterable[SymbolFrame]) -> bytes:
     return b"".join(frame.symbols for frame in some)
 
 
+@pytest.mark.long
 def test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room(tmp_path: Path) -> None:
     scene, reference = Scene(tmp_path / "s.sqlite"), Scene(tmp_path / "reference.sqlite")
     made = frames([2000] * 30)

@@ -58,6 +58,7 @@ def test_endless_scale_by_the_hockey_stick_bound(name: str, epsilon: float) -> N
     assert 1 / scale + 2 * leakage.hockey_stick(1 / scale) == pytest.approx(epsilon, rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "key", "start"), [("theta1", "q10", [1, 0]), ("theta2", "q.9.1", [0.9, 0.1])])
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_scale_of_a_hundred_ticks_from_a_given_start(name: str, key: str, start: list[float], epsilon: float) -> None:
@@ -99,6 +100,7 @@ def test_a_wrong_model_costs_what_the_accountant_says_under_the_other_chain(dp: 
     assert found == pytest.approx(expected["direct_coupling_at_coupling_scale"], rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", sorted(GOLDEN["9_synthetic_coupling_[allq_numeric,stationary]"]))
 def test_synthetic_classes(key: str) -> None:
     alpha, epsilon = map(float, key.split("|"))
@@ -124,6 +126,7 @@ def test_a_binary_count_is_exact(seed: int) -> None:
     assert found.by_tick == pytest.approx(worst.max(axis=(1, 2)), rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("informed", [False, True])
 @pytest.mark.parametrize("seed", range(8))
 def test_no_binary_release_loses_more(seed: int, informed: bool) -> None:
@@ -213,6 +216,7 @@ def test_a_state_that_cannot_occur_is_no_secret() -> None:
 # Backward, and from both sides
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_the_allowance_is_the_inverse(k: int, adversary: str) -> None:
@@ -230,6 +234,7 @@ def test_the_allowance_of_many_states_is_safe_and_near() -> None:
     assert accountant.loss(allowance * 1.01).epsilon > 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [3, 4, 5, 7])
 def test_adversaries_are_ordered_and_time_only_adds(k: int) -> None:
     accountant = stationary(random_chain(k, k, sticky=0.7))

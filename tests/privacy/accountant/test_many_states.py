@@ -167,6 +167,7 @@ def test_a_side_is_the_same_whatever_was_asked_before() -> None:
     assert np.array_equal(fresh.ignorant(few), used.ignorant(few))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
 @pytest.mark.parametrize("kind", ["sticky", "walk"])
 def test_the_allowance_of_many_states_is_little_below_epsilon(kind: str, epsilon: float) -> None:
