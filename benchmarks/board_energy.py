@@ -14,7 +14,7 @@ from typing import NamedTuple
 from firmware_sim.boards import UNIT, BoardProcess, readings
 from firmware_sim.build import Burnt, build
 from firmware_sim.trial import Line
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.policy import Policy
 
 __all__ = ["energy"]

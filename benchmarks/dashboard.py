@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import ingest
 from figures import show
 
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
 from fugu.contract.reports import StateEstimate

@@ -30,16 +30,12 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.chains.tracking import Seen, advance, fixed_lag, follow, smoothed
-from fugu.chains.transitions import Transition, reached
-from fugu.contract.measure_check import check_noise
+from fugu.chains.tracking import Seen, Transition, advance, fixed_lag, follow, reached, smoothed
 from fugu.contract.measure_table import set_of
-from fugu.contract.measurement import Measurement
-from fugu.places.compiled import noise_table
-from fugu.places.constraints import delta_set, schedule, successors
-from fugu.places.graphs import complete, lattice, one_step, within_radius
+from fugu.contract.measurement import Measurement, check_noise
+from fugu.places.graphs import complete, delta_set, lattice, one_step, schedule, successors, within_radius
 from fugu.places.protection import protect
-from fugu.places.tables import build_table
+from fugu.places.tables import build_table, noise_table
 from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, step_of, walk_over
 
 FloatArray = NDArray[np.float64]

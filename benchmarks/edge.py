@@ -20,7 +20,7 @@ from figures import show
 
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.devices import simulate_recording, write_device
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable

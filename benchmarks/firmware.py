@@ -20,9 +20,8 @@ from board_energy import energy
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from figures import show
 
-from firmware_sim.board_code import BOARD
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import with_compiled
+from firmware_sim.compiled_policy import BOARD, with_compiled
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, Role, RootDocument, write_document

@@ -42,8 +42,8 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
-from gateway.history.pieces import ALWAYS
 from gateway.history.smoothing import smooth_history
+from gateway.history.stored import ALWAYS
 from gateway.history.tasks import Source
 from gateway.service.policies import Catalogue
 from gateway.service.recorder import Recorder

@@ -30,7 +30,7 @@ import paho.mqtt.client as mqtt
 from figures import show
 from paho.mqtt.enums import CallbackAPIVersion
 
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.guarantee import Guarantee

@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 from figures import show
 
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee

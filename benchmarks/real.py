@@ -24,12 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.guarantee import Adversary
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import mqm_approx
-from fugu.privacy.model_fit import count_transitions, transition_matrix
+from fugu.privacy.chain_model import count_transitions, transition_matrix
+from fugu.privacy.influence import mqm_approx
 from fugu.privacy.quilts import group_dp_scale, mqm_exact
 
 __all__ = ["activity_states", "column", "fitted", "heart_rate_states", "power_states"]

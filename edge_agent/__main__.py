@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fugu.contract.errors import FuguError, UsageError
-from fugu.host.command_line import Parser, add_version
-from fugu.host.logs import LOG_FORMATS, log_to_stderr, print_any_text
+from fugu.host.process import LOG_FORMATS, Parser, add_version, log_to_stderr, print_any_text
 
 if TYPE_CHECKING:
     from edge_agent.plan import AgentPlan
@@ -81,7 +80,7 @@ def _run(words: Sequence[str]) -> int:
     from edge_agent.agent import Agent
     from edge_agent.randomiser import system_entropy
     from edge_agent.stream import open_sensors
-    from fugu.host.systemd import Notifier
+    from fugu.host.process import Notifier
 
     plan = checked()
     if options.check:

@@ -27,8 +27,7 @@ from fugu.contract.errors import FrameError, StatusCode, ordered
 from fugu.contract.frames import Committed, Status, StreamStatus
 from fugu.contract.topics import committed_topic, description_topic, status_topic, table_topic
 from fugu.host.clock import Wake
-from fugu.host.logs import NOTICES, first_share
-from fugu.host.systemd import Notifier
+from fugu.host.process import NOTICES, Notifier, first_share
 from fugu.mqtt import Link, Will
 
 if TYPE_CHECKING:

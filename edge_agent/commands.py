@@ -11,9 +11,9 @@ from edge_agent.config_file import read_config
 from edge_agent.local_control import LocalStatusError, Pause, ask_status, seconds_of
 from edge_agent.outbox import Outbox, OutboxError
 from fugu.contract.errors import StatusCode
-from fugu.host.command_line import Parser
+from fugu.host.process import Parser
 
-__all__ = ["HELPS", "done", "parser"]
+__all__ = ["done"]
 
 HELPS = {
     "pause": "Draw nothing and read no sensor, until it is over; what was drawn is sent.",

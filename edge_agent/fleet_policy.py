@@ -26,7 +26,7 @@ from typing import Any
 
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, cause
-from fugu.contract.fleet_frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
+from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
 
 __all__ = ["FleetPolicy"]

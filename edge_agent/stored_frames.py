@@ -18,9 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from fugu.contract.frames import Gap, SymbolFrame
+from fugu.contract.frames import Gap, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
-from fugu.contract.window_frames import WindowFrame
 from fugu.host.database import transaction
 
 __all__ = ["FRAMES_SCHEMA", "Keeping", "StoredFrame", "StoredFrames"]

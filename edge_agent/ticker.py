@@ -28,7 +28,7 @@ from edge_agent.window import StreamWindows
 from fugu.contract.errors import StatusCode
 from fugu.contract.frames import LATE_US, MAX_TICK
 from fugu.host.database import is_full
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 
 __all__ = ["Ticker"]
 

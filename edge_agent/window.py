@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from edge_agent.plan import WindowPlan
-from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
-from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW
+from fugu.contract.frames import COUNT_HIGH, COUNT_LOW
+from fugu.contract.noise_table import discrete_laplace, uniform_below
 
 __all__ = ["ClosedWindow", "StreamWindows"]
 

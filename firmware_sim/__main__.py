@@ -13,7 +13,7 @@ from firmware_sim.devices import run_crowd, simulate_recording, simulate_states,
 from fugu.contract.errors import FuguError, UsageError
 from fugu.contract.policies import read_policy
 from fugu.host.clock import Wake
-from fugu.host.command_line import Parser, add_version
+from fugu.host.process import Parser, add_version
 from fugu.mqtt import Broker
 
 LENGTH = 10_000

@@ -18,8 +18,7 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-from firmware_sim.board_code import BOARD
-from firmware_sim.compiled_policy import FirmwareError
+from firmware_sim.compiled_policy import BOARD, FirmwareError
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.policies import AnyPolicy
 

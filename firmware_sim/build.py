@@ -19,8 +19,15 @@ from typing import Literal, NamedTuple, get_args
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificates
 
-from firmware_sim.board_code import board_module, check_on_board, modules
-from firmware_sim.compiled_policy import FRACTION_BITS, FirmwareError, compile_policy, ratio_below
+from firmware_sim.compiled_policy import (
+    FRACTION_BITS,
+    FirmwareError,
+    board_module,
+    check_on_board,
+    compile_policy,
+    modules,
+    ratio_below,
+)
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.fleet_documents import Enrolment

@@ -8,16 +8,18 @@ docs/firmware.md has the layout, and `micropython/sanitiser/policy.py` the reade
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 import struct
+import sys
 from collections.abc import Callable, Mapping
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
-from firmware_sim.board_code import board_module
-from fugu.contract.baseline import STEPS, UNIT
-from fugu.contract.discretisers import Baseline, Categories, Thresholds
+from fugu.contract.discretisers import STEPS, UNIT, Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.guarantee import Guarantee
@@ -27,14 +29,52 @@ from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
 
 __all__ = [
+    "BOARD",
     "FRACTION_BITS",
     "FirmwareError",
+    "board_module",
     "check_compiled",
+    "check_on_board",
     "compile_policy",
+    "modules",
     "ratio_below",
     "units",
     "with_compiled",
 ]
+
+
+BOARD = Path(__file__).parent / "micropython"
+"""What is copied onto a board, as its import path sees it."""
+
+
+def modules() -> tuple[Path, ...]:
+    """The files of the sanitiser."""
+    return tuple(sorted((BOARD / "sanitiser").glob("*.py")))
+
+
+def board_module(name: str) -> Any:
+    """A module of the sanitiser, run by this interpreter."""
+    sys.path.insert(0, str(BOARD))
+    try:
+        return importlib.import_module(f"sanitiser.{name}")
+    finally:
+        sys.path.remove(str(BOARD))
+
+
+def check_on_board(compiled: bytes, ceiling: int) -> int:
+    """Do with a compiled policy what a board does before it runs one.
+
+    Args:
+        ceiling: the largest likelihood ratio that the board accepts, over 2^128.
+
+    Returns:
+        The bound that it derives, over 2^128.
+
+    Raises:
+        Exception: the board's `PolicyError` or `GuaranteeError`.
+    """
+    return int(board_module("guarantee").check(board_module("compiled").read_policy(compiled), ceiling))
+
 
 FRACTION_BITS = 128
 """Likelihood ratios are integers over 2^128."""

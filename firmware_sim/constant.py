@@ -22,14 +22,12 @@ from firmware_sim.devices import simulate_recording
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Categories
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame
+from fugu.contract.frames import MAX_FRAME_TICKS, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Point
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.queries import EACH
 from fugu.contract.topics import parse_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame
-from fugu.contract.windows import MAX_WINDOWS
+from fugu.contract.windows import EACH, MAX_WINDOWS
 from fugu.mqtt import Broker, Link
 
 __all__ = ["parts", "run_constant"]

@@ -23,8 +23,6 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.host.clock import Wake
 
-__all__ = ["image_of", "main"]
-
 _LARGEST = 1000.0
 """Epsilon that the firmware can write down; a configuration of a device under test may have any."""
 _HEAP_KB = 1024

@@ -20,10 +20,9 @@ from edge_agent.outbox import Outbox
 from firmware_sim.boards import BoardProcess, Sealed
 from firmware_sim.devices import AgentProcess
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import Status, SymbolFrame
+from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker, Link
 
 __all__ = ["AgentDevice", "BoardDevice", "Fault", "Heard", "Line", "Outcome", "Stored", "outcome", "schedule", "suffer"]

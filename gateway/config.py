@@ -28,7 +28,7 @@ from gateway.service.settings import GatewaySettings
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
-__all__ = ["GatewayConfig", "GatewayConfigError", "PageConfig", "PageFile", "read_gateway", "read_page"]
+__all__ = ["GatewayConfig", "PageConfig", "PageFile", "read_gateway", "read_page"]
 
 
 class GatewayConfigError(FuguError):

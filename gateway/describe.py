@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Description, describe, encode_description
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status
+from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link

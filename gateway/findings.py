@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from fugu.contract.errors import Reason
-from fugu.contract.health import MAX_NAMES, AlarmCode, HealthAlarm
+from fugu.contract.reports import MAX_NAMES, AlarmCode, HealthAlarm
 
 __all__ = ["BY_COUNTER", "BY_REASON", "OF_DEVICES", "Alarm", "Alarms"]
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, Reason, cause
-from fugu.contract.health import AlarmCode, Health
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, parse_topic
 from fugu.host.asking import Answering, ask
 from fugu.host.checks import CERTIFICATE_DAYS

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from fugu.contract.errors import FuguError, Reason, UsageError, cause
-from fugu.contract.health import AlarmCode, Health
+from fugu.contract.reports import AlarmCode, Health
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

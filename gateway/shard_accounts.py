@@ -13,7 +13,7 @@ from pathlib import Path
 from fugu.contract.errors import FuguError
 from fugu.mqtt import Broker
 
-__all__ = ["ShardAccountError", "numbered", "own_account", "shard_account"]
+__all__ = ["numbered", "own_account", "shard_account"]
 
 
 class ShardAccountError(FuguError):

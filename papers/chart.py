@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from html import escape
 
-from fugu.cli.view.chart import Axis, frame
+from fugu.cli.view.plan_page import Axis, frame
 from fugu.svg import points, svg
 from papers.rows import Chart, Line
 

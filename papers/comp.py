@@ -11,13 +11,11 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.composition_theorems import Verdict, verdicts
-from fugu.privacy.quilt_composition import quilt_rate_loss
-from fugu.privacy.quilts import influence
+from fugu.privacy.quilts import influence, quilt_rate_loss
 from fugu.privacy.window_mechanisms import WindowRequest
-from fugu.privacy.window_releases import WindowRelease
+from fugu.privacy.window_releases import NoisyCount, WindowRelease, answer_distributions, noisy, worst_ratio
 from papers.mqm import THETA1, THETA2
 from papers.rows import Chart, Found, Line, Row, Setting, at_most
 

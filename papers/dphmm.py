@@ -18,8 +18,7 @@ from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
 from fugu.places.moments import area, l1_sensitivity, laplace_error, noise_error
 from fugu.places.protection import Objective, degree_of_protection, exposed, factor, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
-from fugu.planning.grid_model import GridModel, fit_grid
-from fugu.planning.traces import Traces, read_traces
+from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces
 from papers.rows import Chart, Drawing, Found, Line, Row, Setting
 from papers.walks import Series, Walk, evaluate, grid, overall, paths, walk_over
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fugu.places.constraints import successors
-from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
+from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step, successors
 from fugu.places.hull import complete_hull, extended, gauge, graph_hull
 from fugu.places.moments import area, laplace_error, noise_error
 from fugu.places.protection import exposed, protect

@@ -20,10 +20,8 @@ from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import eigengap, fast_path_length, mixing, mqm_approx
-from fugu.privacy.influence import influence_scale
-from fugu.privacy.quilt_composition import model_distance
-from fugu.privacy.quilts import corner_chains, influence, mqm_exact
+from fugu.privacy.influence import eigengap, fast_path_length, influence_scale, mixing, mqm_approx
+from fugu.privacy.quilts import corner_chains, influence, model_distance, mqm_exact
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_count
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.bdp import half_interval

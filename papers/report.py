@@ -11,7 +11,7 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say, show_table, working
 from papers.chart import line_chart

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.places.constraints import delta_set, schedule, surrogates
-from fugu.places.graphs import lattice, within_radius
+from fugu.places.graphs import delta_set, lattice, schedule, surrogates, within_radius
 from fugu.places.protection import Protection, degree_of_protection, protect_likely
 from fugu.places.tables import TableWeights, build_table, fallback_table
 

@@ -12,7 +12,7 @@ import numpy as np
 from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each
+from fugu.contract.windows import COUNT, EACH, HISTOGRAM, Each
 
 __all__ = [
     "CountOutputs",

@@ -18,8 +18,7 @@ from fugu.chains.inference import (
     viterbi,
 )
 from fugu.chains.learning import Learned, baum_welch
-from fugu.chains.model import stationary_distribution
-from fugu.chains.simulation import Simulated, simulate
+from fugu.chains.model import Simulated, simulate, stationary_distribution
 
 __all__ = [
     "Decoded",

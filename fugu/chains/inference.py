@@ -30,14 +30,7 @@ from fugu.chains.messages import (
     scaled,
     store,
 )
-from fugu.chains.model import (
-    Problem,
-    check_distribution,
-    check_transition,
-    impossible,
-    pose,
-    step_tables,
-)
+from fugu.chains.model import Problem, check_distribution, check_transition, impossible, pose, step_tables
 
 __all__ = [
     "Decoded",

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from fugu.cli import edge
 from fugu.cli.errors import CommandLineError
 
-__all__ = ["COMMANDS", "app", "load", "run"]
+__all__ = ["run"]
 
 _AT = "fugu.cli.commands."
 _GROUPS = {

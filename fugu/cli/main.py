@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 
 from fugu.cli import edge
 from fugu.contract.errors import FuguError, UsageError
-from fugu.host.command_line import version_line
-from fugu.host.logs import print_any_text
+from fugu.host.process import print_any_text, version_line
 
 __all__ = ["guarded", "main"]
 

@@ -33,7 +33,7 @@ from firmware_sim.trial import (
     schedule,
     suffer,
 )
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.envelope import key_name, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document

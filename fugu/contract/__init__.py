@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fugu.contract.frames import Committed as Committed
     from fugu.contract.frames import Status as Status
     from fugu.contract.frames import SymbolFrame as SymbolFrame
+    from fugu.contract.frames import WindowFrame as WindowFrame
     from fugu.contract.guarantee import Adversary as Adversary
     from fugu.contract.guarantee import Guarantee as Guarantee
     from fugu.contract.guarantee import Loss as Loss
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     from fugu.contract.noise_table import NoiseTable as NoiseTable
     from fugu.contract.policies import read_policy as read_policy
     from fugu.contract.policy import Policy as Policy
-    from fugu.contract.release_frames import ReleaseFrame as ReleaseFrame
     from fugu.contract.reports import Estimate as Estimate
     from fugu.contract.reports import PlaceEstimate as PlaceEstimate
+    from fugu.contract.reports import ReleaseFrame as ReleaseFrame
     from fugu.contract.reports import StateEstimate as StateEstimate
     from fugu.contract.reports import ValueEstimate as ValueEstimate
     from fugu.contract.reports import WindowCount as WindowCount
@@ -55,23 +56,21 @@ if TYPE_CHECKING:
     from fugu.contract.topics import symbols_topic as symbols_topic
     from fugu.contract.topics import table_topic as table_topic
     from fugu.contract.topics import window_topic as window_topic
-    from fugu.contract.window_frames import WindowFrame as WindowFrame
     from fugu.contract.windows import Window as Window
 
 _HOME = {
     "chains": ("BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown"),
     "descriptions": ("Description", "decode_description", "describe"),
     "errors": ("FrameError", "FuguError", "GuaranteeError", "PolicyError", "TopicError"),
-    "frames": ("Committed", "Status", "SymbolFrame"),
+    "frames": ("Committed", "Status", "SymbolFrame", "WindowFrame"),
     "guarantee": ("Adversary", "Guarantee", "Loss", "check_guarantee", "loss"),
     "measure_frames": ("MeasureFrame",),
     "measure_policy": ("MeasurePolicy",),
     "measure_table": ("TimedTable",),
     "policies": ("read_policy",),
     "policy": ("Policy",),
-    "release_frames": ("ReleaseFrame",),
     "reports": (
-        *("Estimate", "PlaceEstimate", "StateEstimate", "ValueEstimate", "WindowCount"),
+        *("Estimate", "PlaceEstimate", "ReleaseFrame", "StateEstimate", "ValueEstimate", "WindowCount"),
         "decode_estimate",
     ),
     "noise_table": ("NoiseTable",),
@@ -87,7 +86,6 @@ _HOME = {
         "table_topic",
         "window_topic",
     ),
-    "window_frames": ("WindowFrame",),
     "windows": ("Window",),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}

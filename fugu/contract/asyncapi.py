@@ -9,19 +9,15 @@ from typing import Any, Literal, NamedTuple
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.descriptions import Description
 from fugu.contract.envelope import ROOTS, ROOTS_SCHEMA, Envelope
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Committed, Status, SymbolFrame
-from fugu.contract.health import Health
+from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.json_message import JsonMessage
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import Message, Schema, payload_schema
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
+from fugu.contract.reports import Health, PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
 from fugu.contract.topics import NAME_PATTERN, Kind
-from fugu.contract.window_frames import WindowFrame
 
-__all__ = ["asyncapi_document", "asyncapi_json"]
+__all__ = ["asyncapi_json"]
 
 _MESSAGES: tuple[type[Message], ...] = (
     *(SymbolFrame, MeasureFrame, WindowFrame, Status, PolicyStatus, Committed, TimedTable, Envelope),

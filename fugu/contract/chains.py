@@ -17,7 +17,6 @@ from pydantic import Field, model_validator
 
 from fugu.contract.class_of_chains import Box, ClassOfChains, Ratios, Rows, Shown
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.exponential import exp_up, log_up
 from fugu.contract.finite_leakage import finite_loss
 from fugu.contract.leakage import (
     CONTEXT,
@@ -32,7 +31,7 @@ from fugu.contract.leakage import (
     universal_losses,
     worst_odds_ratio,
 )
-from fugu.contract.rounding import UPWARD
+from fugu.contract.rounding import UPWARD, exp_up, log_up
 from fugu.contract.soft_leakage import informed_loss, soft_loss
 from fugu.contract.stretches import Stretch, stretches
 from fugu.contract.windows import Window

@@ -17,13 +17,19 @@ from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Cells, Label
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
 from fugu.contract.guarantee import Adversary
-from fugu.contract.instants import instant, instant_text, read_instant, unix_us
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import Name, UsefulFor
-from fugu.contract.queries import COUNT, EACH, HISTOGRAM, Each
-from fugu.contract.sentences import class_sentence, protected_sentence, unprotected_sentence
+from fugu.contract.policy import Name, Policy, UsefulFor
+from fugu.contract.sentences import (
+    class_sentence,
+    instant,
+    instant_text,
+    protected_sentence,
+    read_instant,
+    unix_us,
+    unprotected_sentence,
+)
 from fugu.contract.stretches import Stretch
+from fugu.contract.windows import COUNT, EACH, HISTOGRAM, Each
 
 __all__ = [
     "MAX_DESCRIPTION_BYTES",

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, DocumentFile, first_problem
-from fugu.contract.envelope import Envelope, key_name
+from fugu.contract.envelope import KEY_BYTES, Envelope, key_name
 from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
@@ -23,7 +23,6 @@ from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
-from fugu.contract.watermark import KEY_BYTES
 
 __all__ = [
     "Address",
@@ -226,7 +225,7 @@ class Enrolment(DocumentFile):
         fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
         pins: for each stream what its policy may not change. If there are any, streams that are not among them are
             refused; if there are none, whoever signs policies may change everything that keeps to the ceilings.
-        key: by which it knows its gateway's watermarks (`fugu.contract.watermark`), as hexadecimal digits; a secret.
+        key: by which it knows its gateway's watermarks (`fugu.contract.envelope`), as hexadecimal digits; a secret.
             None if
             the gateway does not know the device.
     """

@@ -1,17 +1,160 @@
 """The inner maximum of the chain accountant, as a device computes it: a linear programme over a cone, for few states.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
+
+The largest ratio of two means over a cone, by the simplex method: the exact step of the chain accountant.
+
+It is written once. A device runs it as it is, on lists; the gateway compiles the same function, on arrays. So it takes
+flat sequences of numbers, calls nothing, and keeps what it needs in a tree that its caller made.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from fugu.contract.rounding import UNIT
-from fugu.contract.simplex import Tree, largest_ratio, widening
+from fugu.contract.rounding import HAIR, UNIT
 
-__all__ = ["LARGEST", "Matrix", "Work", "closed", "largest", "step", "unbounded"]
+__all__ = ["LARGEST", "Matrix", "Tree", "Work", "closed", "largest", "largest_ratio", "step", "unbounded", "widening"]
+
+
+_SMALL = 1e-15
+_PIVOTS = 8
+
+
+class FloatRow(Protocol):
+    """A list of floats, or an array."""
+
+    def __getitem__(self, index: int, /) -> float: ...
+    def __setitem__(self, index: int, value: float, /) -> None: ...
+    def __len__(self) -> int: ...
+
+
+class IntRow(Protocol):
+    """A list of integers, or an array."""
+
+    def __getitem__(self, index: int, /) -> int: ...
+    def __setitem__(self, index: int, value: int, /) -> None: ...
+    def __len__(self) -> int: ...
+
+
+class Tree(NamedTuple):
+    """A spanning tree of tight constraints h_u = high[u, v] h_v, rooted at state 0; rows (k,), whatever they hold.
+
+    Attributes:
+        upper, lower: u and v of each edge; entry 0 is not used.
+        order: the states from the root outward.
+        parent: the edge that leads to each state.
+        inside: which states a part of the tree holds.
+        ray: h.
+        left: what is left to balance in each state.
+    """
+
+    upper: IntRow
+    lower: IntRow
+    order: IntRow
+    parent: IntRow
+    inside: IntRow
+    ray: FloatRow
+    left: FloatRow
+
+
+def widening(y: int, z: int) -> float:
+    """Return the factor for entry (y, z) of a cone: ties between constraints would let the method stand still.
+
+    A cone that is larger by hairs of different widths has none.
+    """
+    return 1.0 + HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
+
+
+def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: float, tree: Tree) -> tuple[float, int]:
+    """Return the largest above.h / below.h over all h > 0 with h_u <= high[u, v] h_v, or a bound on it.
+
+    A vertex is a ray with a spanning tree of tight constraints. The dual solution of a tree has one amount for each
+    edge, found leaf by leaf from c = above - ratio * below, so that c.h is the sum of amount (h_u - high[u, v] h_v) for
+    every h. If no amount is negative, that proves the ratio of the vertex; if one is, its edge is cut, and the part
+    that holds u is scaled down until another constraint is tight. Because h_v <= steepest * below.h, a negative amount
+    proves the ratio raised by its size times high[u, v] times steepest: so whatever vertex is reached, the result is a
+    bound. (It holds for every ratio; the ray only chooses it. A ray beyond floats costs the search, not the proof.)
+
+    Args:
+        above: (k,) one distribution.
+        below: (k,) another.
+        high: (k * k,) the cone, row by row, closed up to its widening; no entry is below 1.
+        tree: Where to work; k rows.
+
+    Returns:
+        The bound, to be rounded up by the caller, infinite if there is none; and how many vertices were visited.
+    """
+    upper, lower, order, parent, inside, ray, left = tree
+    size = len(upper)
+    best, visited = math.inf, 0
+    for edge in range(1, size):
+        upper[edge], lower[edge] = edge, 0
+    while visited < _PIVOTS * size:
+        visited += 1
+        for y in range(size):
+            inside[y] = 0
+        inside[0], order[0], ray[0], placed = 1, 0, 1.0, 1
+        while placed < size:
+            for edge in range(1, size):
+                u, v = upper[edge], lower[edge]
+                if inside[u] != inside[v]:
+                    y = v if inside[u] else u
+                    ray[y] = ray[u] / high[u * size + v] if inside[u] else ray[v] * high[u * size + v]
+                    inside[y], order[placed], parent[y] = 1, y, edge
+                    placed += 1
+        top, bottom = 0.0, 0.0
+        for y in range(size):
+            top += above[y] * ray[y]
+            bottom += below[y] * ray[y]
+        if not 0.0 < bottom < math.inf:
+            break
+        ratio = top / bottom
+        for y in range(size):
+            left[y] = above[y] - ratio * below[y]
+        worst, cut, missing, moved = 0.0, 0, 0.0, 0.0
+        for index in range(size - 1, 0, -1):
+            y = order[index]
+            u, v = upper[parent[y]], lower[parent[y]]
+            moved += abs(left[y])
+            if y == u:
+                flow = left[y]
+                left[v] += flow * high[u * size + v]
+            else:
+                flow = -left[y] / high[u * size + v]
+                left[u] -= flow
+            if flow < 0.0:
+                missing -= flow * high[u * size + v]
+                if flow * ray[u] < worst:
+                    worst, cut = flow * ray[u], y
+        # What rounding leaves unbalanced, at the root above all, counts like a negative amount.
+        missing += max(left[0], 0.0) + 4.0 * size * UNIT * (moved + abs(left[0]))
+        best = min(best, ratio + missing * steepest)
+        if cut == 0 or worst >= -_SMALL * top:
+            break
+        # The part below the cut, and which of its ends is scaled down.
+        edge = parent[cut]
+        u, v = upper[edge], lower[edge]
+        for y in range(size):
+            inside[y] = 0
+        inside[cut] = 1
+        for index in range(1, size):
+            y = order[index]
+            if y != cut:
+                inside[y] = inside[upper[parent[y]] + lower[parent[y]] - y]
+        down = inside[u]
+        slack, enter_u, enter_v = 0.0, u, v
+        for y in range(size):
+            for z in range(size):
+                if inside[y] != down and inside[z] == down and ray[y] > slack * high[y * size + z] * ray[z]:
+                    least = high[y * size + z] * ray[z]
+                    slack = ray[y] / least if least > 0.0 else math.inf
+                    enter_u, enter_v = y, z
+        upper[edge], lower[edge] = enter_u, enter_v
+    return best, visited
+
 
 Matrix = list[list[float]]
 LARGEST = 300.0

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from fugu.contract.instants import instant_text, read_instant, unix_us
 from fugu.contract.message import Declared, FieldType, Schema, kind, length, text
+from fugu.contract.sentences import instant_text, read_instant, unix_us
 
 __all__ = [
     "Constant",

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 __all__ = [
     "CONTEXT",
     "Adversary",
-    "Leakage",
     "Loss",
     "Way",
     "as_decimal",

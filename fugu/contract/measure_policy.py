@@ -17,22 +17,12 @@ from fugu.contract._document import Document
 from fugu.contract.errors import FrameError, GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Adversary
-from fugu.contract.measure_check import MOST_EPSILON, check_noise
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_table import COORDINATE_LIMIT, MAX_MEASURED_STATES, TimedTable, decoded_table
-from fugu.contract.measurement import ConstraintSets, Measurement
-from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.measurement import MOST_EPSILON, ConstraintSets, Measurement, check_noise
+from fugu.contract.policy import PolicyHeader
 
-__all__ = [
-    "MAX_CHANGES",
-    "MAX_CYCLE",
-    "MAX_TABLES",
-    "Change",
-    "MeasurePolicy",
-    "StreamLoss",
-    "StreamStart",
-    "sparse_rows",
-]
+__all__ = ["MAX_CHANGES", "MAX_CYCLE", "MAX_TABLES", "MeasurePolicy", "StreamStart", "sparse_rows"]
 
 MAX_TABLES = 16
 MAX_CYCLE = 1 << 24

@@ -27,8 +27,7 @@ from fugu.contract.measure_policy import CategoryGraph, CompleteGraph, EdgeGraph
 from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import Measurement, neighbours_of
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import Clock
+from fugu.contract.policy import Clock, Policy
 
 __all__ = ["MeasuredPins", "Pins", "SymbolPins", "contains", "pins_of", "violations"]
 

@@ -6,8 +6,7 @@ import json
 
 from fugu.contract.errors import PolicyError
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import MAX_POLICY_BYTES
+from fugu.contract.policy import MAX_POLICY_BYTES, Policy
 
 __all__ = ["AnyPolicy", "read_policy"]
 

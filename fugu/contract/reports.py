@@ -2,16 +2,30 @@
 
 Estimates are of states, of places, or of other measurements; counts are of windows that a device has counted. All of
 it follows from what the device has published, so that it costs no privacy.
+
+Batch releases: a noisy statistic of a window, with everything that is needed to judge it, as flat JSON.
+
+All floats are 64-bit, and written so that they come back: an epsilon or a charge must not be rounded by being sent.
+
+How a fleet's gateway is, as JSON for people and their tools: it publishes that, retained, under `health`.
+
+There is nothing of a reading in it: counts of frames, when they came, and what the gateway cannot use. Which alarms
+there may be is a closed set. What was left out, to keep the message small, is counted.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Final
+from enum import StrEnum
+from fractions import Fraction
+from itertools import accumulate, product
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
+from fugu.contract._document import FORMAT_NAME
 from fugu.contract.errors import FrameLengthError, FrameRangeError
-from fugu.contract.frames import MAX_TICK
-from fugu.contract.instants import unix_us
+from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.json_message import (
     Constant,
     Fields,
@@ -19,16 +33,35 @@ from fugu.contract.json_message import (
     Labels,
     Number,
     Numbers,
+    Objects,
     OrNone,
     Shares,
     Time,
     check_intervals,
 )
-from fugu.contract.mechanisms import ADVERSARIES
-from fugu.contract.message import Flag, Integer, Text, Word, length
-from fugu.contract.window_frames import MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
+from fugu.contract.message import Flag, Integer, Many, Text, Word, integer, length
+from fugu.contract.sentences import unix_us
+from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.windows import ADVERSARIES, QUERIES, Each, Mechanism, Query
 
-__all__ = ["Estimate", "PlaceEstimate", "StateEstimate", "ValueEstimate", "WindowCount", "decode_estimate"]
+__all__ = [
+    "MAX_NAMES",
+    "AlarmCode",
+    "Estimate",
+    "Health",
+    "HealthAlarm",
+    "Noise",
+    "PlaceEstimate",
+    "QueryKind",
+    "ReleaseFrame",
+    "StateEstimate",
+    "ValueEstimate",
+    "WindowCount",
+    "decode_estimate",
+    "ellipse",
+    "release_unit",
+]
+
 
 _SLACK: Final = 1e-3
 _PROBABILITY = Number(f"[0, {1.0 + _SLACK}]")
@@ -191,3 +224,241 @@ def decode_estimate(payload: bytes) -> Estimate:
 def _check_times(since: datetime, time: datetime) -> None:
     if unix_us(since) > unix_us(time):
         raise FrameRangeError("since is after time")
+
+
+QueryKind = Literal["count", Each, "frequency", "dwell"]
+Noise = Literal["discrete-laplace", "device-windows", "mixed"]
+_NAME = Text(1, 64, NAME_PATTERN)
+_MOST_DEVICES = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseFrame(JsonMessage):
+    """A statistic of a window of one or many devices, with noise."""
+
+    time: Annotated[datetime, Time(), "End of the window."]
+    since: Annotated[datetime, Time(), "Its beginning."]
+    name: Annotated[str, _NAME, "Of the release, and the last part of its topic."]
+    stream: Annotated[str, _NAME, "The stream that was counted."]
+    audience: Annotated[str, _NAME, "Whom the promise is for."]
+    query: Annotated[
+        QueryKind,
+        Word(get_args(QueryKind)),
+        "What was asked: the count of ticks in the states, a histogram with a "
+        "count of each state, their relative frequency, or the mean dwell time in them, in ticks.",
+    ]
+    states: Annotated[tuple[str, ...], Labels(), "Labels of the states that were asked for; of a histogram, all."]
+    devices: Annotated[int, Integer(1, _MOST_DEVICES), "How many devices were counted together."]
+    first: Annotated[int, Integer(0, MAX_TICK), "First tick of the window, by the wall clock."]
+    length: Annotated[int, Integer(1, MAX_TICK + 1), "Its number of ticks."]
+    observed: Annotated[
+        int, Integer(0, (MAX_TICK + 1) * _MOST_DEVICES), "Ticks that had a symbol or were counted, over all devices."
+    ]
+    values: Annotated[tuple[float, ...], Numbers("value"), "An unbiased estimate, which may be below zero."]
+    low: Annotated[
+        tuple[float, ...],
+        Numbers("low"),
+        "The interval that holds the true value at least as often as `confidence` says.",
+    ]
+    high: Annotated[tuple[float, ...], Numbers("high"), "Its interval's end."]
+    standard_errors: Annotated[
+        tuple[float, ...],
+        Numbers("standard_error", Number("[0, inf)")),
+        "Estimate of the error of randomised response and noise together.",
+    ]
+    unit: Annotated[str, Word(("ticks", "share")), "Of the values; share for a frequency."]
+    confidence: Annotated[float, Number("(0, 1)"), "Of the interval."]
+    epsilon: Annotated[float, Number("(0, inf)"), "What the audience is promised, over all releases, in nats."]
+    adversary: Annotated[str, Word(ADVERSARIES), "Against whom."]
+    mechanism: Annotated[
+        Mechanism,
+        Word(get_args(Mechanism)),
+        "By whose rule that is kept; of wasserstein and group, the release is the only one that there ever is.",
+    ]
+    noise: Annotated[
+        Noise,
+        Word(get_args(Noise)),
+        "Who adds it: the gateway to counts of symbols (discrete-laplace), devices to "
+        "windows that they counted (device-windows), or each to a part (mixed).",
+    ]
+    scale: Annotated[
+        str,
+        Text(1, 39, "^[1-9][0-9]{0,18}(/[1-9][0-9]{0,18})?$"),
+        "Of the noise, the largest: an integer, 20, or a fraction in lowest terms, 7/3.",
+    ]
+    charge: Annotated[
+        float,
+        Number("[0, inf)"),
+        "What this adds to the loss of each tick, in nats; the most over its devices. 0 of "
+        "windows, which the devices have released; the whole of epsilon where the mechanism does not compose.",
+    ]
+    entry: Annotated[int, Integer(1, 2**62), "Number of its entry in the gateway's ledger."]
+    noisy: Annotated[bool, Constant(True), "Never the plain count."] = field(default=True, init=False)
+    useful: Annotated[bool, Flag(), "Whether the plans of all its devices found such shares worth knowing."]
+
+    def labels(self) -> Sequence[str]:
+        """The states, of a histogram."""
+        return self.states if self.asked.each else ()
+
+    @classmethod
+    def read_labels(cls, found: Mapping[str, Any], fields: Fields) -> Sequence[str]:
+        """The same."""
+        labels: Sequence[str] = found["states"] if QUERIES[found["query"]].each else ()
+        return labels
+
+    def _consistent(self) -> None:
+        integer(self.length, 1, MAX_TICK - self.first + 1, "length")
+        integer(self.observed, 0, self.length * self.devices, "observed")
+        count = len(self.asked.groups(self.states))
+        for name in ("values", "standard_errors"):
+            length(getattr(self, name), count, count, name)
+        check_intervals(self.values, self.low, self.high)
+        if str(Fraction(self.scale)) != self.scale:
+            raise FrameRangeError(f"scale {self.scale} is not in lowest terms")
+        if unix_us(self.since) >= unix_us(self.time):
+            raise FrameRangeError("since is not before time")
+        if self.unit != release_unit(self.query):
+            raise FrameRangeError(f"unit is not {release_unit(self.query)}")
+
+    @property
+    def asked(self) -> Query:
+        """What is asked about the window."""
+        return QUERIES[self.query]
+
+    @property
+    def last(self) -> int:
+        """Last tick of the window."""
+        return self.first + self.length - 1
+
+
+def release_unit(query: QueryKind) -> str:
+    """The unit of the answers to a query."""
+    return QUERIES[query].unit
+
+
+MAX_NAMES = 8
+_COUNT = Integer(0, 2**53)
+
+
+class AlarmCode(StrEnum):
+    """What an operator has to look at; docs/protocol.md says what each code means."""
+
+    CONFLICT = "conflict"
+    STOPPED = "stopped"
+    UNKNOWN_DEVICE = "unknown-device"
+    POLICY_REFUSED = "policy-refused"
+    FUTURE = "future"
+    FLOOD = "flood"
+    REPEATS = "repeats"
+    SILENT = "silent"
+    RELEASE_REFUSED = "release-refused"
+    STORE = "store"
+    LEDGER = "ledger"
+    STUCK = "stuck"
+    BROKER = "broker"
+    SHARD = "shard"
+    CERTIFICATE = "certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthAlarm(JsonMessage):
+    """An alarm, of all the devices that have it together."""
+
+    code: Annotated[AlarmCode, Word(AlarmCode), "What is wrong."]
+    since: Annotated[int, _COUNT, "When the oldest of them began, in Unix seconds."]
+    count: Annotated[int, _COUNT, "How often it has happened since."]
+    names: Annotated[
+        tuple[str, ...], Many(Text(0, 200), 0, MAX_NAMES, "name"), "Of devices, or of what else the code is about."
+    ]
+    others: Annotated[int, _COUNT, "How many more there are."]
+    advice: Annotated[str, Text(0, 300), "What to do."]
+
+
+@dataclass(frozen=True, slots=True)
+class Health(JsonMessage):
+    """How a gateway is."""
+
+    MOST: ClassVar[int] = 1 << 15
+
+    format: Annotated[str, Constant(FORMAT_NAME)] = field(default=FORMAT_NAME, init=False)
+    online: Annotated[bool, Flag(), "False is the last will: nothing else is known then."]
+    time: Annotated[int, _COUNT, "Of this message, in Unix seconds."] = 0
+    since: Annotated[int, _COUNT, "When the gateway started, in Unix seconds."] = 0
+    devices: Annotated[int, _COUNT, "Devices that have policies."] = 0
+    heard: Annotated[int, _COUNT, "Of them, those that have sent a frame since the start."] = 0
+    frames: Annotated[int, _COUNT, "Frames that were stored since the start."] = 0
+    refused: Annotated[int, _COUNT, "Messages that could not be used since the start."] = 0
+    alarms: Annotated[
+        tuple[HealthAlarm, ...],
+        Objects(HealthAlarm, len(AlarmCode)),
+        "Of each code at most one, in their order.",
+    ] = ()
+
+    def _consistent(self) -> None:
+        codes = [alarm.code for alarm in self.alarms]
+        if codes != sorted(set(codes), key=list(AlarmCode).index):
+            raise FrameRangeError("alarms are not in their order, or one is there twice")
+
+    def flat(self) -> dict[str, Any]:
+        """The fields; of a gateway that has gone, nothing but that."""
+        found = JsonMessage.flat(self)
+        return found if self.online else {name: found[name] for name in ("format", "online")}
+
+
+_MARGIN = 1e-9
+"""By which it is wider than rounding could take from it."""
+
+
+class Ellipse(NamedTuple):
+    """An ellipse in the plane.
+
+    Attributes:
+        east, north: of its centre.
+        semi_major, semi_minor: its half-axes, in the unit of the centre.
+        orientation: of the longer axis, in degrees clockwise from north, at least 0 and below 180.
+    """
+
+    east: float
+    north: float
+    semi_major: float
+    semi_minor: float
+    orientation: float
+
+
+def ellipse(
+    places: Sequence[Sequence[float]], weights: Sequence[float], cell: tuple[float, float], probability: float
+) -> Ellipse:
+    """Hold a place with at least a probability, wherever in its cell it is.
+
+    Centre and shape are mean and covariance of a place that is uniform within its cell. Of this shape it is the
+    smallest in which cells of so much weight lie as a whole.
+
+    Args:
+        places: (n, 2), the middle of each cell, to the east and to the north.
+        weights: (n,), not negative, not all 0: how likely each cell is.
+        cell: width and height of a cell, in the same unit, above 0.
+        probability: above 0 and at most 1.
+    """
+    total = math.fsum(weights)
+    shares = [weight / total for weight in weights]
+    east, north = (math.fsum(w * place[axis] for w, place in zip(shares, places, strict=True)) for axis in (0, 1))
+    away = [(place[0] - east, place[1] - north) for place in places]
+    width, height = cell
+    a = math.fsum(w * x * x for w, (x, _) in zip(shares, away, strict=True)) + width * width / 12.0
+    b = math.fsum(w * x * y for w, (x, y) in zip(shares, away, strict=True))
+    c = math.fsum(w * y * y for w, (_, y) in zip(shares, away, strict=True)) + height * height / 12.0
+    corners = [*product((-width / 2.0, width / 2.0), (-height / 2.0, height / 2.0))]
+    determinant = a * c - b * b
+
+    def distance(x: float, y: float) -> float:
+        """By the covariance, of the farthest corner of a cell, squared."""
+        ends = ((x + u, y + v) for u, v in corners)
+        return max((c * u * u - 2.0 * b * u * v + a * v * v) / determinant for u, v in ends)
+
+    far = sorted((distance(*place), w) for place, w in zip(away, shares, strict=True) if w > 0.0)
+    held = list(accumulate(weight for _, weight in far))
+    reach = far[min(bisect_left(held, probability), len(far) - 1)][0]
+    middle, spread = (a + c) / 2.0, math.hypot((a - c) / 2.0, b)
+    greatest = middle + spread
+    major, minor = (math.sqrt(reach * value) * (1.0 + _MARGIN) for value in (greatest, determinant / greatest))
+    return Ellipse(east, north, major, minor, (math.degrees(math.atan2(2.0 * b, c - a) / 2.0) + 180.0) % 180.0)

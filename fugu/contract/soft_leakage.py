@@ -23,7 +23,7 @@ from fugu.contract.finite_leakage import limit, of_secrets, refuse_large, summed
 from fugu.contract.inner_maximum import LARGEST, Matrix, Work, closed, unbounded
 from fugu.contract.rounding import HAIR, OUTWARD, UNIT
 
-__all__ = ["informed_loss", "odds_table", "soft_loss", "worst_weights"]
+__all__ = ["informed_loss", "soft_loss"]
 
 _LEAST = 1e-120
 """Of a step: products of two such are still floats with all their digits."""

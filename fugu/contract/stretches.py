@@ -17,15 +17,7 @@ from typing import NamedTuple
 from fugu.contract.frames import LATE_US
 from fugu.contract.windows import Window
 
-__all__ = [
-    "LARGEST_PROTECTED",
-    "STRETCHES",
-    "Stretch",
-    "covered",
-    "stretch_epsilon",
-    "stretch_ticks",
-    "stretches",
-]
+__all__ = ["STRETCHES", "Stretch", "stretch_epsilon", "stretches"]
 
 STRETCHES = (("1 minute", 60), ("1 hour", 3600), ("8 hours", 28_800))
 """The stretches that are always told of: names and seconds; the last is a night."""

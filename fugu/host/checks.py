@@ -22,19 +22,11 @@ __all__ = [
     "CERTIFICATE_DAYS",
     "Finding",
     "Verdict",
-    "broker",
-    "certificate",
     "certificate_end",
-    "clock",
-    "disk",
     "failed",
     "lines",
     "loopback_only",
-    "private_file",
     "private_socket",
-    "randomness",
-    "unit",
-    "versions",
 ]
 
 Verdict = Literal["ok", "warn", "FAIL"]

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["Wake", "boot", "synchronised"]
+__all__ = ["Wake", "synchronised"]
 
 BOOT_VARIABLE = "FUGU_BOOT_ID"
 """Names the machine's start where the kernel's name for it is hidden, as in our service unit."""

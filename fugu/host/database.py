@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.host.held_files import FileLostError, HeldFiles
+from fugu.host.files import FileLostError, HeldFiles
 
 __all__ = [
     "FORMAT",

@@ -1,14 +1,24 @@
-"""Files that are written for others to use: secrets are readable by their owner only, from the moment they exist."""
+"""Files that are written for others to use: secrets are readable by their owner only, from the moment they exist.
+
+The files of an open database, as they were when it was opened: whether they are still the same, and whole.
+
+SQLite goes on in files that have been removed or replaced, and says that what it writes is durable: nobody would ever
+find it. Nor does it see that somebody overwrites what it has in memory. A look at the i-nodes, sizes and times before
+and after each transaction costs some microseconds.
+"""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
 
-__all__ = ["new_folder", "read_text", "write_public", "write_secret"]
+__all__ = ["FileLostError", "HeldFiles", "damage", "new_folder", "read_text", "write_public", "write_secret"]
 
 
 class FileError(FuguError):
@@ -69,3 +79,90 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
             raise
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror}") from None
+
+
+_ENDS = ("-wal", "-shm")
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR)
+
+
+class FileLostError(sqlite3.DatabaseError):
+    """A file of an open database was removed, replaced or cut short: what is written into it may be lost."""
+
+
+class HeldFiles:
+    """A database's file, its log and its index of the log.
+
+    Args:
+        path: of the database, which is open and has been read.
+        shown: what messages call it.
+    """
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self._shown = shown
+        real = path.resolve()
+        files = (path.absolute(), *(real.with_name(real.name + end) for end in _ENDS))
+        self._known = {file: self._look(file) for file in files if file.exists()}
+        self._main = files[0]
+
+    def check(self, *, own: bool) -> None:
+        """Compare with what is there now; they may have grown.
+
+        Args:
+            own: the connection itself has just written; else nobody but another process's connection may have, and it
+                is seen whether the file is whole.
+
+        Raises:
+            FileLostError: one is missing, another file, shorter than it was, or was written by somebody and is damaged.
+        """
+        for file, known in self._known.items():
+            found = self._look(file)
+            if (found.device, found.node) != (known.device, known.node):
+                raise FileLostError(f"{self._what(file)} is another file now")
+            if found.size < known.size:
+                raise FileLostError(f"{self._what(file)} has been cut short")
+            self._known[file] = found
+            if file == self._main and found.written_ns != known.written_ns and not own and (problem := _damage(file)):
+                raise FileLostError(f"{self._what(file)} has been overwritten, and is damaged ({problem})")
+
+    def _look(self, file: Path) -> _Look:
+        try:
+            found = file.stat()
+        except OSError as error:
+            raise FileLostError(f"{self._what(file)} is gone: {error.strerror}") from None
+        return _Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+    def _what(self, file: Path) -> str:
+        return self._shown + next((end for end in _ENDS if file.name.endswith(end)), "")
+
+
+class _Look(NamedTuple):
+    """What a file is, and when it was written."""
+
+    device: int
+    node: int
+    size: int
+    written_ns: int
+
+
+def damage(db: sqlite3.Connection, table: str = "") -> str:
+    """What is wrong with an open database, in a line; reads all of it or of a table, in order.
+
+    Empty if nothing is found, also because it could not be read now: somebody may hold it, or have interrupted this.
+    """
+    try:
+        (found,) = db.execute(f"PRAGMA quick_check({table or 1})").fetchone()
+    except sqlite3.DatabaseError as error:
+        return str(error) if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED else ""
+    return "" if found == "ok" else " ".join(found.split())
+
+
+def _damage(file: Path) -> str:
+    """The same of a file, as it is on the disk, whatever an open connection has cached of it."""
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as db:
+            db.execute("SELECT count(*) FROM sqlite_master")
+            return damage(db)
+    except sqlite3.OperationalError:  # nobody else may read it
+        return ""
+    except sqlite3.DatabaseError as error:
+        return str(error)

@@ -11,13 +11,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fugu.mqtt.async_subscription import AsyncSubscription as AsyncSubscription
     from fugu.mqtt.broker import Broker as Broker
     from fugu.mqtt.broker import LinkError as LinkError
-    from fugu.mqtt.decoder import Decoder as Decoder
     from fugu.mqtt.link import Link as Link
     from fugu.mqtt.link import Will as Will
     from fugu.mqtt.readings import CountReading as CountReading
+    from fugu.mqtt.readings import Decoder as Decoder
     from fugu.mqtt.readings import DescriptionReading as DescriptionReading
     from fugu.mqtt.readings import EstimateReading as EstimateReading
     from fugu.mqtt.readings import PointReading as PointReading
@@ -25,18 +24,17 @@ if TYPE_CHECKING:
     from fugu.mqtt.readings import ReleaseReading as ReleaseReading
     from fugu.mqtt.readings import SymbolReading as SymbolReading
     from fugu.mqtt.readings import WindowReading as WindowReading
+    from fugu.mqtt.subscription import AsyncSubscription as AsyncSubscription
     from fugu.mqtt.subscription import Subscription as Subscription
 
 _HOME = {
-    "async_subscription": ("AsyncSubscription",),
     "broker": ("Broker", "LinkError"),
-    "decoder": ("Decoder",),
     "link": ("Link", "Will"),
     "readings": (
         *("CountReading", "DescriptionReading", "EstimateReading", "PointReading"),
-        *("Reading", "ReleaseReading", "SymbolReading", "WindowReading"),
+        *("Decoder", "Reading", "ReleaseReading", "SymbolReading", "WindowReading"),
     ),
-    "subscription": ("Subscription",),
+    "subscription": ("AsyncSubscription", "Subscription"),
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""A paho-mqtt client that reads and writes many packets at once, within the limits of `fugu.mqtt.guard`.
+"""A paho-mqtt client that reads and writes many packets at once, within the limits of `fugu.mqtt.packets`.
 
 paho-mqtt asks the operating system three times for each packet that it reads and once for each that it writes; every
 time another thread may take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one
@@ -24,17 +24,22 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 from paho.mqtt.packettypes import PacketTypes
 
 from fugu.contract.errors import cause
-from fugu.mqtt.guard import (
+from fugu.mqtt.packets import (
     MOST_AROUND,
     MOST_UNACKNOWLEDGED,
     MOST_UNSENT,
+    PUBACK,
     Message,
+    Outgoing,
     RefusedError,
     Wishes,
+    acknowledgement,
     check_packet,
     check_properties,
+    header,
+    publications,
+    publish,
 )
-from fugu.mqtt.packets import PUBACK, Outgoing, acknowledgement, header, publications, publish
 
 __all__ = ["Client", "insides_fit"]
 

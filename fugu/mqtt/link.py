@@ -1,7 +1,7 @@
 """One MQTT connection that comes back by itself.
 
 paho-mqtt does the protocol, the network thread and the back-off. `fugu.mqtt.client` reads and writes for it, within the
-limits of `fugu.mqtt.guard`; `fugu.mqtt.plain` does where the insides of paho-mqtt are others. What is added here: the
+limits of `fugu.mqtt.packets`; `fugu.mqtt.plain` does where the insides of paho-mqtt are others. What is added here: the
 fall-back from MQTT 5 to 3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread,
 refusals (of a subscription, a publication, a password) kept as text instead of lost, and no waiting of small packets
 for large ones (TCP_NODELAY).
@@ -28,7 +28,7 @@ from paho.mqtt.properties import Properties
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.client import Client, insides_fit
-from fugu.mqtt.guard import MOST_AROUND, Message, Wishes
+from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
 
 if TYPE_CHECKING:
     from fugu.mqtt.plain import PlainClient

@@ -1,21 +1,116 @@
-"""The common MQTT packets in bytes, without an object for each, and publications until they are answered."""
+"""The common MQTT packets in bytes, without an object for each, and publications until they are answered.
+
+What a link wants of a client, and limits of what a broker can make us hold.
+
+A packet is judged when its first byte and length are known.
+"""
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
+from paho.mqtt.properties import Properties, VariableByteIntegers
 from paho.mqtt.reasoncodes import ReasonCode
 
-from fugu.mqtt.guard import Message
+__all__ = [
+    "MOST_AROUND",
+    "MOST_UNACKNOWLEDGED",
+    "MOST_UNSENT",
+    "PUBACK",
+    "Header",
+    "Message",
+    "Outgoing",
+    "RefusedError",
+    "Wishes",
+    "acknowledgement",
+    "check_packet",
+    "check_properties",
+    "header",
+    "publications",
+    "publish",
+]
 
-__all__ = ["PUBACK", "Header", "Outgoing", "acknowledgement", "header", "publications", "publish"]
+
+Message = tuple[str, bytes, bool]
+"""Topic, payload, and whether it was retained."""
+
+MOST_AROUND = 1 << 12
+"""Bytes of a publication that are not payload: its topic, which is ours, and what MQTT 5 may add."""
+MOST_CONTROL = 1 << 14
+"""Bytes of any other packet."""
+MOST_UNSENT = 10_000
+"""Packets that wait because the broker does not read; a broker that only writes would let answers pile up."""
+MOST_UNACKNOWLEDGED = 1_000
+"""Publications that the broker has not acknowledged."""
+_AT_QOS_1, _AT_QOS_2 = 0b010, 0b100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a link wants of a client.
+
+    Attributes:
+        max_payload: bytes of the largest message that is taken.
+        max_in_flight: publications at QoS 1 that are with the broker at the same time.
+        refused: called with the reason, in words, before the connection ends.
+        received: called in the network thread with messages, before they are acknowledged.
+        answered: called with the id of a publication, and why the broker refuses it, if it does.
+        gather: wait half a millisecond before a read that follows another within one, so that busy turns bring more.
+        dial: opens each connection, if not paho-mqtt by host and port; may raise OSError.
+    """
+
+    max_payload: int
+    max_in_flight: int
+    refused: Callable[[str], None]
+    received: Callable[[list[Message]], None]
+    answered: Callable[[int, str], None]
+    gather: bool = False
+    dial: Callable[[], socket.socket] | None = None
+
+
+class RefusedError(ConnectionError):
+    """What the broker does is not taken, and ends the connection; the text says what it was."""
+
+
+def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
+    """Look at a packet whose first byte and length are known, and nothing else.
+
+    Args:
+        most: bytes of the largest publication.
+        connected: whether the broker has accepted the connection.
+
+    Raises:
+        RefusedError: it is too long, or of a kind that nobody has asked for.
+    """
+    kind = command >> 4
+    most = most if kind == PacketTypes.PUBLISH else min(most, MOST_CONTROL)
+    if length > most:
+        raise RefusedError(f"the broker sends a packet of {length} bytes; at most {most} are taken")
+    if kind == PacketTypes.PUBLISH and command & _AT_QOS_2:
+        raise RefusedError("the broker sends at QoS 2, which nobody has asked for")
+    if kind == PacketTypes.CONNACK and connected:
+        raise RefusedError("the broker accepts the connection twice")
+
+
+def check_properties(command: int, packet: bytes | bytearray) -> None:
+    """Look at the properties of a publication in MQTT 5: paho-mqtt's time for them grows with their square.
+
+    Raises:
+        RefusedError: there are too many.
+    """
+    begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
+    length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
+    if length > MOST_AROUND:
+        raise RefusedError(f"the broker sends {length} bytes of properties; at most {MOST_AROUND} are taken")
+
 
 _PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4
-_AT_QOS_1, _RETAINED = 0b010, 0b001
+_PACKETS_AT_QOS_1, _RETAINED = 0b010, 0b001
 PUBACK = b"\x40\x02"
 """An acknowledgement, but for the message id."""
 _LENGTH_BYTES = 4
@@ -88,7 +183,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
         if stop > end or not 2 <= length <= most:
             break
         identity = payload = begin + 2 + (data[begin] << 8 | data[begin + 1])
-        if command & _AT_QOS_1:
+        if command & _PACKETS_AT_QOS_1:
             payload += 2
         payload += five
         if payload > stop or (five and data[payload - 1]) or identity == begin + 2:
@@ -97,7 +192,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
             topic = data[begin + 2 : identity].decode()
         except UnicodeDecodeError:
             break
-        if command & _AT_QOS_1:
+        if command & _PACKETS_AT_QOS_1:
             answers += PUBACK
             answers += data[identity : identity + 2]
         messages.append((topic, data[payload:stop], command & _RETAINED == _RETAINED))
@@ -108,7 +203,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
 def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool) -> bytearray:
     """A publication at QoS 1, without properties."""
     length = 2 + len(topic) + 2 + five + len(payload)
-    packet = bytearray([_PUBLISH | _AT_QOS_1 | retain])
+    packet = bytearray([_PUBLISH | _PACKETS_AT_QOS_1 | retain])
     while length > 127:
         packet.append(length & 127 | 128)
         length >>= 7

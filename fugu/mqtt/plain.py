@@ -19,16 +19,17 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from fugu.contract.errors import cause
 from fugu.mqtt.broker import LinkError
-from fugu.mqtt.guard import (
+from fugu.mqtt.packets import (
     MOST_AROUND,
     MOST_UNACKNOWLEDGED,
     MOST_UNSENT,
+    Header,
     RefusedError,
     Wishes,
     check_packet,
     check_properties,
+    header,
 )
-from fugu.mqtt.packets import Header, header
 
 __all__ = ["PlainClient"]
 

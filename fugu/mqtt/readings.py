@@ -6,17 +6,28 @@ are None where the version of the policy that it was released under is not descr
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
-from fugu.contract.descriptions import Description
-from fugu.contract.measure_frames import Point
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.reports import Estimate, WindowCount
+from fugu.contract.descriptions import DescribedVersion, Description, decode_description
+from fugu.contract.errors import FrameLengthError, FuguError, TopicError
+from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.measure_frames import MeasureFrame, Point
+from fugu.contract.reports import Estimate, ReleaseFrame, WindowCount, decode_estimate
+from fugu.contract.topics import Topic, parse_topic
+from fugu.contract.windows import EACH
+
+if TYPE_CHECKING:
+    from fugu.contract.descriptions import DescribedVersion
+
 
 __all__ = [
     "CountReading",
+    "Decoder",
     "DescriptionReading",
+    "Descriptions",
     "EstimateReading",
     "PointReading",
     "Reading",
@@ -126,3 +137,228 @@ class DescriptionReading(NamedTuple):
 Reading = (
     SymbolReading | PointReading | WindowReading | EstimateReading | CountReading | ReleaseReading | DescriptionReading
 )
+
+
+VERSIONS = 4
+"""Of a stream: frames of an older version may still come when a new one is described."""
+MOST_STREAMS = 1024
+MOST_BYTES = 1 << 24
+"""Of all messages together; what they decode to takes several times as much."""
+
+
+class _Entry(NamedTuple):
+    """Of a version that came with another's message, `payload` is empty: its bytes are counted there."""
+
+    description: DescribedVersion
+    payload: bytes
+
+
+class Descriptions:
+    """The newest descriptions of each stream; the last to come is in force.
+
+    A description that is withdrawn takes all of them with it.
+    """
+
+    def __init__(self) -> None:
+        self._in_force: dict[tuple[str, str], Description] = {}
+        self._streams: dict[tuple[str, str], dict[int, _Entry]] = {}
+        self._bytes = 0
+
+    def __iter__(self) -> Iterator[Description]:
+        """The description in force of each stream: the one that came last, also after a rollback."""
+        return iter([*self._in_force.values()])
+
+    def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
+        """The description of a stream under a version of its policy, if it is known."""
+        entry = self._streams.get((device, stream), {}).get(version)
+        return entry.description if entry else None
+
+    def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
+        """Store a message on a stream's topic.
+
+        Returns:
+            The description, if it says something new; none for one that was withdrawn, or is in force already.
+
+        Raises:
+            FrameError: it is no valid description, or too much is stored already.
+            TopicError: it is another stream's.
+        """
+        versions = self._streams.get((device, stream), {})
+        if not payload:
+            self._bytes -= sum(len(entry.payload) for entry in versions.values())
+            self._streams.pop((device, stream), None)
+            self._in_force.pop((device, stream), None)
+            return None
+        if versions and [*versions.values()][-1].payload == payload:
+            return None
+        described = decode_description(payload)
+        if (described.fleet, described.device, described.stream) != (fleet, device, stream):
+            raise TopicError(f"a description of {described.device}/{described.stream} under {device}/{stream}")
+        others = versions | {one.version: _Entry(one, b"") for one in described.others}
+        others.pop(described.version, None)
+        following = others | {described.version: _Entry(described, payload)}
+        for version in [*following][:-VERSIONS]:
+            del following[version]
+        grown = sum(len(entry.payload) for entry in following.values())
+        grown -= sum(len(entry.payload) for entry in versions.values())
+        if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:
+            raise FrameLengthError("more descriptions than are remembered")
+        self._bytes += grown
+        self._streams[device, stream] = following
+        self._in_force[device, stream] = described
+        return described
+
+
+_REMEMBERED = 1024
+
+
+class Decoder:
+    """Makes readings of messages, each of which counts once, and stores how streams describe themselves.
+
+    What a device releases has a time, and names in place of numbers, if the version of its policy is described; else
+    these are None. Nothing waits for a description: brokers send those that they keep before what comes live.
+
+    Attributes:
+        descriptions: what is known of the streams.
+        rejected: how many messages were left out, by reason.
+    """
+
+    def __init__(self, *, stream: str = "+", descriptions: bool = False) -> None:
+        """Begin with nothing known.
+
+        Args:
+            stream: of releases, only those of this stream are wanted; "+" for all.
+            descriptions: whether descriptions are readings, too.
+        """
+        self.descriptions = Descriptions()
+        self.rejected: Counter[str] = Counter()
+        self._stream = stream
+        self._tells_descriptions = descriptions
+        self._seen: dict[tuple[object, ...], int] = {}
+        self._of: dict[str, Callable[[Topic, bytes], list[Reading]]] = {
+            "symbols": self._symbols,
+            "window": self._window,
+            "estimate": self._estimate,
+            "count": self._count,
+            "release": self._release,
+            "description": self._description,
+        }
+
+    def decode(self, topic: str, payload: bytes) -> list[Reading]:
+        """The readings in one message; none if it is invalid or was seen before."""
+        try:
+            parsed = parse_topic(topic)
+            if parsed.kind not in self._of:
+                raise TopicError(f"no readings come under {topic[:100]!r}")
+            return self._of[parsed.kind](parsed, payload)
+        except FuguError as error:
+            self.rejected[error.reason] += 1
+            return []
+
+    def _symbols(self, topic: Topic, payload: bytes) -> list[Reading]:
+        if payload[:1] == bytes([MeasureFrame.SCHEMA]):
+            return self._points(topic, payload)
+        frame = SymbolFrame.decode(payload)
+        if not self._is_new((frame.policy_version, frame.shift, frame.symbols), topic, frame.first):
+            return []
+        known = self._described(topic, frame.policy_version)
+        times = _times(known, frame.first, len(frame.symbols), frame.shift)
+        labels = _symbol_labels(known)
+        return [
+            SymbolReading(topic.device, topic.stream, tick, symbol, frame.shift, time, labels.get(symbol))
+            for tick, (symbol, time) in enumerate(zip(frame.symbols, times, strict=True), frame.first)
+        ]
+
+    def _points(self, topic: Topic, payload: bytes) -> list[Reading]:
+        frame = MeasureFrame.decode(payload)
+        if not self._is_new((frame.policy_version, frame.shift, repr(frame.released)), topic, frame.first):
+            return []
+        known = self._described(topic, frame.policy_version)
+        grid = known.place if known is not None and frame.dimensions == 2 else None
+        times = _times(known, frame.first, len(frame.released), frame.shift)
+        rows = zip(frame.released, times, strict=True)
+        return [
+            PointReading(
+                *(topic.device, topic.stream, tick, *released, frame.shift, time),
+                *((None, None) if grid is None else grid.position(*released.point)),
+            )
+            for tick, (released, time) in enumerate(rows, frame.first)
+        ]
+
+    def _window(self, topic: Topic, payload: bytes) -> list[Reading]:
+        frame = WindowFrame.decode(payload)
+        told = (frame.policy_version, frame.shift, frame.observed, repr(frame.counts))
+        if not self._is_new(told, topic, frame.window, frame.index):
+            return []
+        known = self._described(topic, frame.policy_version)
+        since, time = _times(known, frame.first, 2, frame.shift, frame.length)
+        states = _counted(known, frame.window, len(frame.counts))
+        place = (frame.window, frame.first, frame.length, frame.observed)
+        return [WindowReading(topic.device, topic.stream, *place, frame.counts, frame.shift, since, time, states)]
+
+    def _described(self, topic: Topic, version: int) -> DescribedVersion | None:
+        return self.descriptions.of(topic.device, topic.stream, version)
+
+    def _estimate(self, topic: Topic, payload: bytes) -> list[Reading]:
+        estimate = decode_estimate(payload)
+        return [EstimateReading(topic.device, topic.stream, estimate)] if self._is_new(payload, topic) else []
+
+    def _count(self, topic: Topic, payload: bytes) -> list[Reading]:
+        count = WindowCount.decode(payload)
+        return [CountReading(topic.device, topic.stream, count)] if self._is_new(payload, topic, count.window) else []
+
+    def _release(self, topic: Topic, payload: bytes) -> list[Reading]:
+        release = ReleaseFrame.decode(payload)
+        if (release.audience, release.name) != (topic.audience, topic.release):
+            raise TopicError(f"release {release.name} for {release.audience} under another's topic")
+        if self._stream not in ("+", release.stream) or not self._is_new(payload, topic, release.entry):
+            return []
+        return [ReleaseReading(release.name, release)]
+
+    def _description(self, topic: Topic, payload: bytes) -> list[Reading]:
+        described = self.descriptions.take(topic.fleet, topic.device, topic.stream, payload)
+        if described is None or not self._tells_descriptions:
+            return []
+        return [DescriptionReading(topic.device, topic.stream, described)]
+
+    def _is_new(self, told: object, *key: object) -> bool:
+        """Whether what a message tells was not seen before under its key; notes that it was.
+
+        A frame that is sent again may account for more ticks by then, and tells nothing new by that.
+        """
+        content = hash(told)
+        if self._seen.pop(key, None) == content:
+            self._seen[key] = content
+            return False
+        self._seen[key] = content
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        return True
+
+
+def _times(
+    known: DescribedVersion | None, first: int, count: int, shift: int, every: int = 1
+) -> Sequence[datetime] | Sequence[None]:
+    """When so many ticks were, every so many from a first one on; None each if that is not known."""
+    if known is None:
+        return [None] * count
+    begin, step = known.time_of(first, shift), timedelta(microseconds=known.period_us * every)
+    known.time_of(first + (count - 1) * every, shift)  # refuses what lies after the year 9999
+    return [begin + number * step for number in range(count)]
+
+
+def _symbol_labels(known: DescribedVersion | None) -> dict[int, str]:
+    """The names of symbols: those of the states, where there are as many."""
+    if known is None or known.table is None or len(known.table[0]) + 1 != len(known.states):
+        return {}
+    return dict(enumerate(known.states))
+
+
+def _counted(known: DescribedVersion | None, window: str, counts: int) -> tuple[str, ...] | None:
+    """The states that a window counts, if its description has as many counts as came."""
+    found = next((one for one in known.windows if one.name == window), None) if known else None
+    if known is None or found is None:
+        return None
+    if found.states == EACH:
+        return known.states if counts == len(known.states) else None
+    return found.states if counts == 1 else None

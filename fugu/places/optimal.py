@@ -23,8 +23,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import shortest_path
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.places.constraints import surrogates
-from fugu.places.graphs import lattice
+from fugu.places.graphs import lattice, surrogates
 from fugu.places.hull import Hull, ceil_gauges, largest_gauge, pairs_within
 from fugu.places.protection import protected_pairs
 from fugu.places.staircase import RATIO_BITS, floor_exp

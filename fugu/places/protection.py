@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.places.constraints import surrogates
-from fugu.places.graphs import GraphError, restrict
+from fugu.places.graphs import GraphError, restrict, surrogates
 from fugu.places.hull import (
     Hull,
     capped,

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.chains.tracking import Seen, fixed_lag, follow
-from fugu.chains.transitions import Transition
+from fugu.chains.tracking import Seen, Transition, fixed_lag, follow
 
 __all__ = ["lagged", "moments", "seen_alone", "warm"]
 

@@ -19,7 +19,7 @@ from fugu.attack import release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.planning.sampled import Cut
+from fugu.planning.question import Cut
 
 __all__ = [
     "Assessed",

@@ -22,14 +22,14 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policy import Policy
-from fugu.contract.queries import EACH, Each
+from fugu.contract.windows import EACH, Each
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.covering_class import covering_class
 from fugu.privacy.randomised_response import allowed_ratios, calibrate
 
-__all__ = ["WINDOW_TICKS", "Trial", "attack_classes", "attack_policy", "class_of_halves", "tried", "two_states"]
+__all__ = ["Trial", "attack_classes", "attack_policy", "tried", "two_states"]
 
 WINDOW_TICKS = 300
 

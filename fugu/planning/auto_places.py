@@ -23,20 +23,25 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.discretisers import Cells
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.places.compiled import emission, fallback_noise
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
-from fugu.places.tables import TableError
+from fugu.places.tables import TableError, emission, fallback_noise
 from fugu.planning.candidates import Candidate, sent, useful, useful_for
 from fugu.planning.errors import PlanningError
-from fugu.planning.grid_model import METRES_PER_DEGREE, GridModel, fit_grid
+from fugu.planning.grid_model import (
+    METRES_PER_DEGREE,
+    GridModel,
+    Traces,
+    fit_grid,
+    place_columns,
+    read_traces,
+    resampled,
+)
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import LATENCY_SECONDS, MeasureHeader, build_measure_policy, frame_ticks
-from fugu.planning.question import Question
+from fugu.planning.question import Cut, Part, Question, three_sets
 from fugu.planning.recording import states_of
-from fugu.planning.sampled import Cut, Part, three_sets
-from fugu.planning.traces import Traces, place_columns, read_traces, resampled
 from fugu.planning.true_class import strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_model import ModelError

@@ -15,12 +15,11 @@ import numpy as np
 
 from fugu.attack import Attack
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.frames import SymbolFrame, symbol_bits
+from fugu.contract.frames import SymbolFrame, WindowFrame, symbol_bits
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy_header import UsefulFor
-from fugu.contract.queries import EACH
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.policy import UsefulFor
+from fugu.contract.windows import EACH
 from fugu.planning.answers import (
     Assessed,
     Shares,
@@ -31,19 +30,16 @@ from fugu.planning.answers import (
     noisy_shares,
     true_shares,
 )
-from fugu.planning.joint_plan import WantedWindow, joint_plan
 from fugu.planning.policy_builder import frame_ticks
-from fugu.planning.question import Question, Want
-from fugu.planning.sampled import Cut, Sampled
+from fugu.planning.question import Cut, Question, Sampled, Want
+from fugu.planning.window_plan import WantedWindow, joint_plan
 from fugu.privacy.covering_class import CoveringChains
 from fugu.privacy.randomised_response import calibrate
 
 __all__ = [
     "SHORTEST",
-    "WINDOW",
     "Bins",
     "Candidate",
-    "Kind",
     "error_at",
     "held_back",
     "nothing",

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
-from fugu.planning.joint_class import joint_class, marginal
+from fugu.planning.joint_recording import joint_class, marginal
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
 from fugu.privacy.chain_model import Attacked, ChainModel, ModelError
 from fugu.privacy.joint_model import JointModel
-from fugu.privacy.learned_model import LearnedModel
+from fugu.privacy.learned_class import LearnedModel
 
 __all__ = [
     "ChainSource",

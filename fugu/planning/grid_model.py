@@ -8,7 +8,9 @@ largest set of cells that can all be reached from one another; a trace is cut wh
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +19,200 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fugu.chains import stationary_distribution
+from fugu.host.csv_file import csv_rows
 from fugu.planning.errors import PlanningError
-from fugu.planning.traces import Traces
+from fugu.planning.recording import MOST_MISSING, column_missing
 
-__all__ = ["METRES_PER_DEGREE", "WARNING", "GridModel", "fit_cells", "fit_grid", "grid_document"]
+__all__ = [
+    "METRES_PER_DEGREE",
+    "WARNING",
+    "GridModel",
+    "Traces",
+    "fit_cells",
+    "fit_grid",
+    "grid_document",
+    "order_two_document",
+    "place_columns",
+    "read_traces",
+    "resampled",
+]
+
+
+_LATITUDE = ("lat", "latitude")
+_LONGITUDE = ("lon", "lng", "long", "longitude")
+_TIME = ("t", "time", "timestamp")
+_TRACE = ("trace", "trace_id", "device", "device_id", "user", "subject", "seg")
+_LONGEST_GAP = 2.0
+_MOST_TICKS = 20_000_000
+_Entry = tuple[float, float, float, int]
+
+
+class Traces(NamedTuple):
+    """Places in the order in which they were visited, trace by trace.
+
+    Attributes:
+        places: n x 2, latitude and longitude in degrees; NaN in rows without a place, if those were kept.
+        trace: n numbers, equal for consecutive places of one unbroken trace.
+        times: n times in seconds, or none.
+        at: (n,) the row of the file, from 0, that each is from.
+    """
+
+    places: NDArray[np.float64]
+    trace: NDArray[np.int64]
+    times: NDArray[np.float64] | None
+    at: NDArray[np.int64]
+    rows: int
+    missing: int
+    source: str
+
+    @property
+    def median_step(self) -> float | None:
+        """The median time from one place of a trace to the next, none without times."""
+        steps = self._steps()
+        return float(np.median(steps)) if steps.size else None
+
+    @property
+    def silences(self) -> int:
+        """How often the next place of a trace came after more than two median steps."""
+        steps = self._steps()
+        return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
+
+    def _steps(self) -> NDArray[np.float64]:
+        if self.times is None:
+            return np.empty(0)
+        steps = np.diff(self.times)[np.diff(self.trace) == 0]
+        return np.asarray(steps[steps > 0], dtype=np.float64)
+
+
+def place_columns(path: Path) -> tuple[str, str] | None:
+    """The names of the columns of latitude and longitude in a CSV file; none if it has none.
+
+    Raises:
+        PlanningError: it is no CSV file.
+        OSError: the file cannot be read.
+    """
+    if path.suffix == ".npz":
+        return None
+    with csv_rows(path, PlanningError) as (columns, _):
+        found = [next((one for one in columns if one.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)]
+    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+
+
+def read_traces(path: Path) -> Traces:
+    """Read location traces from a CSV file, plain or gzip.
+
+    Its header names a latitude and a longitude, and may name what tells traces apart (rows of one trace need not stand
+    together) and a time in seconds. Rows without a place are kept where they are more than 1 % of all; else each ends
+    its trace.
+
+    Raises:
+        PlanningError: a column is missing, or a row holds no place on earth; rows are named, never a value.
+        OSError: the file cannot be read.
+    """
+    with csv_rows(path, PlanningError) as (columns, rows):
+        header = [column.lower() for column in columns]
+        at = [_column(header, names, path.name) for names in (_LATITUDE, _LONGITUDE)]
+        time = next((header.index(name) for name in _TIME if name in header), None)
+        keys = [header.index(name) for name in _TRACE if name in header]
+        traces: dict[tuple[str, ...], list[_Entry | None]] = {}
+        lines = 0
+        for line, row in rows:
+            lines += 1
+            trace = traces.setdefault(tuple(row[key] for key in keys), [])
+            placed = bool(row[at[0]].strip() and row[at[1]].strip())
+            if not placed and time is not None and not row[time].strip():
+                trace.append(None)
+                continue
+            latitude = _number(row[at[0]], path.name, line, header[at[0]], 90.0) if placed else math.nan
+            longitude = _number(row[at[1]], path.name, line, header[at[1]], 180.0) if placed else math.nan
+            moment = 0.0 if time is None else _number(row[time], path.name, line, header[time])
+            if trace and (last := trace[-1]) is not None and moment < last[2]:
+                raise PlanningError(f"{path.name}: line {line}: time runs backwards within a trace")
+            trace.append((latitude, longitude, moment, lines - 1))
+    return _joined(traces.values(), lines, time is not None, path.name)
+
+
+def resampled(traces: Traces, period: float) -> Traces:
+    """The place of every trace once a period: the newest one; a trace is cut where it falls silent for two periods.
+
+    Args:
+        period: in seconds.
+
+    Raises:
+        PlanningError: there are no times, or they are too far apart to be counted.
+    """
+    if traces.times is None:
+        raise PlanningError(f"{traces.source} has no column of times ({', '.join(_TIME)}), which --period needs")
+    times = traces.times
+    if (times[-1] - times[0]) / period > _MOST_TICKS or len(times) * _LONGEST_GAP > _MOST_TICKS:
+        raise PlanningError(f"more than {_MOST_TICKS} places: take a longer period")
+    breaks = (np.diff(traces.trace) != 0) | (np.diff(times) > _LONGEST_GAP * period)
+    starts = np.concatenate([[0], np.flatnonzero(breaks) + 1, [len(times)]])
+    places, numbers, ticks, rows = [], [], [], []
+    for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
+        wanted = times[first] + period * np.arange(int((times[end - 1] - times[first]) / period) + 1)
+        newest = first + np.searchsorted(times[first:end], wanted, side="right") - 1
+        places.append(traces.places[newest])
+        rows.append(traces.at[newest])
+        numbers.append(np.full(len(wanted), number))
+        ticks.append(wanted)
+    return traces._replace(
+        places=np.concatenate(places),
+        trace=np.concatenate(numbers),
+        times=np.concatenate(ticks),
+        at=np.concatenate(rows),
+    )
+
+
+def _joined(traces: Iterable[list[_Entry | None]], lines: int, timed: bool, source: str) -> Traces:
+    """All traces one after another; a missing place that is not kept separates."""
+    traces = list(traces)
+    missing = sum(_missing(entry) for trace in traces for entry in trace)
+    common = missing > MOST_MISSING * lines
+    entries, numbers, number = [], [], 0
+    for trace in traces:
+        number += 1
+        for entry in trace:
+            if entry is None or (_missing(entry) and not common):
+                number += 1
+                continue
+            entries.append(entry)
+            numbers.append(number)
+    if missing == lines:
+        raise PlanningError(f"{source}: no row has a place")
+    table = np.array(entries, dtype=np.float64)
+    if (
+        np.nanmax(table[:, 1]) - np.nanmin(table[:, 1]) > 180.0
+    ):  # cells side by side on the ground would be the world apart
+        raise PlanningError(f"{source}: places on both sides of the 180th meridian cannot be cells of one grid")
+    times = table[:, 2] if timed else None
+    return Traces(
+        table[:, :2], np.array(numbers, dtype=np.int64), times, table[:, 3].astype(np.int64), lines, missing, source
+    )
+
+
+def _missing(entry: _Entry | None) -> bool:
+    return entry is None or math.isnan(entry[0])
+
+
+def _column(header: Sequence[str], names: Sequence[str], file: str) -> int:
+    for name in names:
+        if name in header:
+            return header.index(name)
+    raise column_missing(file, names[0], header)
+
+
+def _number(cell: str, file: str, line: int, column: str, most: float = math.inf) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise PlanningError(f"{file}: line {line}, column {column} is no finite number")
+    if abs(value) > most:
+        raise PlanningError(f"{file}: line {line}, column {column} is not within -{most:g}..{most:g}")
+    return value
+
 
 WARNING = (
     "the cells and the chain are fitted to these very traces: publishing them, or releasing these traces under a "
@@ -175,4 +367,72 @@ def grid_document(model: GridModel, traces: Traces) -> dict[str, Any]:
         "transitions": int(model.counts.sum()),
         "counts": [list(entry) for entry in seen],
         "warning": WARNING,
+    }
+
+
+_MOST_PAIRS = 1024
+
+
+def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
+    """The chain of pairs as an object for JSON, which `fugu plan measure` reads.
+
+    It lives on the largest set of pairs that can all be reached from one another, and on the cells that these show.
+
+    Args:
+        model: the cells, and the chain of order 1 over them.
+        traces: what it was fitted to.
+
+    Raises:
+        PlanningError: no two pairs can be reached from one another, there are too many, or the cell that stands in for
+            missing places is in none of them.
+    """
+    count = len(model.cells)
+    present = ~np.isnan(traces.places[:, 0])
+    low = np.rint(np.array(model.origin) / np.array(model.step)).astype(np.int64)
+    lattice = np.floor(traces.places[present] / np.array(model.step)).astype(np.int64) - low
+    index = {(x, y): cell for cell, (x, y) in enumerate(model.cells.tolist())}
+    cells = np.full(len(present), -1 if model.missing is None else model.missing, dtype=np.int64)
+    cells[present] = [index.get((x, y), -1) for y, x in lattice.tolist()]
+    joined = (traces.trace[1:] == traces.trace[:-1]) & (cells[1:] >= 0) & (cells[:-1] >= 0)
+    pairs = np.where(joined, cells[:-1] * count + cells[1:], -1)  # of each row but the first
+    follows = (pairs[1:] >= 0) & (pairs[:-1] >= 0)
+    known, codes = np.unique(pairs[pairs >= 0], return_inverse=True)
+    place = np.full(len(pairs), -1, dtype=np.int64)
+    place[pairs >= 0] = codes
+    seen = np.ones(int(follows.sum()), dtype=np.int64)
+    steps = csr_array((seen, (place[:-1][follows], place[1:][follows])), shape=(len(known),) * 2)
+    labels = connected_components(steps, directed=True, connection="strong")[1]
+    selected = np.flatnonzero(labels == np.bincount(labels).argmax()) if len(known) else known
+    if len(selected) < 2:
+        raise PlanningError(f"{traces.source}: no trace ever returns to the same two cells in a row: take larger cells")
+    if len(selected) > _MOST_PAIRS:
+        raise PlanningError(
+            f"{traces.source}: {len(selected)} pairs of cells; at most {_MOST_PAIRS}: take larger cells"
+        )
+    counts = steps[selected][:, selected].toarray()
+    transition = counts / counts.sum(axis=1, keepdims=True)
+    shown, shows = np.unique(known[selected] % count, return_inverse=True)
+    if len(shown) < 2:
+        raise PlanningError(f"{traces.source}: the pairs that come back are all of one cell: take smaller cells")
+    missing = None
+    if model.missing is not None:
+        if model.missing not in shown:
+            raise PlanningError(
+                f"{traces.source}: the cell that stands in for missing places is in no pair that returns"
+            )
+        missing = int(np.searchsorted(shown, model.missing))
+    fewer = model._replace(
+        cells=model.cells[shown],
+        counts=model.counts[shown][:, shown],
+        visits=model.visits[shown],
+        outside=model.outside + int(model.visits.sum() - model.visits[shown].sum()),
+        missing=missing,
+    )
+    before = np.searchsorted(shown, known[selected] // count)
+    return {
+        **grid_document(fewer, traces),
+        "transition": transition.tolist(),
+        "initial": stationary_distribution(transition).tolist(),
+        "shows": shows.tolist(),
+        "before": before.tolist(),
     }

@@ -1,4 +1,11 @@
-"""What is left of a measurement: the errors of its mechanisms, in closed form where there is one, else simulated."""
+"""What is left of a measurement: the errors of its mechanisms, in closed form where there is one, else simulated.
+
+What others would release in place of a planned measurement: noise of delta-location sets, of true neighbourhoods.
+
+DPLS is differential privacy on delta-location sets with the planar isotropic mechanism, which is K-norm noise of the
+hull of all differences in the set (Xiao, Xiong: Protecting Locations with Differential Privacy under Temporal
+Correlations, CCS 2015; the comparison of the DPHMM paper). LocalDP is noise for the neighbours of the true state alone.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +16,129 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
+from fugu.attack.outputs import attack_points
+from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.measure_table import Noise
-from fugu.contract.noise_table import SCALE
-from fugu.places.compiled import Emission, compile_noise, emission
-from fugu.places.graphs import GraphError, complete
-from fugu.places.hull import Hull
-from fugu.places.local_noise import float_gauge
+from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE
+from fugu.places.graphs import ConstraintSchedule, GraphError, complete, delta_set, restrict, surrogates
+from fugu.places.hull import Hull, complete_hull, graph_hull
 from fugu.places.moments import area, draw_knorm, l1_sensitivity, laplace_error, noise_error
-from fugu.places.staircase import staircase, staircase_error
-from fugu.places.tables import TableError
+from fugu.places.optimal import optimal_table
+from fugu.places.protection import Protection, degree_of_protection, exposed, protect_likely
+from fugu.places.staircase import (
+    float_gauge,
+    local_hulls,
+    local_points,
+    planes,
+    point_densities,
+    staircase,
+    staircase_error,
+)
+from fugu.places.tables import Emission, TableError, TableWeights, compile_noise, emission
 from fugu.places.tracking import lagged
-from fugu.planning.measure_sets import SetPlan, optimum
 from fugu.planning.measure_spec import MeasureSpec
 
-__all__ = ["QUICK", "Errors", "assess", "draws", "rms", "walk_of"]
+__all__ = [
+    "QUICK",
+    "Errors",
+    "LocalAttack",
+    "SetPlan",
+    "assess",
+    "location_set_errors",
+    "neighbourhood_attack",
+    "optimum",
+    "prior_within",
+    "set_plan",
+    "set_plans",
+]
+
+
+_MOST_SETS = 64
+_CAP = 4
+_SOLVER_SECONDS = 30.0
+
+
+class SetPlan(NamedTuple):
+    """What holds while one set of states is possible.
+
+    Attributes:
+        first: the first tick with this set.
+        until: the first tick from which the set never comes back; none if it does for ever.
+        possible: N booleans.
+        likely: N booleans, the states with noise of their own; fewer than the possible ones in a delta-location set.
+        exposed: states that the policy graph alone leaves unprotected.
+        protection: the graph with edges added, its hull and its factor.
+        hull: of the noise: the protection's, or the fallback's.
+        degrees: degree of protection of each state; 0 for a state that is not possible.
+        fallback: whether only the fallback table may be used, because nothing else would hide anything.
+    """
+
+    first: int
+    until: int | None
+    possible: Bools
+    likely: Bools
+    exposed: tuple[int, ...]
+    protection: Protection
+    hull: Hull
+    degrees: Ints
+    fallback: bool
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the set comes back for ever."""
+        return self.until is None
+
+    @property
+    def area(self) -> Fraction:
+        """Of the hull; 0 if it is flat."""
+        return area(self.hull)
+
+
+def set_plans(spec: MeasureSpec, found: ConstraintSchedule) -> tuple[SetPlan, ...]:
+    """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
+    places: dict[bytes, list[int]] = {}  # what is possible may come again before the chain's own states do
+    for place, possible in enumerate(found.constraints):
+        places.setdefault(possible.tobytes(), []).append(place)
+    chosen = sorted(places.values(), key=lambda own: (own[-1] < found.start, own[0]))[:_MOST_SETS]
+    return tuple(
+        set_plan(
+            spec,
+            found.first(own[0]),
+            None if own[-1] >= found.start else found.first(own[-1] + 1),
+            found.constraints[own[0]],
+            found.constraints[own[0]],
+        )
+        for own in sorted(chosen)
+    )
+
+
+def set_plan(spec: MeasureSpec, first: int, until: int | None, possible: Bools, likely: Bools) -> SetPlan:
+    """What protects the states that are possible from one tick until another, when only some have rows of their own."""
+    values = spec.values
+    # above the size of tables a device draws staircases of whole hulls: those of a cap above 1 are no lattice polygons
+    cap = _CAP if spec.states <= MAX_TABLE_STATES else 1
+    protection = protect_likely(values, spec.graph, possible, likely, objective=spec.objective, cap=cap)
+    alone = exposed(graph_hull(values, restrict(spec.graph, possible)), values, possible)
+    inside = values[likely]
+    fallback = not np.any(inside != inside[0])
+    hull = complete_hull(values) if fallback else protection.hull
+    degrees = degree_of_protection(protection.hull, values, possible)
+    return SetPlan(first, until, possible, likely, tuple(alone), protection, hull, degrees, fallback)
+
+
+def prior_within(distribution: Floats, name: str, worst: SetPlan) -> tuple[Floats, str]:
+    """The long-run distribution within a set of states."""
+    inside = np.where(worst.possible, distribution, 0.0)
+    if inside.sum() <= 0.0:
+        return worst.possible / worst.possible.sum(), "the uniform distribution over the possible states"
+    return inside / inside.sum(), name + ("" if worst.possible.all() else " within the possible states")
+
+
+def optimum(spec: MeasureSpec, each: SetPlan, prior: Floats) -> TableWeights:
+    """The table of least expected error for the states of a set."""
+    within = np.ones(spec.states, dtype=np.bool_) if each.fallback else each.likely
+    return optimal_table(each.hull, spec.values, within, spec.epsilon, prior=prior, seconds=_SOLVER_SECONDS)
+
 
 _SEED = 20202
 _LEAST_DRAWS, _MOST_DRAWS = 2_000, 20_000
@@ -191,3 +306,99 @@ def _means(joint: Floats, values: Ints) -> Floats:
 def rms(errors: Floats) -> float:
     """The root of the mean squared length of errors (n, d)."""
     return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))
+
+
+_MEASURE_BASELINES_SEED = 30303
+_MOST_TICKS = 1_000
+_MOST_STATES = 256
+
+
+class LocalAttack(NamedTuple):
+    """The share of points after which an attacker names the state.
+
+    Attributes:
+        guess: without any point: that of the likeliest state.
+        knorm: after a point with the planned hull's noise, alike in every state.
+        local: after a point with noise for the neighbours of the true state alone.
+        certain: the probability of being in a state that such a point names for certain.
+    """
+
+    guess: float
+    knorm: float
+    local: float
+    certain: float
+
+
+def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, endless: bool, quick: bool) -> Errors:
+    """The errors of DPLS, by simulation but for the set of the prior.
+
+    Args:
+        spec: what was asked for; without a delta every possible state is in the set.
+        worst: the states that are possible.
+        prior: N probabilities.
+        endless: whether the same states are possible for ever.
+        quick: leave out the walk.
+
+    Returns:
+        Of the set that the prior has, and of the gateway's estimate where the set follows its belief.
+    """
+    generator = np.random.default_rng(_MEASURE_BASELINES_SEED)
+    hulls: dict[bytes, Hull] = {}
+    values, epsilon = spec.values, spec.epsilon
+
+    def release(belief: Floats, state: int) -> tuple[Floats, Hull]:
+        """The posterior after a point of a state, and the hull of its noise."""
+        likely = delta_set(belief, spec.delta or 0.0) & worst.possible
+        if not likely.any():
+            likely = worst.possible
+        hull = hulls.setdefault(likely.tobytes(), complete_hull(values[likely]))
+        rows = values[surrogates(values, likely)]
+        point = rows[state] + draw_knorm(hull, epsilon, 1, generator)[0]
+        costs = epsilon * float_gauge(hull, point - rows)
+        posterior = belief * np.exp(costs[belief > 0.0].min() - costs)
+        return posterior / posterior.sum(), hull
+
+    states = generator.choice(spec.states, size=min(draws(spec.states), _MOST_TICKS), p=prior).tolist()
+    found = [release(prior, state) for state in states]
+    raw = math.sqrt(noise_error(found[0][1], Fraction(epsilon)))
+    single = rms(np.array([posterior for posterior, _ in found]) @ values - values[states])
+    if quick or not endless:
+        return Errors(raw, None, single, None)
+    walk = walk_of(spec.transition, prior, generator)[:_MOST_TICKS]
+    belief, beliefs = prior, []
+    for state in walk.tolist():
+        posterior, _ = release(belief, state)
+        beliefs.append(posterior)
+        belief = posterior @ spec.transition
+    begun = len(walk) // 20
+    return Errors(raw, None, single, rms(np.array(beliefs[begun:]) @ values - values[walk[begun:]]))
+
+
+def neighbourhood_attack(spec: MeasureSpec, possible: Bools, hull: Hull, prior: Floats) -> LocalAttack | None:
+    """What an attacker makes of one point of LocalDP (example 10.8), beside the planned noise.
+
+    Args:
+        spec: with the policy graph.
+        possible: N booleans.
+        hull: of the planned noise.
+        prior: N probabilities within the possible states.
+
+    Returns:
+        None for too many states.
+    """
+    if np.count_nonzero(possible) > _MOST_STATES:
+        return None
+    generator = np.random.default_rng(_MEASURE_BASELINES_SEED)
+    values, distribution = spec.values[possible], prior[possible]
+    distribution = distribution / distribution.sum()
+    path = generator.choice(len(values), size=draws(len(values)) // 4, p=distribution)
+    local = local_hulls(values, restrict(spec.graph, possible)[np.ix_(possible, possible)])
+
+    def named(hulls: tuple[Hull, ...]) -> float:
+        points = local_points(values, hulls, spec.epsilon, path, generator)
+        return attack_points(distribution, path, point_densities(values, hulls, spec.epsilon, path, points)).named
+
+    plane = planes(values, local)
+    alone = np.bincount(plane)[plane] == 1
+    common = (hull,) * len(values)
+    return LocalAttack(float(distribution.max()), named(common), named(local), float(distribution[alone].sum()))

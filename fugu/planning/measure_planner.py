@@ -14,22 +14,29 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.contract.guarantee import Adversary
-from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import Noise, set_of
-from fugu.contract.measurement import ConstraintSets, Measurement
+from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.stretches import Stretch
-from fugu.places.compiled import compile_noise, fallback_noise, noise_loss, noise_table
 from fugu.places.composition import START_WORDS, between_any, measured_loss, measured_stretches, rounded_up
-from fugu.places.constraints import ConstraintSchedule, delta_set
-from fugu.places.graphs import GraphError
+from fugu.places.graphs import ConstraintSchedule, GraphError, delta_set
 from fugu.places.moments import noise_error
 from fugu.places.protection import unbounded_factors
-from fugu.places.tables import TableError
+from fugu.places.tables import TableError, compile_noise, fallback_noise, noise_loss, noise_table
 from fugu.planning.errors import PlanningError
-from fugu.planning.measure_baselines import LocalAttack, location_set_errors, neighbourhood_attack
-from fugu.planning.measure_errors import QUICK, Errors, assess
-from fugu.planning.measure_sets import SetPlan, optimum, prior_within, set_plan, set_plans
+from fugu.planning.measure_errors import (
+    QUICK,
+    Errors,
+    LocalAttack,
+    SetPlan,
+    assess,
+    location_set_errors,
+    neighbourhood_attack,
+    optimum,
+    prior_within,
+    set_plan,
+    set_plans,
+)
 from fugu.planning.measure_spec import MeasureSpec
 
 __all__ = ["MeasurePlan", "StreamEpsilon", "make_measure_plan"]

@@ -20,7 +20,7 @@ from fugu.planning.errors import PlanningError
 from fugu.planning.specification import read_specification, refuse_unknown
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 
-__all__ = ["MeasureSpec", "Mechanism", "read_spec"]
+__all__ = ["MeasureSpec", "read_spec"]
 
 Mechanism = Literal["staircase", "optimal"]
 

@@ -2,18 +2,239 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from itertools import chain
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
 
 from fugu.contract.errors import FuguError
 from fugu.planning.errors import PlanningError
-from fugu.planning.network_spec import NetworkSpec
-from fugu.privacy.bayes_net import Secrets, network_quilt_scale
+from fugu.planning.specification import read_specification, refuse_unknown
+from fugu.privacy.bayes_net import (
+    BayesNet,
+    BayesNode,
+    ExactNode,
+    Secrets,
+    SumDistributions,
+    exact_scale,
+    network_distance,
+    network_quilt_scale,
+    sum_distributions,
+)
+from fugu.privacy.chain_class import ChainClassError
 from fugu.privacy.influence import joint_influence_scale
-from fugu.privacy.network_distributions import SumDistributions, exact_scale, network_distance, sum_distributions
 
-__all__ = ["NetworkMechanism", "NetworkNoise", "NetworkPlan", "plan_network"]
+__all__ = ["NetworkPlan", "NetworkSpec", "plan_network", "read_network"]
+
+
+_KEYS = ("epsilon", "query", "secrets", "variables")
+_VARIABLE = ("name", "parents", "table", "values")
+_SECRETS = '"all", a list of variables, or pairs of values by variable, such as {ann = [["well", "ill"]]}'
+_QUERY = "{weights = [what each value adds]}, the same by variable, or {lipschitz = most that one variable changes}"
+_MOST_EPSILON = 20.0
+_LONGEST_NUMBER = 60
+_SUM_TOLERANCE = Fraction(1, 10**9)
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkSpec:
+    """What is asked for.
+
+    Attributes:
+        epsilon: in nats.
+        network: for influences.
+        nodes: the same, exactly, with what each value adds; none for a query that is only known to be Lipschitz.
+        sensitivities: by variable, the most that it alone changes the answer.
+        values: the names of each variable's values.
+        secrets: by variable, pairs of values that nobody may tell apart.
+    """
+
+    epsilon: float
+    network: BayesNet
+    nodes: tuple[ExactNode, ...] | None
+    sensitivities: dict[str, float]
+    values: dict[str, tuple[str, ...]]
+    secrets: dict[str, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True)
+class _Variable:
+    name: str
+    values: tuple[str, ...]
+    parents: tuple[str, ...]
+    rows: tuple[tuple[Fraction, ...], ...]
+
+
+def read_network(path: Path, epsilon: float | None = None) -> NetworkSpec:
+    """Read the file.
+
+    Args:
+        path: TOML or JSON.
+        epsilon: instead of the file's.
+
+    Raises:
+        PlanningError: one line that says what is wrong with it.
+        OSError: it cannot be read.
+    """
+    given = read_specification(path, _KEYS)
+    try:
+        return _spec(given, epsilon)
+    except (PlanningError, ChainClassError) as error:
+        raise PlanningError(f"{path}: {error}") from None
+
+
+def _spec(given: dict[str, Any], epsilon: float | None) -> NetworkSpec:
+    refuse_unknown(given, _KEYS)
+    amount: Any = given.get("epsilon") if epsilon is None else epsilon
+    if type(amount) not in (int, float) or not 0.0 < amount <= _MOST_EPSILON:
+        raise PlanningError(f"epsilon must be a number above 0 and at most {_MOST_EPSILON:g}, got {amount!r:.40}")
+    entries = given.get("variables")
+    if not isinstance(entries, list) or not entries:
+        raise PlanningError("variables must be a list of at least one variable: name, table, parents, values")
+    variables: dict[str, _Variable] = {}
+    for entry in entries:
+        variable = _variable(entry, variables)
+        variables[variable.name] = variable
+    shapes = {name: len(each.values) for name, each in variables.items()}
+    network = BayesNet(
+        tuple(
+            BayesNode(
+                each.name,
+                each.parents,
+                np.array([[float(p) for p in row] for row in each.rows]).reshape(
+                    *(shapes[parent] for parent in each.parents), shapes[each.name]
+                ),
+            )
+            for each in variables.values()
+        )
+    )
+    adds, sensitivities = _query(given.get("query"), variables)
+    nodes = None
+    if adds is not None:
+        nodes = tuple(ExactNode(each.name, each.parents, each.rows, adds[each.name]) for each in variables.values())
+    return NetworkSpec(
+        epsilon=float(amount),
+        network=network,
+        nodes=nodes,
+        sensitivities=sensitivities,
+        values={name: each.values for name, each in variables.items()},
+        secrets=_secrets(given.get("secrets", "all"), variables),
+    )
+
+
+def _variable(entry: Any, before: dict[str, _Variable]) -> _Variable:
+    name = entry.get("name") if isinstance(entry, dict) else None
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise PlanningError("a variable needs a name: a text without line breaks")
+    where = f"variable {name!r:.60}: "
+    refuse_unknown(entry, _VARIABLE, where)
+    if name in before:
+        raise PlanningError(f"two variables are called {name!r:.60}")
+    parents = entry.get("parents", [])
+    if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
+        raise PlanningError(f"{where}parents must be a list of names")
+    for parent in parents:
+        if parent not in before:
+            raise PlanningError(f"{where}there is no variable {parent!r:.60} before it: parents are listed first")
+    if len(set(parents)) != len(parents):
+        raise PlanningError(f"{where}a parent is named twice")
+    rows = _rows(entry.get("table"), [len(before[parent].values) for parent in parents], where)
+    values = entry.get("values", [str(x) for x in range(len(rows[0]))])
+    if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
+        raise PlanningError(f"{where}values must be a list of names")
+    if len(values) != len(rows[0]) or len(set(values)) != len(values):
+        raise PlanningError(f"{where}values must be {len(rows[0])} different names, as many as a row of its table has")
+    return _Variable(name, tuple(values), tuple(parents), rows)
+
+
+def _rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...], ...]:
+    """The rows of a table that is nested as deep as there are parents, the last parent's values innermost."""
+    level = [table]
+    for size in shape:
+        if not all(isinstance(each, list) and len(each) == size for each in level):
+            raise PlanningError(f"{where}its table needs {' x '.join(map(str, shape))} rows, a level for each parent")
+        level = [inner for each in level for inner in each]
+    if not all(isinstance(row, list) and row for row in level) or len({len(row) for row in level}) != 1:
+        raise PlanningError(f"{where}its table needs rows of probabilities, all of one length")
+    rows = []
+    for row in level:
+        distribution = [_number(p, f"{where}a probability") for p in row]
+        if min(distribution) < 0 or abs(sum(distribution) - Fraction(1)) > _SUM_TOLERANCE:
+            raise PlanningError(f"{where}the row {', '.join(map(str, row)):.60} must be probabilities that sum to 1")
+        rows.append(tuple(p / sum(distribution) for p in distribution))
+    return tuple(rows)
+
+
+def _query(
+    query: Any, variables: dict[str, _Variable]
+) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
+    """What each value adds, and the sensitivities."""
+    if not isinstance(query, dict) or len(query) != 1 or not set(query) <= {"weights", "lipschitz"}:
+        raise PlanningError(f"query must be {_QUERY}")
+    if "lipschitz" in query:
+        most = _number(query["lipschitz"], "query: lipschitz")
+        if most <= 0:
+            raise PlanningError("query: lipschitz must be above 0")
+        return None, dict.fromkeys(variables, float(most))
+    weights = query["weights"]
+    given = weights if isinstance(weights, dict) else dict.fromkeys(variables, weights)
+    for name in given:
+        if name not in variables:
+            raise PlanningError(f"query: there is no variable {name!r:.60}")
+    adds = {}
+    for name, each in variables.items():
+        row = given.get(name, [0] * len(each.values))
+        if not isinstance(row, list) or len(row) != len(each.values):
+            raise PlanningError(f"query: {name!r:.60} needs {len(each.values)} weights, one for each of its values")
+        adds[name] = tuple(_number(weight, f"query: a weight of {name!r:.60}") for weight in row)
+    sensitivities = {name: float(max(row) - min(row)) for name, row in adds.items()}
+    if not any(sensitivities.values()):
+        raise PlanningError("query: all weights of a variable are alike, so there is nothing to release")
+    return adds, sensitivities
+
+
+def _secrets(secrets: Any, variables: dict[str, _Variable]) -> dict[str, tuple[tuple[int, int], ...]]:
+    if secrets == "all":
+        secrets = list(variables)
+    if not isinstance(secrets, list | dict) or not secrets:
+        raise PlanningError(f"secrets must be {_SECRETS}")
+    found = {}
+    for name in secrets:
+        if not isinstance(name, str) or name not in variables:
+            raise PlanningError(f"secrets: there is no variable {name!r:.60}")
+        values = variables[name].values
+        if isinstance(secrets, list):
+            found[name] = tuple(combinations(range(len(values)), 2))
+            continue
+        pairs = secrets[name]
+        if not isinstance(pairs, list) or not pairs:
+            raise PlanningError(f"secrets must be {_SECRETS}")
+        for pair in pairs:
+            if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1] or not all(x in values for x in pair):
+                raise PlanningError(f"secrets: {name!r:.60} needs pairs of two of its values {', '.join(values):.60}")
+        found[name] = tuple((values.index(a), values.index(b)) for a, b in pairs)
+    return found
+
+
+def _number(value: Any, what: str) -> Fraction:
+    """A number as it is written: a fraction such as "31/60", or the decimal that a float prints as."""
+    wrong = PlanningError(f'{what} must be a number, or a fraction such as "1/3", got {value!r:.40}')
+    if type(value) is float and math.isfinite(value):
+        return Fraction(repr(value))
+    if type(value) is int and abs(value) < 10**_LONGEST_NUMBER:
+        return Fraction(value)
+    if not isinstance(value, str) or len(value) > _LONGEST_NUMBER or "e" in value.lower():
+        raise wrong
+    try:
+        return Fraction(value)
+    except (ValueError, ZeroDivisionError):
+        raise wrong from None
+
 
 NetworkMechanism: TypeAlias = Literal["exact", "wasserstein", "mqm", "gk16", "group", "entry"]
 _OUTWARD = 1.0 + 1e-9

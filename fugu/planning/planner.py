@@ -1,4 +1,12 @@
-"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods."""
+"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods.
+
+What it would be worth if readings came in segments that are independent of one another.
+
+A recording with gaps is such a thing only if nothing lasts across a gap. No device can check that, nor how long a
+segment will be, so that these figures are comparisons and decide nothing.
+
+Source: docs/proofs/learned-classes.md, "Segments".
+"""
 
 from __future__ import annotations
 
@@ -12,19 +20,20 @@ from numpy.typing import NDArray
 from fugu.chains import stationary_distribution
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
 from fugu.contract.errors import FuguError
-from fugu.contract.exponential import log_up
 from fugu.contract.guarantee import Adversary, Loss, tick_ratios
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.rounding import log_up
 from fugu.contract.stretches import Stretch, stretches
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
-from fugu.privacy.accountant.classes import decimated_class
-from fugu.privacy.baselines import Baseline, baselines
+from fugu.privacy.accountant import ChainAccountant
+from fugu.privacy.accountant.accountant import decimated_class
 from fugu.privacy.randomised_response import Objective, calibrate
 from fugu.privacy.sampling import decimated_odds_ratio, decimated_transition
-from fugu.privacy.utility import Utility, assess
+from fugu.privacy.utility import Baseline, Utility, assess, baselines
 
-__all__ = ["PERIODS", "Option", "Refusal", "Request", "StreamPlan", "make_plan"]
+__all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan", "segment_gain", "segment_loss"]
+
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
 """Sampling periods that may be compared, in ticks of the class of chains."""
@@ -197,3 +206,53 @@ def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
         and option.bits_per_hour > chosen.bits_per_hour * _WORTHWHILE
     ]
     return max(candidates, key=lambda option: option.bits_per_hour, default=None)
+
+
+class SegmentGain(NamedTuple):
+    """The Laplace noise of counts at epsilon 1, universal adversary, in ticks.
+
+    Attributes:
+        dependent: of windows of one chain without end.
+        independent: of windows in independent segments.
+    """
+
+    dependent: float
+    independent: float
+
+
+def segment_loss(option: Option, adversary: Adversary, ticks: int) -> float:
+    """What the symbols of a stream would lose in independent segments.
+
+    Args:
+        option: the stream.
+        adversary: what the adversary may know.
+        ticks: the most of a segment, of the chain before readings are left out.
+
+    Returns:
+        Epsilon, rounded up; at most that of the stream.
+
+    Raises:
+        PlanningError: the chain is that of several streams, or of order 2.
+    """
+    chains = option.chains
+    if chains.named_streams:
+        raise PlanningError("segments are compared for a chain of one stream")
+    loss_01, loss_10 = map(log_up, tick_ratios(option.table))
+    rate = np.array([[0.0, loss_01], [loss_10, 0.0]]) if chains.states == 2 else loss_01
+    found = ChainAccountant(chains).loss(rate, adversary, -(-ticks // option.every)).epsilon
+    return min(found, option.loss.epsilon)
+
+
+def segment_gain(chains: BinaryChains | BoundedChains, ticks: int) -> SegmentGain | None:
+    """The noise of counts with and without independence; none where no noise is enough.
+
+    Args:
+        chains: the class.
+        ticks: the most of a segment.
+    """
+    accountant = ChainAccountant(chains)
+    try:
+        without, within = (1.0 / accountant.allowance(1.0, "universal", length) for length in (None, ticks))
+    except FuguError:
+        return None
+    return SegmentGain(without, min(without, within))

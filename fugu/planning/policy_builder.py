@@ -14,22 +14,21 @@ import numpy as np
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
-from fugu.contract.exponential import log_up
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from fugu.contract.guarantee import Guarantee, tick_ratios
-from fugu.contract.instants import LAST_US
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.policy import Clock, Policy
-from fugu.contract.policy_header import MAX_POLICY_BYTES, UsefulFor
+from fugu.contract.policy import MAX_POLICY_BYTES, Clock, Policy, UsefulFor
+from fugu.contract.rounding import log_up
+from fugu.contract.sentences import LAST_US
 from fugu.contract.windows import Window, total_rate
 from fugu.planning.errors import PlanningError
-from fugu.planning.joint_plan import JointPlan
 from fugu.planning.measure_planner import MeasurePlan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.planner import StreamPlan
+from fugu.planning.window_plan import JointPlan
 
 __all__ = [
     "LATENCY_SECONDS",

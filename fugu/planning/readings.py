@@ -21,10 +21,9 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import cause
 from fugu.host.csv_file import ENTITY_COLUMN, LATEST, TIME_COLUMNS, csv_rows, moment
 from fugu.planning.errors import PlanningError
-from fugu.planning.recording import BOUNDARIES, column_missing
-from fugu.planning.ticks import from_changes, from_samples, in_order, is_changes
+from fugu.planning.recording import BOUNDARIES, column_missing, from_changes, from_samples, in_order, is_changes
 
-__all__ = ["Kind", "Readings", "joined", "read_readings"]
+__all__ = ["Readings", "joined", "read_readings"]
 
 Kind = Literal["numbers", "levels", "on/off", "names"]
 """Numbers; whole numbers of which there are few; two names, or 0 and 1; names."""

@@ -21,18 +21,17 @@ from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary, Guarantee, Loss, shown_loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.queries import EACH
-from fugu.contract.windows import Window, total_rate
+from fugu.contract.windows import EACH, Window, total_rate
 from fugu.planning.answers import WindowError, window_error
 from fugu.planning.errors import PlanningError
-from fugu.planning.joint_class import joint_class, marginal
-from fugu.planning.joint_plan import WantedWindow, shares_of
+from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader, make_policy, thresholds
+from fugu.planning.window_plan import WantedWindow, shares_of
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.joint_model import JointModel, StreamStates
 from fugu.privacy.randomised_response import allowed_ratios, rate_table
 from fugu.privacy.utility import Utility, assess
-from fugu.privacy.window_scale import lawful_scale
+from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = [
     "PlannedStream",

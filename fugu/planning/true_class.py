@@ -12,32 +12,45 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from fugu.attack import Attack, CountOutputs, Outputs, SymbolOutputs, attack, release_counts, release_symbols
 from fugu.chains.arrays import Ints
+from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError
+from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.pins import contains
+from fugu.contract.policy import Policy
+from fugu.planning.answers import window_error
+from fugu.planning.errors import PlanningError
+from fugu.planning.question import one_in, states_of_some
+from fugu.planning.readings import read_readings
+from fugu.planning.recording import Recording, read_recording
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
-from fugu.privacy.chain_model import ChainModel, ModelError, Tried
+from fugu.privacy.chain_model import ChainModel, ModelError, Tried, decimate
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.joint_model import JointModel
 from fugu.privacy.randomised_response import calibrate, rate_table
-from fugu.privacy.window_scale import lawful_scale
+from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = [
-    "Attacked",
-    "Step",
+    "SPANS",
+    "Alternative",
+    "RecordedClass",
     "TrueClass",
+    "alternatives",
     "attack_model",
     "attack_streams",
     "count_scale",
+    "recorded_class",
     "strongest",
-    "symbols_of",
     "true_class",
 ]
+
 
 _WIDER = 1.5
 _WINDOW = 300
@@ -273,3 +286,126 @@ def symbols_of(states: Ints, epsilon: float) -> Attacked:
         return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
 
     return attacked
+
+
+SPANS = (300, 3000)
+"""Ticks of the recording that shares are of."""
+_BASELINES = (100, 300, 1000)
+_PERIODS = (2, 5, 10, 20)
+
+
+class Alternative(NamedTuple):
+    """Another way to make states, or another period.
+
+    Attributes:
+        count_scale: Laplace scale of a count, in its own ticks, universal adversary; none if there is no class.
+        share_errors: mean absolute error of the share of each of `SPANS` in ticks of the recording; none likewise.
+    """
+
+    what: str
+    count_scale: float | None
+    share_errors: tuple[float, ...] | None
+
+
+def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alternative, ...]:
+    """Compare the states of a recording with others of the same column, before attackers are asked.
+
+    A running mean asks another question than a threshold, and a longer period answers later: neither is chosen for
+    anybody. States of a running mean are not compared at other periods, at which they are other states.
+
+    Args:
+        epsilon: the guarantee, in nats.
+    """
+    discretiser = recording.discretiser
+    k = int(recording.states.max()) + 1
+    found = [_cost("as it is", recording.states, recording.segments, k, epsilon)]
+    if discretiser is None or discretiser.kind != "baseline":
+        for every in _PERIODS:
+            states, segments = decimate(recording.states, recording.segments, every)
+            found.append(_cost(f"one reading in {every}", states, segments, k, epsilon, every))
+    for edge in range(1, k) if k > 2 else ():
+        merged = (recording.states >= edge).astype(recording.states.dtype)
+        found.append(_cost(f"only whether the state is at least {edge}", merged, recording.segments, 2, epsilon))
+    if discretiser is not None:
+        taken = discretiser.baseline_ticks if discretiser.kind == "baseline" else None
+        for ticks in _BASELINES:
+            if ticks != taken:
+                other = read_recording(path, recording.column, None, ticks)
+                what = f"above the running mean of {ticks} ticks"
+                found.append(_cost(what, other.states, other.segments, k, epsilon))
+    return tuple(found)
+
+
+def _cost(what: str, states: Ints, segments: Ints, k: int, epsilon: float, every: int = 1) -> Alternative:
+    try:
+        scale = count_scale(covering_class(states, segments, k).chains, epsilon)
+        errors = tuple(window_error(lawful_scale(scale), span // every).share_mean for span in SPANS)
+    except FuguError:
+        return Alternative(what, None, None)
+    return Alternative(what, scale, errors)
+
+
+_SAME_PERIOD = 0.05
+
+
+class RecordedClass(NamedTuple):
+    """A recording beside the class of a policy.
+
+    Attributes:
+        inside: whether the policy's class covers the one that covers the recording.
+        odds_ratio: the largest of a step that the recording needs.
+        declared: the largest of a step of the policy's class.
+        epsilon: what the policy's noise loses for the recording's class, in nats; infinite if nothing is bounded.
+        claimed: what the policy promises.
+        adversary: whom both epsilons are against.
+    """
+
+    inside: bool
+    odds_ratio: float
+    declared: float
+    epsilon: float
+    claimed: float
+    adversary: Adversary
+
+
+def recorded_class(policy: Policy, path: Path) -> RecordedClass:
+    """Hold the class that covers a recording, with the policy's own states and period, against the policy's.
+
+    Args:
+        policy: of two-state intervals, or of a largest odds ratio.
+        path: as for `fugu.planning.readings.read_readings`.
+
+    Raises:
+        PlanningError: the policy's class is another, or the recording has other ticks.
+        ModelError: the recording is too short to tell.
+    """
+    declared = policy.chains
+    if not isinstance(declared, BinaryChains | BoundedChains):
+        raise PlanningError(
+            "a recording is held against intervals of two states, or a largest odds ratio; here is neither"
+        )
+    readings = read_readings(path)
+    every = 1
+    if readings.steady and readings.period_seconds:
+        ticks = policy.clock.period_us / 1e6 / readings.period_seconds
+        every = round(ticks)
+        if every < 1 or abs(ticks - every) > _SAME_PERIOD * every:
+            raise PlanningError(
+                f"{path.name} has a reading every {readings.period_seconds:g} s, and the policy a tick every "
+                f"{policy.clock.period_us / 1e6:g} s: no whole number of readings is a tick"
+            )
+    selected = one_in(readings.segments, every)
+    states = states_of_some(policy.discretiser, readings, selected)
+    recorded = covering_class(states, readings.segments[selected], len(policy.discretiser.states)).chains
+    of_recording = recorded
+    if declared.changes:
+        of_recording = BoundedChains(states=recorded.states, odds_ratio=recorded.odds_bound)
+    adversary = policy.guarantee.adversary
+    return RecordedClass(
+        contains(declared, recorded),
+        recorded.odds_bound,
+        declared.odds_bound,
+        ratio_loss(of_recording, *policy.tick_ratios, adversary).epsilon,
+        policy.guarantee.epsilon,
+        adversary,
+    )

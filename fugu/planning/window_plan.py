@@ -1,24 +1,230 @@
-"""Plan a window: each mechanism's noise with its scale as a policy holds it, and the least that composes."""
+"""Plan a window: each mechanism's noise with its scale as a policy holds it, and the least that composes.
+
+Several windows, and symbols beside them if wanted, under one epsilon.
+
+What they add to the loss of a tick is added up, and the accountant of the class of chains says once how much of it
+epsilon allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it
+is asked for.
+
+Source: docs/proofs/device-windows.md, "Windows counted on the device".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
-from fugu.contract.errors import FuguError
-from fugu.privacy.chain_class import ChainClassError
+from fugu.contract.chains import ChainClass
+from fugu.contract.errors import FuguError, GuaranteeError
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.rounding import exp_up
+from fugu.contract.windows import Composing, Each, Window, total_rate
+from fugu.planning.answers import WindowError, window_error
+from fugu.planning.errors import PlanningError
+from fugu.privacy.accountant.accountant import covered_start
+from fugu.privacy.chain_class import ChainClassError, Covered, Start
+from fugu.privacy.randomised_response import Objective, allowed_ratios, calibrate, stream_states
 from fugu.privacy.window_mechanisms import (
     COMPOSING,
     MECHANISMS,
     Mechanism,
+    PlannedScale,
     WindowNoise,
     WindowRequest,
+    lawful_scale,
     least_noise,
+    planned_scale,
     window_noise,
 )
-from fugu.privacy.window_scale import PlannedScale, planned_scale
 
-__all__ = ["NoiseComparison", "PlannedNoise", "compare_noise", "plan_noise"]
+__all__ = ["JointPlan", "PlannedNoise", "WantedWindow", "compare_noise", "joint_plan", "plan_noise", "shares_of"]
+
+
+_TRIES = 40
+_WHOLE = 1.0 + 1e-8  # so that an audience with the same promise may be told the windows, rounded inward as that is
+
+
+class WantedWindow(NamedTuple):
+    """A window to plan.
+
+    Attributes:
+        name: of the window.
+        length: in ticks.
+        states: those that are counted together, or `EACH`.
+        stride: ticks from one window to the next; its length, if not given.
+        clip: the most that is told of a count; None for all of it.
+        share: of the loss of a tick, in (0, 1]; what the others leave, for equal errors of shares, if not given.
+    """
+
+    name: str
+    length: int
+    states: Each | tuple[int | str, ...]
+    stride: int | None = None
+    share: float | None = None
+    clip: int | None = None
+
+    def window(self, scale: Fraction, mechanism: Composing = "chain") -> Window:
+        """The window with this noise, planned by a mechanism."""
+        stride = self.length if self.stride is None else self.stride
+        return Window(
+            name=self.name,
+            length=self.length,
+            stride=stride,
+            states=self.states,
+            scale=str(scale),
+            mechanism=mechanism,
+            clip=self.clip,
+        )
+
+
+class JointPlan(NamedTuple):
+    """What a device is to release of a stream.
+
+    Attributes:
+        chains: the class of chains that the policy declares.
+        guarantee: of everything together.
+        table: of the symbols, or none.
+        windows: with their noise.
+        loss: of everything together, as a device derives it.
+        windows_loss: of the windows alone, where there are symbols as well.
+        errors: of one number of each window.
+    """
+
+    chains: ChainClass
+    guarantee: Guarantee
+    table: NoiseTable | None
+    windows: tuple[Window, ...]
+    loss: Loss
+    windows_loss: Loss | None
+    errors: tuple[WindowError, ...]
+
+    @property
+    def start(self) -> Covered:
+        """The distributions of the first tick for which the device's check holds."""
+        return _covered(self.chains, self.guarantee.adversary)
+
+
+def joint_plan(
+    chains: ChainClass,
+    epsilon: float,
+    adversary: Adversary,
+    windows: Sequence[WantedWindow],
+    symbols: float | None = None,
+    objective: Objective = "information",
+    start: Start | None = None,
+    mechanism: Composing = "chain",
+) -> JointPlan:
+    """Divide what epsilon allows among windows and symbols.
+
+    Args:
+        chains: the class that the policy will declare.
+        epsilon: the most that all of them together may lose about a tick, in nats.
+        adversary: to whom.
+        windows: at least one.
+        symbols: the share of a tick's loss that is left to symbols, in (0, 1); none for no symbols.
+        objective: what a table of two states is best for.
+        start: the start that the device's check must cover; none for the one that the class comes with.
+        mechanism: by which windows are planned. The device's check is always that of the chain accountant, which finds
+            that windows planned by quilts lose less.
+
+    Raises:
+        PlanningError: the shares are not shares, or there is no window, or not such a one, or a device's check of such
+            chains does not cover any start, or quilts have no bound for such chains or against such an adversary.
+        CalibrationError: epsilon allows no symbols beside the windows.
+        ChainClassError: a window needs more noise than a policy can hold.
+        pydantic.ValidationError: a window is not what a policy allows.
+    """
+    guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
+    if symbols is not None and not 0.0 < symbols < 1.0:
+        raise PlanningError(f"the share of the symbols must lie between 0 and 1, got {symbols:g}")
+    for window in windows:
+        if wrong := [x for x in window.states if isinstance(x, int) and not 0 <= x < stream_states(chains)]:
+            raise PlanningError(f"states to count are some of 0 to {stream_states(chains) - 1}, got {wrong}")
+    if start == "any" and _covered(chains, adversary) != "any":
+        raise PlanningError(
+            f"a device checks such chains started stationary for the {adversary} adversary: any start needs "
+            "--adversary universal, or chains of bounded odds ratios"
+        )
+    shares = shares_of(windows, symbols or 0.0)
+    if mechanism == "chain":
+        allowed = math.log(min(allowed_ratios(chains, epsilon, adversary)))
+    elif symbols is not None:
+        raise PlanningError(f"symbols beside windows are planned by the chain accountant, not by {mechanism}")
+    else:
+        request = WindowRequest(chains, epsilon, None, "count", adversary, start=start)
+        try:
+            allowed = 1.0 / window_noise(request, mechanism).scale
+        except ChainClassError as error:
+            raise PlanningError(f"{mechanism} {error}") from None
+    planned = _scaled(chains, guarantee, windows, [share * allowed for share in shares], mechanism)
+    rate = total_rate(planned)
+    alone = _loss(chains, rate, adversary)
+    errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
+    if symbols is None:
+        return JointPlan(chains, guarantee, None, planned, alone, None, errors)
+    found = calibrate(chains, epsilon, adversary, objective, rate)
+    return JointPlan(chains, guarantee, found.table, planned, found.loss, alone, errors)
+
+
+def _covered(chains: ChainClass, adversary: Adversary) -> Covered:
+    return "any" if adversary == "universal" else covered_start(chains)
+
+
+def shares_of(windows: Sequence[WantedWindow], symbols: float) -> list[float]:
+    """The share of a tick's loss that each window gets: as asked, the rest so that errors of shares are equal."""
+    if not windows:
+        raise PlanningError("there is no window to plan")
+    if len({window.name for window in windows}) != len(windows):
+        raise PlanningError("two windows have the same name: write NAME=LENGTH")
+    asked = [window.share for window in windows if window.share is not None]
+    left = 1.0 - symbols - sum(asked)
+    if any(not 0.0 < share <= 1.0 for share in asked) or left < -1e-9:
+        raise PlanningError("the shares of windows and symbols must be above 0, and not more than 1 in all")
+    unit = [window.window(Fraction(1)) for window in windows]
+    weights = [
+        0.0 if wanted.share is not None else float(one.rate) / one.length
+        for wanted, one in zip(windows, unit, strict=True)
+    ]
+    if len(asked) < len(windows) and left <= 0.0:
+        raise PlanningError("the shares that are asked for leave nothing to the other windows")
+    if len(asked) == len(windows) and left > 1e-9:
+        raise PlanningError(f"the shares add up to {1.0 - left:g}: {left:g} of what epsilon allows would go unused")
+    return [
+        left * weight / sum(weights) if wanted.share is None else wanted.share
+        for wanted, weight in zip(windows, weights, strict=True)
+    ]
+
+
+def _scaled(
+    chains: ChainClass,
+    guarantee: Guarantee,
+    windows: Sequence[WantedWindow],
+    rates: Sequence[float],
+    mechanism: Composing,
+) -> tuple[Window, ...]:
+    """Windows with the noise of their rates, and with as little more as the device's check needs."""
+    factor, step = _WHOLE, 1e-9
+    for _ in range(_TRIES):
+        planned = []
+        for wanted, rate in zip(windows, rates, strict=True):
+            unit = wanted.window(Fraction(1)).rate
+            planned.append(wanted.window(lawful_scale(float(unit) / rate * factor), mechanism))
+        ratio = exp_up(total_rate(planned))
+        try:
+            check_ratios(chains, (ratio, ratio), guarantee, "the set of windows")
+        except GuaranteeError:
+            factor, step = factor + step, 2.0 * step
+        else:
+            return tuple(planned)
+    raise PlanningError(f"no noise keeps epsilon {guarantee.epsilon:g} for such chains")
+
+
+def _loss(chains: ChainClass, rate: Fraction, adversary: Adversary) -> Loss:
+    ratio = exp_up(rate)
+    return ratio_loss(chains, *lasting_ratios(chains, ratio, ratio), adversary)
 
 
 class PlannedNoise(NamedTuple):

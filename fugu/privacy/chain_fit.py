@@ -1,15 +1,26 @@
-"""From the states of a recording to a fitted chain."""
+"""From the states of a recording to a fitted chain.
+
+Fit a chain whose states show those of several streams, or of one stream at two ticks.
+
+Given the joint state, streams tell nothing more of each other, so that one chain describes all of them. Its class is
+found as for one stream (`covering_class`): transition probabilities of people's recordings change, joint ones too.
+
+Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests are those of `model_fit`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from fugu.chains import stationary_distribution
+from fugu.chains.arrays import Ints
 from fugu.contract.discretisers import Discretiser
-from fugu.privacy import model_fit
+from fugu.privacy import chain_model
 from fugu.privacy.chain_model import (
     WARNING,
     ChainModel,
@@ -22,9 +33,10 @@ from fugu.privacy.chain_model import (
     Stretches,
     interval_cells,
 )
-from fugu.privacy.covering_class import Covered, covering_class
+from fugu.privacy.covering_class import Covered, covering_class, local_transitions, stretch_lengths
+from fugu.privacy.joint_model import JointModel, StreamStates
 
-__all__ = ["count_rows", "fit", "matrix_rows", "regime_rows", "stretch_rows"]
+__all__ = ["fit", "fit_joint", "fit_order_two", "joint_states", "matrix_rows"]
 
 
 def fit(
@@ -53,18 +65,18 @@ def fit(
     Raises:
         ModelError: fewer than two states, or no transition at all.
     """
-    states, segments = model_fit.decimate(states, segments, decimate)
+    states, segments = chain_model.decimate(states, segments, decimate)
     k = int(states.max()) + 1 if states.size else 0
     if k < 2 or np.unique(states).size < 2:
         raise ModelError(f"{source}: {states.size} row(s) with fewer than two different states tell nothing of a chain")
     if k > 255:
         raise ModelError(f"{source}: state {k - 1} is above 254, the largest state")
-    counts = model_fit.count_transitions(states, segments, k)
+    counts = chain_model.count_transitions(states, segments, k)
     if not counts.sum():
         raise ModelError(f"{source}: no two neighbouring rows, so there is no transition to count")
     covered, refused = _covered(states, segments, k)
     lengths = np.unique(segments, return_counts=True)[1]
-    transition = model_fit.transition_matrix(counts)
+    transition = chain_model.transition_matrix(counts)
     return ChainModel(
         source=source,
         column=column,
@@ -87,8 +99,8 @@ def fit(
         refused=refused,
         stretches=() if covered is None else stretch_rows(covered),
         regimes=() if covered is None else regime_rows(covered),
-        order=LikelihoodRatio(**model_fit.order_test(model_fit.count_triples(states, segments, k))._asdict()),
-        sojourns=tuple(Stay(**stay._asdict()) for stay in model_fit.sojourns(states, segments, counts)),
+        order=LikelihoodRatio(**chain_model.order_test(chain_model.count_triples(states, segments, k))._asdict()),
+        sojourns=tuple(Stay(**stay._asdict()) for stay in chain_model.sojourns(states, segments, counts)),
         warning=WARNING,
     )
 
@@ -142,3 +154,184 @@ def count_rows(counts: NDArray[np.int64]) -> Counts:
 def matrix_rows(values: NDArray[np.float64]) -> Matrix:
     """Probabilities (n, m), as a file holds them."""
     return tuple(tuple(float(p) for p in row) for row in values)
+
+
+_MOST = 255
+_LEAST_ROWS = 400
+
+
+def fit_joint(
+    states: Ints,
+    segments: Ints,
+    streams: Sequence[StreamStates],
+    *,
+    decimate: int = 1,
+    period_seconds: float | None = None,
+) -> JointModel:
+    """Fit the joint chain of streams.
+
+    Args:
+        states: (n, streams) states of each stream at the same ticks.
+        segments: (n,) segment numbers; no transition is counted from one segment to the next.
+        streams: what the states are.
+        decimate: D >= 1, keep every D-th row of each segment.
+        period_seconds: of the recording, before decimation.
+
+    Raises:
+        ModelError: fewer than two states of a stream, or no transition at all, or more joint states than a file holds.
+    """
+    shows, joint, segments = joint_states(states, segments, decimate)
+    states = shows[joint]
+    for one, column in zip(streams, states.T, strict=True):
+        if np.unique(column).size < 2:
+            raise ModelError(f"{one.name}: fewer than two different states tell nothing of a chain")
+    odds: float | None = None
+    refused: str | None = None
+    lengths: tuple[Stretches, ...] = ()
+    regimes: tuple[SlowRegime, ...] = ()
+    try:
+        covered = covering_class(joint, segments, len(shows))
+        odds, lengths, regimes = covered.chains.odds_bound, stretch_rows(covered), regime_rows(covered)
+    except ModelError as error:
+        seen = "  ".join(f"{x}: {','.join(map(str, row))}" for x, row in enumerate(shows.tolist()))
+        refused = f"{error} (joint states {seen})"
+    counts = _counts(joint, segments, len(shows))
+    return JointModel(
+        streams=tuple(streams),
+        order=1,
+        n=len(states),
+        decimate=decimate,
+        period_seconds=None if period_seconds is None else period_seconds * decimate,
+        shows=count_rows(shows),
+        counts=count_rows(counts),
+        transition=matrix_rows(chain_model.transition_matrix(counts)),
+        odds_ratio=odds,
+        alone=tuple(_odds(column, segments) for column in states.T),
+        refused=refused,
+        stretches=lengths,
+        regimes=regimes,
+        independent=_test(independence_test(counts, shows)) if len(streams) > 1 else None,
+        more=_test(chain_model.order_test(chain_model.count_triples(joint, segments, len(shows)))),
+        warning=WARNING,
+    )
+
+
+def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints, Ints]:
+    """The joint states of streams, as `fit_joint` numbers them.
+
+    Returns:
+        shows (K, streams), which of its rows each tick has (n,), and segment numbers (n,).
+
+    Raises:
+        ModelError: there are too many, or fewer than two ticks.
+    """
+    states, segments = _selected(states, segments, decimate)
+    return *_joint(states), segments
+
+
+def fit_order_two(
+    states: Ints, segments: Ints, stream: StreamStates, *, decimate: int = 1, period_seconds: float | None = None
+) -> JointModel:
+    """Fit a chain of order 2 to one stream, whose joint states are its states at a tick and the one before.
+
+    Which pair can follow another is known, so that no odds ratio bounds its steps: its file holds the chain alone.
+
+    Args:
+        states: (n,) states.
+        segments, stream, decimate, period_seconds: as for `fit_joint`.
+
+    Raises:
+        ModelError: fewer than two states, or no two transitions side by side.
+    """
+    states, segments = _selected(states, segments, decimate)
+    if np.unique(states).size < 2:
+        raise ModelError(f"{stream.name}: fewer than two different states tell nothing of a chain")
+    inside = segments[1:] == segments[:-1]
+    both, joint = _joint(np.stack([states[:-1], states[1:]], axis=1)[inside])
+    segments = segments[1:][inside]
+    counts = _counts(joint, segments, len(both))
+    refused = "the steps of a chain of order 2 have no odds ratios: it is taken as it is"
+    if joint.size >= _LEAST_ROWS:
+        lengths = stretch_lengths(joint.size)
+        transitions = local_transitions(joint, segments, len(both), lengths)
+        if changed := [one.length for one in transitions if one.changes.any()]:
+            refused += f", and it changes over stretches of {changed[0]} ticks"
+    return JointModel(
+        streams=(stream,),
+        order=2,
+        n=int(joint.size),
+        decimate=decimate,
+        period_seconds=None if period_seconds is None else period_seconds * decimate,
+        shows=count_rows(both[:, 1:]),
+        counts=count_rows(counts),
+        transition=matrix_rows(chain_model.transition_matrix(counts)),
+        odds_ratio=None,
+        alone=(None,),
+        refused=refused,
+        stretches=(),
+        regimes=(),
+        independent=None,
+        more=_test(chain_model.order_test(chain_model.count_triples(joint, segments, len(both)))),
+        warning=WARNING,
+    )
+
+
+def independence_test(counts: Ints, shows: Ints) -> chain_model.GTest:
+    """Test streams that move on their own, each by its own probabilities, against the joint chain.
+
+    Args:
+        counts: (K, K) steps of the joint chain.
+        shows: (K, streams) the state of each stream in each joint state.
+    """
+    statistic, degrees = 2.0 * _log_likelihood(counts), 0
+    outcomes = np.ones(len(counts))  # of each joint state, if streams were independent
+    for column in shows.T:
+        size = int(column.max()) + 1
+        alone = np.zeros((size, size), dtype=np.int64)
+        np.add.at(alone, (column[:, None], column[None, :]), counts)
+        statistic -= 2.0 * _log_likelihood(alone)
+        reached = (alone > 0).sum(axis=1)
+        degrees -= int(np.maximum(reached - 1, 0).sum())
+        outcomes *= reached[column]
+    degrees += int((outcomes - 1.0)[counts.sum(axis=1) > 0].sum())
+    statistic, degrees = max(statistic, 0.0), max(degrees, 0)
+    p_value = float(special.chdtrc(degrees, statistic)) if degrees else 1.0
+    return chain_model.GTest(statistic, degrees, p_value, statistic / 2.0 / max(int(counts.sum()), 1))
+
+
+def _selected(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints]:
+    rows, segments = chain_model.decimate(np.arange(len(states)), segments, decimate)
+    return states[rows], segments
+
+
+def _joint(states: Ints) -> tuple[Ints, Ints]:
+    """The different rows (K, streams) of states, and which of them each tick has, (n,)."""
+    if len(states) < 2:
+        raise ModelError("no two neighbouring rows, so there is no transition to count")
+    shows, joint = np.unique(states, axis=0, return_inverse=True)
+    if len(shows) > _MOST:
+        raise ModelError(f"there are {len(shows)} joint states; at most {_MOST} are allowed: take fewer states")
+    return shows, joint.reshape(-1).astype(np.int64)
+
+
+def _odds(states: Ints, segments: Ints) -> float | None:
+    try:
+        return covering_class(states, segments, int(states.max()) + 1).chains.odds_bound
+    except ModelError:
+        return None
+
+
+def _counts(joint: Ints, segments: Ints, size: int) -> Ints:
+    counts = chain_model.count_transitions(joint, segments, size)
+    if not counts.sum():
+        raise ModelError("no two neighbouring rows, so there is no transition to count")
+    return counts
+
+
+def _test(test: chain_model.GTest) -> LikelihoodRatio:
+    return LikelihoodRatio(**test._asdict())
+
+
+def _log_likelihood(counts: Ints) -> float:
+    """The largest log-likelihood of steps (k, k), given where each begins."""
+    return float(special.xlogy(counts, counts).sum() - special.xlogy(counts.sum(axis=1), counts.sum(axis=1)).sum())

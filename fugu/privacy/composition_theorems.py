@@ -19,21 +19,23 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.classes import known_chains
-from fugu.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
+from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilt_composition import quilt_accountant, two_windows_bound
-from fugu.privacy.quilts import corner_chains, influence
+from fugu.privacy.quilts import corner_chains, influence, quilt_accountant, two_windows_bound
 from fugu.privacy.window_mechanisms import WindowRequest
 from fugu.privacy.window_releases import (
     QUILTS,
+    NoisyCount,
     WindowRelease,
+    answer_distributions,
     charges,
     moved_to_the_front,
+    noisy,
     own_loss,
+    worst_ratio,
 )
 
-__all__ = ["Verdict", "naive_counterexample", "verdicts"]
+__all__ = ["Verdict", "verdicts"]
 
 Standing = Literal["holds", "false", "at least", "not applicable"]
 _UP = 1.0 + OUTWARD

@@ -34,7 +34,7 @@ from pydantic import Field, model_validator
 from fugu.contract._document import Document
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.topics import NAME_PATTERN
-from fugu.privacy import model_fit
+from fugu.privacy import chain_model
 from fugu.privacy.chain_model import (
     Attacked,
     Counts,
@@ -106,7 +106,7 @@ class JointModel(ModelFile):
             raise ValueError("two streams have the same name")
         if self.order == 2 and len(self.streams) > 1:
             raise ValueError("order 2 is for one stream")
-        expected = model_fit.transition_matrix(np.array(self.counts, dtype=np.int64))
+        expected = chain_model.transition_matrix(np.array(self.counts, dtype=np.int64))
         if np.max(np.abs(expected - np.array(self.transition))) > _SLACK:
             raise ValueError("transition is not the estimate that belongs to the counts")
         if (self.odds_ratio is None) == (self.refused is None):

@@ -5,10 +5,18 @@ x, x' (Song, Wang, Chaudhuri 2017, equation 5), where
     right[b][x,x'] = max over y of log P^b(x,y) / P^b(x',y),
     column[a][x,x'] = max over y of log P^a(y,x) / P^a(y,x'),
     start[x,x'] = log Pr(X_i=x') / Pr(X_i=x).
+
+Compiled searches over Markov quilts of a chain.
+
+A quilt {i-a, i+b} around node i leaves the a + b - 1 nodes between its ends nearby. Its influence is
+max over (x, x') of start[x,x'] + column[a][x,x'] + right[b][x,x'], tables that `quilt_tables` explains. They only
+fall as a width grows, so a known influence bounds that of every smaller width: this is what all skipping rests on.
+An absent width is 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import repeat
 from typing import NamedTuple
@@ -17,10 +25,197 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats
+from fugu.chains.kernel import kernel
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, follow
-from fugu.privacy.quilt_kernels import grow_tables, largest_ratio
 
-__all__ = ["NodeTerms", "QuiltTables", "log_ratio_table", "node_terms", "stationary_distribution_of", "walk"]
+__all__ = ["QuiltTables", "node_terms", "smallest_loss", "smallest_scale", "stationary_distribution_of", "walk"]
+
+
+@kernel
+def largest_ratio(rows: Floats, out: Floats) -> None:
+    """out[x,x'] = max over y of rows[x,y] / rows[x',y]; 0/0 is passed over, and is -inf if there is nothing else."""
+    k, m = rows.shape
+    out[:] = -np.inf
+    inverse = np.empty(k)
+    for y in range(m):
+        for x in range(k):
+            inverse[x] = 1.0 / rows[x, y]
+        for x in range(k):
+            p = rows[x, y]
+            for other in range(k):  # the innermost loop has no sum, so that it vectorises
+                ratio = p * inverse[other]
+                out[x, other] = ratio if ratio > out[x, other] else out[x, other]  # 0 * inf is no ratio
+
+
+@kernel
+def grow_tables(
+    transition: Floats, power: Floats, column: Floats, right: Floats, done: int, wanted: int, tiny: float
+) -> int:
+    """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
+
+    Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
+    It stops where a positive entry falls below `tiny`, because ratios would no longer be exact.
+
+    Returns:
+        The distance reached: `wanted`, or the last one before an entry got too small.
+    """
+    k = transition.shape[0]
+    for m in range(done, wanted):
+        ahead = np.dot(power, transition) if m else transition.copy()
+        for x in range(k):
+            for y in range(k):
+                if 0.0 < ahead[x, y] < tiny:
+                    return m
+        power[:] = ahead
+        largest_ratio(power, right[m])
+        largest_ratio(np.ascontiguousarray(power.T), column[m])
+    return wanted
+
+
+@kernel
+def _largest_sum(left: Floats, table: Floats) -> tuple[float, int, int]:
+    """The largest entry of left + table, and where it is."""
+    k = left.shape[0]
+    largest, row, col = -np.inf, 0, 0
+    for x in range(k):
+        for y in range(k):
+            value = left[x, y] + table[x, y]
+            if value > largest:  # an impossible pair gives -inf, or no number with an infinite ratio
+                largest, row, col = value, x, y
+    return largest, row, col
+
+
+@kernel
+def smallest_scale(
+    start: Floats,
+    column: Floats,
+    right: Floats,
+    nodes_left: int,
+    nodes_right: int,
+    trivial: float,
+    epsilon: float,
+    enough: float,
+    seed_left: int,
+    seed_right: int,
+) -> tuple[float, int, int, float, float]:
+    """The smallest card / (epsilon - influence) over the quilts of a node.
+
+    Args:
+        start: (k, k), the term of the node's own distribution, for quilts with a width to the left.
+        column, right: (n, k, k).
+        room_left, room_right: nodes on either side; a side that never ends has more than 2^60.
+        trivial: the scale of the empty quilt, inf on an endless stream.
+        epsilon: above 0.
+        enough: stop as soon as the scale is not above this.
+        seed_left, seed_right: a quilt to try first, or 0, 0.
+
+    Returns:
+        (scale, left width, right width, influence, wanted): both widths 0 is the empty quilt, and no quilt with a width
+        longer than n can be better if n >= wanted.
+    """
+    endless = 2**60
+    n = right.shape[0]
+    reach_left, reach_right = min(n, nodes_left), min(n, nodes_right)
+    best, best_left, best_right, best_influence = trivial, 0, 0, 0.0
+    if best <= enough:
+        return best, 0, 0, 0.0, 0.0
+    if seed_left + seed_right > 0:
+        a, b = min(seed_left, reach_left), min(seed_right, reach_right)
+        # a seed that does not fit loses its width: the influence falls
+        a, b = (a if seed_left <= reach_left else 0), (b if seed_right <= reach_right else 0)
+        card = (a - 1 if a else nodes_left) + (b if b else nodes_right + 1)
+        if (a or b) and card < endless:
+            left = start + column[a - 1] if a else np.zeros_like(start)
+            influence = _largest_sum(left, right[b - 1])[0] if b else _largest_sum(left, np.zeros_like(left))[0]
+            if influence < epsilon and card / (epsilon - influence) < best:
+                best, best_left, best_right, best_influence = card / (epsilon - influence), a, b, influence
+    witness_x, witness_y = 0, 0
+    alone = np.full(reach_left + 1, np.inf)
+    for a in range(reach_left + 1):
+        if best <= enough:
+            break
+        before = a - 1 if a else nodes_left  # nearby nodes other than those of the right width
+        if before + 1 >= epsilon * best:
+            if a:
+                break
+            continue
+        left = start + column[a - 1] if a else np.zeros_like(start)
+        alone[a] = _largest_sum(left, np.zeros_like(left))[0]
+        if not alone[a] < epsilon:
+            continue
+        if a and nodes_right < endless and (a + nodes_right) < (epsilon - alone[a]) * best:
+            best, best_left, best_right, best_influence = (a + nodes_right) / (epsilon - alone[a]), a, 0, alone[a]
+        limit = (epsilon - alone[a]) * best - before
+        b = reach_right if limit > reach_right else math.ceil(limit) - 1
+        while b >= 1:
+            influence = left[witness_x, witness_y] + right[b - 1, witness_x, witness_y]
+            if not (before + b >= (epsilon - influence) * best):
+                influence, x, y = _largest_sum(left, right[b - 1])
+                witness_x, witness_y = x, y
+                if influence < epsilon and before + b < (epsilon - influence) * best:
+                    best, best_left, best_right = (before + b) / (epsilon - influence), a, b
+                    best_influence = influence
+                    if best <= enough:
+                        break
+            # a smaller right width has at least this influence, so only a card below this can be better
+            limit = (epsilon - influence) * best - before
+            b = min(b - 1, math.ceil(limit) - 1) if limit > 0.0 else 0
+    wanted = 0.0
+    if nodes_left > n and nodes_right > n:  # two larger widths have 2n + 1 nodes between them
+        wanted = epsilon * best / 2.0
+    if nodes_right > n:
+        for a in range(reach_left + 1):
+            if alone[a] < epsilon:
+                wanted = max(wanted, (epsilon - alone[a]) * best - (a - 1 if a else nodes_left))
+    if nodes_left > n:
+        wanted = max(wanted, epsilon * best - nodes_right)
+        told_apart = np.where(start > -np.inf, 0.0, -np.inf)
+        for b in range(1, reach_right + 1):
+            if epsilon * best - b + 1 <= wanted:
+                break
+            known = _largest_sum(told_apart, right[b - 1])[0]
+            if known < epsilon:
+                wanted = max(wanted, (epsilon - known) * best - b + 1)
+    return best, best_left, best_right, best_influence, wanted
+
+
+@kernel
+def smallest_loss(
+    start: Floats,
+    column: Floats,
+    right: Floats,
+    node: int,
+    spent: Floats,
+) -> tuple[float, int, int, float]:
+    """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
+
+    Returns:
+        (loss, left width, right width, influence); both widths 0 is the empty quilt.
+    """
+    length = spent.shape[0] - 1
+    n = right.shape[0]
+    reach_left, reach_right = min(n, node), min(n, length - 1 - node)
+    best, best_left, best_right, best_influence = spent[length] - spent[0], 0, 0, 0.0
+    for a in range(reach_left + 1):
+        first = spent[node - a + 1] if a else spent[0]
+        if spent[node + 1] - first >= best:
+            if a:
+                break
+            continue
+        left = start + column[a - 1] if a else np.zeros_like(start)
+        alone = _largest_sum(left, np.zeros_like(left))[0]
+        if a and alone + spent[length] - first < best:
+            best, best_left, best_right, best_influence = alone + spent[length] - first, a, 0, alone
+        b, bound = reach_right, alone
+        while b >= 1:
+            if bound + spent[node + b] - first < best:
+                bound = _largest_sum(left, right[b - 1])[0]
+                if bound + spent[node + b] - first < best:
+                    best, best_left, best_right = bound + spent[node + b] - first, a, b
+                    best_influence = bound
+            b -= 1
+    return best, best_left, best_right, best_influence
+
 
 # Products of two entries above this are exact to the last bit, and so are quotients: no ratio is ever made up.
 _TINY = 1e-150

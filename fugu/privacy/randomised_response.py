@@ -15,19 +15,11 @@ from scipy.optimize import brentq
 
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.exponential import exp_up, log_up
 from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.rounding import exp_up, log_up
 
-__all__ = [
-    "Calibration",
-    "CalibrationError",
-    "Objective",
-    "allowed_ratios",
-    "calibrate",
-    "rate_table",
-    "stream_states",
-]
+__all__ = ["Objective", "allowed_ratios", "calibrate", "rate_table", "stream_states"]
 
 Objective = Literal["information", "flips"]
 _SCALE = 1 << 32

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.guarantee import Adversary
-from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.policy import PolicyHeader
 from fugu.contract.topics import count_topic, estimate_topic, release_topic, symbols_topic, window_topic
 from fugu.host.files import read_text
 from gateway.deployment.broker_files import open_broker

@@ -31,7 +31,7 @@ from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience
 from gateway.audit.mechanism import Definition, JointStreams, certified, mechanism_of, worst_chains
 from gateway.audit.recordings import Recorded
-from gateway.releases.amplification import log_chance
+from gateway.releases.allowance import log_chance
 
 __all__ = ["LEVEL", "Attacked", "attack_audiences", "attacked", "reach"]
 

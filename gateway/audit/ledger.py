@@ -20,21 +20,17 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.guarantee import Adversary
-from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from fugu.contract.policies import AnyPolicy
+from fugu.contract.windows import ALONE, Mechanism, covers
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.classes import known_chains
+from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
-from fugu.privacy.quilts import corner_chains
-from gateway.deployment.accounts import Account
+from fugu.privacy.quilts import corner_chains, quilt_accountant, quilt_rate_loss
 from gateway.deployment.broker_files import open_broker
-from gateway.releases.allowance import classes_of, joint_loss, streams_charged
-from gateway.releases.amplification import float_above
-from gateway.releases.audit import Told, verify
-from gateway.releases.charges import PER_NAT, ChargedTicks, Stream, together_name, units_below
-from gateway.releases.contents import TrustedPolicies
-from gateway.releases.entries import Key
+from gateway.deployment.mosquitto import Account
+from gateway.releases.allowance import classes_of, float_above, joint_loss, streams_charged
+from gateway.releases.audit import Told, TrustedPolicies, verify
+from gateway.releases.entries import PER_NAT, ChargedTicks, Key, Stream, together_name, units_below
 from gateway.releases.ledger import Ledger
 
 __all__ = ["LedgerAudit", "audit_ledger"]
@@ -49,7 +45,7 @@ class StreamLoss(NamedTuple):
     Attributes:
         promised: to the audience, in nats.
         epsilon: an upper bound on what was told, in nats; `None` if there is none.
-        charge: of the tick that was charged most, in units of `gateway.releases.charges`.
+        charge: of the tick that was charged most, in units of `gateway.releases.entries`.
         tick: the worst, as the device numbers it.
         by: how the bound was found: "every tick", "constant charge" or "one release".
     """
@@ -73,7 +69,7 @@ class ReaderLoss(NamedTuple):
     """What an account at the broker has been told about a stream by all audiences that it ever belonged to.
 
     Attributes:
-        device, stream: which; of streams that move together all of them, as `gateway.releases.charges` calls them.
+        device, stream: which; of streams that move together all of them, as `gateway.releases.entries` calls them.
         limit: of the account, in nats.
         epsilon: an upper bound on what it was told, in nats; `None` if there is none.
     """

@@ -17,16 +17,15 @@ from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, tick_ratios
-from fugu.contract.mechanisms import ALONE
 from fugu.contract.noise_table import SCALE
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import exp_up
+from fugu.contract.windows import ALONE
 from fugu.privacy.chain_class import MarkovChain
-from gateway.releases.allowance import WholeWindow, allowance, counted_symbols, moved_by_all
-from gateway.releases.amplification import charge, smallest_scale
-from gateway.releases.charges import units_above
+from gateway.releases.allowance import WholeWindow, allowance, charge, counted_symbols, moved_by_all, smallest_scale
 from gateway.releases.config import ReleaseConfig, Scheduled
+from gateway.releases.entries import units_above
 from gateway.releases.jobs import answers, release_window
 from gateway.releases.statistics import Query, ReleaseError, two_valued
 

@@ -18,17 +18,15 @@ import numpy as np
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FrameError, TopicError
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import PolicyHeader
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.policy import Policy, PolicyHeader
+from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import count_topic, estimate_topic, parse_topic, release_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.planning.readings import Readings
 from fugu.planning.recording import states_of
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.mechanism import AuditError, Definition, windows
-from gateway.releases.amplification import noise_problems
+from gateway.releases.allowance import noise_problems
 from gateway.releases.statistics import two_valued
 
 __all__ = [

@@ -15,19 +15,18 @@ from typing import NamedTuple
 import numpy as np
 
 from fugu.attack import CountOutputs, Outputs, SymbolOutputs
-from fugu.audit.draws import inside_distribution
+from fugu.audit.device import inside_distribution
 from fugu.audit.findings import Finding
 from fugu.audit.outputs import Mechanism, Source
 from fugu.audit.witness import told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, members
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.planning.attacked import Trial, tried
 from fugu.planning.readings import Readings

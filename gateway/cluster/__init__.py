@@ -6,7 +6,6 @@ write, the store decides.
 
 from __future__ import annotations
 
-from gateway.cluster.cluster import ClusterError
-from gateway.cluster.serving import run_cluster
+from gateway.cluster.cluster import ClusterError, run_cluster
 
 __all__ = ["ClusterError", "run_cluster"]

@@ -19,9 +19,8 @@ from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
 from fugu.contract.errors import cause
-from fugu.host.logs import log_to_stderr
-from gateway.cluster.claims import Vacancies
-from gateway.cluster.part import FLEET, Given, all_parts, serve_part
+from fugu.host.process import log_to_stderr
+from gateway.cluster.part import FLEET, Given, Vacancies, all_parts, serve_part
 
 __all__ = ["HostActor", "State", "served"]
 

@@ -1,4 +1,14 @@
-"""What runs in each process that serves a part of a fleet's gateway: it claims the part, and serves it."""
+"""What runs in each process that serves a part of a fleet's gateway: it claims the part, and serves it.
+
+Which parts of a fleet's gateway nobody has: a host on each node looks for them, and a process claims each.
+
+A claim is a lease in the shards' channel, by a session that says something to the server twice a second. When a process
+is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see
+both long before anything that asks machines how they are.
+
+A claim only says who has a part at present. It keeps nobody from writing: that does the store, whose newest holder has
+it. A claim on what a living process has, by mistake, costs that process its part and the devices a few seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +16,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from multiprocessing.connection import Connection
@@ -16,18 +27,109 @@ from typing import NamedTuple
 
 from fugu.contract.errors import cause
 from fugu.host.clock import Wake
-from fugu.host.logs import LogSettings, log_to_stderr
-from gateway.cluster.claims import Claim
+from fugu.host.database import DatabaseError
+from fugu.host.files import FileLostError
+from fugu.host.process import LogSettings, log_to_stderr
+from gateway.database import Lease
+from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
 from gateway.service.ownership import Role
 from gateway.service.process import serve
 from gateway.service.service import STUCK_SECONDS, Gateway
 from gateway.service.settings import GatewaySettings
-from gateway.service.shard_channel import ShardChannelError, channel_of
+from gateway.service.shard_channel import KIND, ShardChannelError, channel_of
 
-__all__ = ["FLEET", "Given", "all_parts", "serve_part"]
+__all__ = ["FLEET", "Given", "Vacancies", "all_parts", "serve_part"]
+
 
 _log = logging.getLogger(__name__)
+_SAY_SECONDS = 0.5
+_SILENT_SECONDS = 5.0
+_SURE_SECONDS = 2.0
+_AGAIN_SECONDS = 7.0
+"""More than what a gateway waits at most before it tries again to reach a server that was away."""
+
+
+class Vacancies:
+    """Looks for parts that nobody has; one thread uses it.
+
+    A part is vacant if nobody has a claim on it, or who has one says nothing, at every look for two seconds. After the
+    server was away all sessions are gone, also of those that live: then nothing is vacant for a while.
+
+    Args:
+        channel: of the fleet's shards.
+        parts: their names.
+
+    Raises:
+        FuguError: the channel cannot be opened.
+    """
+
+    def __init__(self, channel: Server, parts: Sequence[str]) -> None:
+        self._parts = parts
+        self._db = PostgresDatabase(channel, KIND, create=True)
+        self._since: dict[str, float] = {}
+        self._not_before = float("-inf")
+
+    def close(self) -> None:
+        """Look no more."""
+        self._db.close()
+
+    def look(self, now: float, more: float = 0.0) -> list[str]:
+        """Look once; the parts that are vacant.
+
+        Args:
+            now: seconds of a steady clock, from before the call.
+            more: seconds for which they must have been vacant.
+        """
+        try:
+            silence = self._db.silence([_lease_of(part).name for part in self._parts])
+        except DatabaseError:
+            self._since, self._not_before = {}, now + _AGAIN_SECONDS
+            return []
+        quiet = [part for part in self._parts if silence.get(_lease_of(part).name, _SILENT_SECONDS) >= _SILENT_SECONDS]
+        self._since = {part: self._since.get(part, now) for part in quiet}
+        return [part for part in quiet if now - self._since[part] >= _SURE_SECONDS + more and now >= self._not_before]
+
+
+class Claim:
+    """That this process has a part, until it is closed or the process ends.
+
+    Args:
+        channel: of the fleet's shards.
+        part: its name.
+
+    Raises:
+        ShardChannelError: another process has it and says so, or the server is away.
+    """
+
+    def __init__(self, channel: Server, part: str) -> None:
+        self.part = part
+        self._db = PostgresDatabase(channel, KIND, create=True, lease=_lease_of(part))
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._say, name="claim", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Give it back."""
+        self._ending.set()
+        self._thread.join()
+        self._db.close()
+
+    def _say(self) -> None:
+        while not self._ending.wait(_SAY_SECONDS):
+            try:
+                self._db.check()
+            except FileLostError:
+                _log.warning("another process has claimed %s", self.part)
+                return
+            except DatabaseError:
+                continue  # it says so again when there is a connection
+
+
+def _lease_of(part: str) -> Lease:
+    return Lease(f"part {part}", silent=_SILENT_SECONDS)
+
+
 _SHARD = "shard-"
 FLEET = "fleet"
 """The part that a fleet has once."""

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TextIO, TypeVar
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
-from fugu.host.held_files import damage
+from fugu.host.files import damage
 
 __all__ = [
     "MOST_VALUES",

@@ -32,7 +32,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from fugu.contract.errors import cause
 from fugu.host.database import FORMAT, AwayError, DatabaseError
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 from gateway.database.engine import Kind, Lease, Rows
 from gateway.location import Server
 

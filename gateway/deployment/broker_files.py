@@ -28,8 +28,16 @@ from pydantic import ValidationError
 from fugu.contract.errors import UsageError
 from fugu.contract.topics import NAME_PATTERN, RESERVED_DEVICES, discovery_topic
 from fugu.host.files import new_folder, read_text, write_public, write_secret
-from gateway.deployment.accounts import Account, Role, access_list, new_password, password_line
-from gateway.deployment.mosquitto import AUTHORITY_DAYS, Settings, public_files
+from gateway.deployment.mosquitto import (
+    AUTHORITY_DAYS,
+    Account,
+    Role,
+    Settings,
+    access_list,
+    new_password,
+    password_line,
+    public_files,
+)
 from gateway.deployment.units import DeploymentError
 
 if TYPE_CHECKING:

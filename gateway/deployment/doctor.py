@@ -23,8 +23,7 @@ from fugu.host import checks
 from fugu.host.checks import Finding, Verdict
 from fugu.host.clock import synchronised
 from fugu.host.database import STORE, is_lost
-from fugu.host.files import read_text
-from fugu.host.held_files import damage
+from fugu.host.files import damage, read_text
 from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
@@ -34,7 +33,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.store import Location, Server, Store, StoreError
 from gateway.shard_accounts import own_account
 
-__all__ = ["Installation", "examine", "installed"]
+__all__ = ["examine", "installed"]
 
 _SOON = 7 * 86_400
 _NOBODY = "doctor"

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fugu.contract.guarantee import Adversary
-from gateway.deployment.accounts import Account
+from gateway.deployment.mosquitto import Account
 from gateway.deployment.units import DeploymentError
-from gateway.releases.config import load_releases
-from gateway.releases.readers import Bound, Reader, check_reader, limited
+from gateway.releases.config import Bound, Reader, check_reader, limited, load_releases
 from gateway.service.policies import Catalogue
 
 __all__ = ["Promises", "joined", "left", "new_reader"]

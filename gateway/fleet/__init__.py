@@ -12,11 +12,13 @@ from gateway.fleet.entries import (
     KeyStoreError,
     PolicyReport,
     RegistryError,
+    RolloutPlan,
     Sighting,
+    Stage,
     Target,
     UnknownNameError,
+    share,
 )
-from gateway.fleet.plan import RolloutPlan, Stage, share
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollout, Rollouts
 

@@ -1,9 +1,22 @@
-"""What a fleet's registry holds, as values, and the errors of this room; times are microseconds of Unix time."""
+"""What a fleet's registry holds, as values, and the errors of this room; times are microseconds of Unix time.
+
+What an operator decides before a rollout: who gets a document, in which stages, and when that goes on or stops.
+
+Who gets it is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash of the
+plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the 20 % of
+the same seed, and a share above 0 is never nobody. Shares are exact fractions: "at the threshold" has a meaning.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
 from typing import Literal, NamedTuple
 
 from fugu.contract.errors import FuguError
@@ -22,11 +35,16 @@ __all__ = [
     "Refusal",
     "RegistryError",
     "Reported",
+    "RolloutPlan",
     "Sighting",
+    "Stage",
     "Target",
     "UnknownNameError",
     "checked_name",
+    "share",
+    "stages_of",
 ]
+
 
 Outcome = Literal["accepted", "refused", "failed"]
 """What a device made of a document: `failed` is one that it accepted, and then could not put into force."""
@@ -211,3 +229,154 @@ def checked_name(name: str, what: str) -> str:
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise UnknownNameError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
     return name
+
+
+WHOLE_FLEET = Target("fleet")
+_MAX_STAGES = 100
+_MAX_PACE = 1_000_000
+_MAX_PATIENCE_SECONDS = 90 * 24 * 3600
+
+
+def share(text: str) -> Fraction:
+    """Read `3%`, `0.03` or `3/100`, exactly.
+
+    Raises:
+        FleetError: it is none of these.
+    """
+    number = text.strip()
+    try:
+        if number.endswith("%"):
+            return Fraction(number[:-1].strip()) / 100
+        return Fraction(number)
+    except (ValueError, ZeroDivisionError):
+        raise FleetError(f"{text[:40]!r} is no share: write 3%, 0.03 or 3/100") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A part of a rollout.
+
+    Attributes:
+        share: it takes the rollout up to this share of its devices, those of earlier stages included; or
+        group: it consists of the rollout's devices in this group.
+        success: the next stage begins when at least this share of the stage's devices has accepted the document.
+        gate: it begins only when an operator has approved it.
+    """
+
+    share: Fraction | None = None
+    group: str = ""
+    success: Fraction = Fraction(9, 10)
+    gate: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a stage that means nothing."""
+        if (self.share is None) == (not self.group):
+            raise FleetError("a stage is either a share or a group")
+        if self.group:
+            checked_name(self.group, "group")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise FleetError(f"a stage's share of {self.share} is not above 0 and at most 1")
+        if not 0 < self.success <= 1:
+            raise FleetError(f"a success threshold of {self.success} is not above 0 and at most 1")
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPlan:
+    """A rollout's plan.
+
+    Attributes:
+        stages: one after the other; the last reaches all of the rollout's devices.
+        error: the rollout stops when at least this share of a stage's devices has refused the document, failed with
+            it, or keeps silent.
+        pace: in any minute at most this many devices get the document, as evenly as can be.
+        patience_seconds: time to wait for a device's answer.
+        groups: the rollout goes to devices in any of these groups; to all if there are none.
+        share: and of these to this share.
+        seed: of the choice of devices.
+    """
+
+    version: int
+    stages: tuple[Stage, ...]
+    error: Fraction
+    pace: int
+    patience_seconds: int
+    groups: tuple[str, ...] = ()
+    share: Fraction = Fraction(1)
+    seed: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a plan that cannot be carried out."""
+        if not 1 <= len(self.stages) <= _MAX_STAGES:
+            raise FleetError(f"a plan has 1 to {_MAX_STAGES} stages, not {len(self.stages)}")
+        if self.stages[-1].share != 1:
+            raise FleetError("the last stage must reach 100 % of the rollout's devices")
+        shares = [stage.share for stage in self.stages if stage.share is not None]
+        if any(later <= earlier for earlier, later in pairwise(shares)):
+            raise FleetError("every stage's share must be larger than the one before")
+        if self.stages[0].gate:
+            raise FleetError("the first stage begins with the start: it has no gate")
+        if not 0 < self.error <= 1:
+            raise FleetError(f"an error threshold of {self.error} is not above 0 and at most 1")
+        if not 0 < self.share <= 1:
+            raise FleetError(f"a rollout to a share of {self.share} is not above 0 and at most 1")
+        if not 1 <= self.pace <= _MAX_PACE:
+            raise FleetError(f"a pace of {self.pace} devices per minute is not in 1..{_MAX_PACE}")
+        if not 1 <= self.patience_seconds <= _MAX_PATIENCE_SECONDS:
+            raise FleetError(f"a patience of {self.patience_seconds} s is not in 1..{_MAX_PATIENCE_SECONDS}")
+        for group in self.groups:
+            checked_name(group, "group")
+
+    def to_json(self) -> str:
+        """The plan as text, the same for equal plans."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> RolloutPlan:
+        """What `to_json` has written."""
+        fields = json.loads(text)
+        stages = [
+            Stage(one["share"] and Fraction(one["share"]), one["group"], Fraction(one["success"]), one["gate"])
+            for one in fields["stages"]
+        ]
+        exact = {"error": Fraction(fields["error"]), "share": Fraction(fields["share"])}
+        return cls(**fields | exact | {"stages": tuple(stages), "groups": tuple(fields["groups"])})
+
+
+def first_share(devices: tuple[str, ...], part: Fraction) -> tuple[str, ...]:
+    """The first ceil(part * n) of n devices."""
+    return devices[: ceil(part * len(devices))]
+
+
+def stages_of(
+    plan: RolloutPlan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
+) -> tuple[tuple[str, ...], ...]:
+    """Which devices each stage adds, in the order in which they get the document.
+
+    Args:
+        target: whom the document is addressed to; nobody else gets it.
+
+    Raises:
+        FleetError: the rollout, its first stage, or a stage that is a group has no device.
+    """
+    chosen = [
+        name
+        for name, groups in devices.items()
+        if target.covers(name, groups) and (not plan.groups or not groups.isdisjoint(plan.groups))
+    ]
+    chosen.sort(key=lambda name: (hashlib.sha256(f"{plan.seed}\0{name}".encode()).digest(), name))
+    ranked = first_share(tuple(chosen), plan.share)
+    if not ranked:
+        raise FleetError(f"document {plan.version} for {target}: none of the devices that it is for is in the plan")
+    stages: list[tuple[str, ...]] = []
+    taken: set[str] = set()
+    for i, stage in enumerate(plan.stages):
+        reached = (
+            tuple(name for name in ranked if stage.group in devices[name])
+            if stage.share is None
+            else first_share(ranked, stage.share)
+        )
+        if not reached:
+            raise FleetError(f"stage {i + 1} has no device: none of the rollout's is in group {stage.group}")
+        stages.append(tuple(name for name in reached if name not in taken))
+        taken.update(reached)
+    return tuple(stages)

@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fugu.host.database import REGISTRY, open_database, snapshot, transaction
-from gateway.fleet.entries import Desired, Device, Document, PolicyReport, RegistryError, Reported, Target, checked_name
-from gateway.fleet.plan import RolloutPlan
+from gateway.fleet.entries import (
+    Desired,
+    Device,
+    Document,
+    PolicyReport,
+    RegistryError,
+    Reported,
+    RolloutPlan,
+    Target,
+    checked_name,
+)
 from gateway.fleet.rollout import Offer, Report, State
 
 __all__ = [

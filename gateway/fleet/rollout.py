@@ -38,8 +38,7 @@ from fractions import Fraction
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from gateway.fleet.entries import FleetError, Outcome
-from gateway.fleet.plan import RolloutPlan
+from gateway.fleet.entries import FleetError, Outcome, RolloutPlan
 
 __all__ = [
     "ACTIVE",
@@ -50,12 +49,6 @@ __all__ = [
     "SetDesired",
     "StageCounts",
     "State",
-    "abort",
-    "advance",
-    "approve",
-    "begin",
-    "pause",
-    "resume",
     "tally",
     "way_back",
 ]

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gateway.fleet import rollout as rules
-from gateway.fleet.entries import Due, FleetError, UnknownNameError
-from gateway.fleet.plan import RolloutPlan, stages_of
+from gateway.fleet.entries import Due, FleetError, RolloutPlan, UnknownNameError, stages_of
 from gateway.fleet.registry import Registry
 from gateway.fleet.registry_file import Stored
 from gateway.fleet.rollout import ACTIVE, Action, OfferWayBack, SetDesired, StageCounts, State, tally, way_back

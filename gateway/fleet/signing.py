@@ -22,7 +22,7 @@ from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust
 from gateway.fleet.entries import FleetError
-from gateway.fleet.roots import Root, device_trust
+from gateway.fleet.keys import Root, device_trust
 
 __all__ = [
     "Signed",

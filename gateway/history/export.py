@@ -6,11 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from fugu.contract.instants import instant, unix_us
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.sentences import instant, unix_us
 from gateway.history.parquet import ParquetFolder, parquet_folder
-from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
-from gateway.history.stored import MeasuredStream, StoredHistory, stored_history
+from gateway.history.stored import (
+    DAY_US,
+    HistoryError,
+    MeasuredStream,
+    Piece,
+    Span,
+    StoredHistory,
+    SymbolStream,
+    stored_history,
+)
 from gateway.history.tables import (
     marginal_rows,
     measurement_rows,

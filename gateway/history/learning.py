@@ -19,14 +19,22 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.chains.learning import Expected, expectations
 from fugu.chains.model import Problem, likelihood_rows
 from fugu.contract.discretisers import Discretiser
-from fugu.contract.instants import instant, instant_text
 from fugu.contract.noise_table import SCALE
-from fugu.contract.policy_header import Clock
+from fugu.contract.policy import Clock
+from fugu.contract.sentences import instant, instant_text
 from fugu.privacy.chain_fit import matrix_rows
-from fugu.privacy.learned_class import FEWEST, Deviations, LearnedClass, learned_class, log_ratios, transition_of
-from fugu.privacy.learned_model import LearnedModel, LearnedScale
-from gateway.history.pieces import HistoryError, Piece, Span, SymbolStream, tick_times
+from fugu.privacy.learned_class import (
+    FEWEST,
+    Deviations,
+    LearnedClass,
+    LearnedModel,
+    LearnedScale,
+    learned_class,
+    log_ratios,
+    transition_of,
+)
 from gateway.history.smoothing import blocks
+from gateway.history.stored import HistoryError, Piece, Span, SymbolStream, tick_times
 from gateway.history.tasks import Group, Source, Tasks, open_tasks
 
 __all__ = ["Source", "Span", "learn_class", "open_tasks"]

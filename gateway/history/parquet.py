@@ -22,7 +22,7 @@ from fugu.chains.arrays import Ints
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from gateway.history.pieces import DAY_US, HistoryError, Piece, Span, SymbolStream
+from gateway.history.stored import DAY_US, HistoryError, Piece, Span, SymbolStream
 from gateway.history.tables import TABLES, UNDATED
 
 __all__ = ["ExportedHistory", "ParquetFolder", "parquet_folder"]

@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.descriptions import place_grid
-from fugu.contract.instants import unix_us
+from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame, release_unit
-from fugu.contract.window_frames import WindowFrame
-from gateway.history.pieces import Piece, SymbolStream, tick_times
-from gateway.history.stored import WindowSequence
+from fugu.contract.reports import ReleaseFrame, release_unit
+from fugu.contract.sentences import unix_us
+from gateway.history.stored import Piece, SymbolStream, WindowSequence, tick_times
 from gateway.service.kinds.point_model import PointEstimates
 from gateway.service.kinds.reporting import window_count
 from gateway.service.symbols.past import TickProbabilities

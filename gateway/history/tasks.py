@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from gateway.history.parquet import ExportedHistory
-from gateway.history.pieces import History, HistoryError, Span, SymbolStream
-from gateway.history.stored import stored_history
+from gateway.history.stored import History, HistoryError, Span, SymbolStream, stored_history
 from gateway.location import Location
 
 __all__ = ["Group", "Source", "Tasks", "open_tasks"]

@@ -11,17 +11,14 @@ from typing import Any
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.descriptions import METRES_PER_DEGREE, Described, DescribedVersion, Description, PlaceGrid
-from fugu.contract.ellipse import ellipse
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status, SymbolFrame
-from fugu.contract.instants import instant, instant_text
+from fugu.contract.frames import PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
-from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate
+from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, WindowCount, decode_estimate, ellipse
+from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
-from fugu.contract.window_frames import WindowFrame
-from fugu.mqtt.decoder import Descriptions
-from gateway.page.attack_view import AttackView
+from fugu.mqtt.readings import Descriptions
+from gateway.page.attackers import AttackView
 
 __all__ = ["DeviceView"]
 

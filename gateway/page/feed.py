@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fugu.contract.errors import FuguError
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import (
     Topic,
     count_topic,
@@ -28,10 +28,9 @@ from fugu.contract.topics import (
     window_topic,
 )
 from fugu.mqtt import Broker, Link
-from fugu.mqtt.guard import Message
+from fugu.mqtt.packets import Message
 from gateway.page.device_view import DeviceView
-from gateway.page.fleet_view import FleetQuery, FleetView
-from gateway.page.ledger_view import LedgerView
+from gateway.page.fleet_view import FleetQuery, FleetView, LedgerView
 
 __all__ = ["Feed", "Watcher"]
 

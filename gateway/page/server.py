@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from fugu.host.logs import LogSettings, log_settings, log_to_stderr
+from fugu.host.process import LogSettings, log_settings, log_to_stderr
 from fugu.mqtt import Broker
 from gateway.page.login import SESSION_SECONDS, Login, PageError
 
@@ -116,7 +116,7 @@ async def _serve(
 
     from gateway.page.application import application
     from gateway.page.feed import Feed
-    from gateway.page.ledger_view import LedgerView
+    from gateway.page.fleet_view import LedgerView
 
     host, port = settings.listen
     login = None if settings.password is None else Login(settings.password, settings.session_seconds)

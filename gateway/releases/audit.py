@@ -2,35 +2,336 @@
 
 Entries and changes of allowances are replayed in the order in which they happened, with `charges.overlay` on lists in
 memory, so that each release is held against the allowance that was in force when it was made. Allowances are computed
-again by the rule of the account's mechanism; what was published, by `gateway.releases.contents`.
+again by the rule of the account's mechanism; what was published, by `gateway.releases.audit`.
+
+The audit of what was published: each release is computed once more from what the ledger has of it.
+
+So a release is found that is not the answer to its question, or not that of its sums and its noise; whose noise is not
+of the scale, or whose charge is not that of the noise; and noise that was not drawn. Nothing but the ledger is needed:
+the symbols may be gone. What is changed in sums, noise and digests alike, so that all of it fits, is not found.
+
+A ledger says for which classes its allowances were computed, and of which tables its sums are. A person who can write
+to it can change both so that everything still adds up. The tables of an entry say which policies made it; where several
+have one table, each of them may have, and the worst of their classes counts. The auditor's own policies say it
+independently.
 """
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gateway.releases.allowance import allowance_problem, classes_written, streams_charged, with_classes
-from gateway.releases.charges import (
+from fugu.contract.chains import ChainClass
+from fugu.contract.errors import FrameError, FuguError, cause
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.policies import AnyPolicy
+from fugu.contract.policy import Policy
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.windows import ALONE
+from gateway.releases.allowance import (
+    SAME,
+    WholeWindow,
+    allowance_problem,
+    charge,
+    classes_written,
+    counted_symbols,
+    float_above,
+    noise_problem,
+    noise_problems,
+    streams_charged,
+    with_classes,
+)
+from gateway.releases.entries import (
+    SITE,
     ChargedTicks,
+    Key,
+    LedgerRows,
     Stream,
     beside,
     clipped,
+    digest,
     first_peak,
+    inputs_digest,
+    named_streams,
     nats,
     overlay,
     peak_of_sum,
     together_name,
+    uncharged,
+    units_above,
 )
-from gateway.releases.contents import TrustedPolicies, content_problems
-from gateway.releases.entries import SITE, Key, LedgerRows, uncharged
+from gateway.releases.inputs import Noisy, Question, canonical_table, noisy_of, table_of
 from gateway.releases.ledger import Ledger
 
-__all__ = ["Audit", "Told", "replayed", "verify"]
+__all__ = ["Told", "TrustedPolicies", "verify"]
+
+
+class TrustedPolicies:
+    """What the policies of streams say, whatever a ledger says.
+
+    Args:
+        policies: every version that was in force; measured streams have no charges and are left out.
+    """
+
+    def __init__(self, policies: Iterable[AnyPolicy] = ()) -> None:
+        self._policies: dict[Stream, list[Policy]] = defaultdict(list)
+        for policy in policies:
+            if isinstance(policy, Policy):
+                self._policies[policy.device, policy.stream].append(policy)
+
+    def __bool__(self) -> bool:
+        return bool(self._policies)
+
+    def of(self, stream: Stream) -> list[Policy]:
+        """The policies of a stream."""
+        return self._policies.get(stream, [])
+
+    def makers(self, stream: Stream, inputs: str, charge: int) -> list[Policy]:
+        """List the policies that may have made what an entry counts of a stream; empty if none can have.
+
+        Args:
+            inputs: of the entry, as the ledger has them; where they name no table (erased, or windows only) all may.
+            charge: to the stream; 0 where its own windows are counted.
+        """
+        tables = _tables_named(inputs)
+        if not charge or not tables:
+            return [policy for policy in self.of(stream) if charge or policy.windows]
+        return [
+            policy
+            for policy in self.of(stream)
+            if policy.table is not None and digest(canonical_table(policy.table)) in tables
+        ]
+
+    def has(self, stream: Stream, table: NoiseTable) -> bool:
+        """Tell whether a policy of a stream has a table."""
+        return any(policy.table == table for policy in self.of(stream))
+
+    def classes(self, streams: Iterable[Stream]) -> set[ChainClass]:
+        """All classes of streams, and of those that their own policies name as moving with them."""
+        todo, seen = list(streams), set[Stream]()
+        while todo:
+            if (stream := todo.pop()) not in seen:
+                seen.add(stream)
+                todo += [one for policy in self.of(stream) for one in named_streams(policy.chains, stream[0])]
+        return {policy.chains for stream in seen for policy in self.of(stream)}
+
+    def base_problem(self, stream: Stream, makers: Iterable[Policy], base: int) -> str:
+        """Why a standing charge is below that of the windows of these policies, and of streams that move with them."""
+        least = min((self._windows(stream, policy) for policy in makers), default=0)
+        if base < least:
+            return f"its devices release themselves {nats(least):.12g} of every tick, and {nats(base):.12g} is charged"
+        return ""
+
+    def _windows(self, stream: Stream, policy: Policy) -> int:
+        """The least that windows charge to every tick if this policy is in force."""
+        others = named_streams(policy.chains, stream[0]) - {stream}
+        beside = sum(min((units_above(one.window_rate) for one in self.of(other)), default=0) for other in others)
+        return units_above(policy.window_rate) + beside
+
+
+def _tables_named(inputs: str) -> set[str]:
+    """Digests of the tables that inputs name; empty if they are no inputs, which the audit of contents says."""
+    try:
+        document: Mapping[str, Any] = json.loads(inputs)
+        return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return set()
+
+
+_UNREADABLE = (ArithmeticError, AssertionError, FuguError, LookupError, TypeError, ValueError)
+_OF_WIDTH = 1e-6
+"""Of an interval: another machine's floating point; a sum that is off by one is far more."""
+
+
+class _Asked(NamedTuple):
+    """A question, and as it stands in the ledger."""
+
+    text: bytes
+    question: Question
+
+
+def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
+    """What does not agree between what was published and what it was computed from, one line each.
+
+    Args:
+        policies: which device has which table; if empty, the ledger alone vouches for it.
+    """
+    questions, tables, problems = _documents(rows)
+    members: dict[int, dict[str, int]] = defaultdict(dict)
+    for group, device, charged, _ in rows.members():
+        members[group][device] = charged
+    promised = _promises(rows)
+    problems += [f"audience {name}: was promised different things" for name, all_ in promised.items() if len(all_) > 1]
+    forgotten = dict(map(tuple, rows.forgotten()))
+    drawn: dict[Fraction, tuple[int, int]] = {}
+    for entry in rows.entries():
+        charges = members[entry["in_group"]]
+        frame, found = _frame(entry, charges)
+        if frame is not None:
+            asked = questions.get(entry["question"])
+            erased = any(entry["number"] <= forgotten.get(device, 0) for device in charges)
+            if entry["audience"] != SITE and (frame.epsilon, frame.adversary) not in promised[entry["audience"]]:
+                found = "its release states another promise than its audience has"
+            elif asked is None:
+                found = "its question is missing"
+            elif problem := _question_problem(frame, charges, asked.question):
+                found = problem
+            elif not (erased and entry["inputs"] == entry["inputs_digest"] == ""):
+                found = _answer_problem(entry, frame, charges, asked, tables, drawn, policies)
+        problems += [f"entry {entry['number']}: {found}"] if found else []
+    return problems + noise_problems(drawn)
+
+
+def _promises(rows: LedgerRows) -> dict[str, set[tuple[float, str]]]:
+    """What every audience was promised, in nats, and against whom; one thing each, for ever."""
+    audiences = {row[0]: row[3] for row in rows.accounts()}
+    promised: dict[str, set[tuple[float, str]]] = defaultdict(set)
+    for _, account, _, _, _, epsilon, adversary, _ in rows.allowances():
+        if account in audiences:
+            promised[audiences[account]].add((epsilon, adversary))
+    return promised
+
+
+def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTable], list[str]]:
+    """Questions by number, noise tables by digest, and what is neither or was changed."""
+    questions: dict[int, _Asked] = {}
+    tables: dict[str, NoiseTable] = {}
+    problems = []
+    for number, name, text in rows.documents():
+        document = text.encode()
+        try:
+            if "rows" in json.loads(document):
+                tables[name] = table_of(document)
+            else:
+                questions[number] = _Asked(document, Question.of_document(json.loads(document)))
+        except _UNREADABLE:
+            problems.append(f"document {number}: is neither a question nor a noise table")
+        if digest(document) != name:
+            problems.append(f"document {number}: was changed")
+    return questions, tables, problems
+
+
+def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[ReleaseFrame | None, str]:
+    """A stored release, or what it says against its entry."""
+    number, payload = entry["number"], entry["payload"]
+    if not charges or not payload:
+        return None, "has no release" if charges else ""
+    try:
+        frame = ReleaseFrame.decode(payload)
+    except FrameError as error:
+        return None, f"holds no release: {error}"
+    names = ("name", "audience", "stream", "first", "last", "mechanism", "noise", "scale")
+    if (
+        any(getattr(frame, each) != entry[each] for each in names)
+        or frame.entry != number
+        or frame.devices != len(charges)
+    ):
+        return None, "holds another release"
+    if frame.charge != nats(max(charges.values())):
+        return None, "its release states another charge"
+    if problem := noise_problem(entry, frame, max(charges.values())):
+        return None, problem
+    return frame, ""
+
+
+def _answer_problem(
+    entry: Mapping[str, Any],
+    frame: ReleaseFrame,
+    charges: Mapping[str, int],
+    asked: _Asked,
+    tables: Mapping[str, NoiseTable],
+    drawn: dict[Fraction, tuple[int, int]],
+    policies: TrustedPolicies,
+) -> str:
+    """Why a release is not that of its sums; its noise is put to `drawn`."""
+    question, inputs = asked.question, entry["inputs"].encode()
+    if inputs_digest(asked.text, frame.first, inputs) != entry["inputs_digest"]:
+        return "what it was computed from was changed"
+    try:
+        noisy = noisy_of(json.loads(inputs), tables)
+        estimates, ticks = noisy.answer(question.query, question.confidence)
+    except _UNREADABLE as error:
+        return f"cannot be computed again: {(str(error) or cause(error)).splitlines()[0]}"
+    width = max(high - low for low, high in zip(frame.low, frame.high, strict=True))
+    names = ("value", "standard error", "interval", "interval")
+    published = (frame.values, frame.standard_errors, frame.low, frame.high)
+    for name, mine, theirs in zip(names, published, estimates, strict=True):
+        if len(mine) != len(theirs) or not max(abs(theirs - mine)) <= _OF_WIDTH * width:
+            return f"its {name} is not that of its sums and noise"
+    if ticks != frame.observed:
+        return f"is about {frame.observed} ticks, and its sums are about {ticks}"
+    if (noisy.inputs.noise, str(noisy.inputs.largest_scale(noisy.own_scale))) != (frame.noise, frame.scale):
+        return "its noise is not of the scale that its sums have"
+    _put(noisy, drawn)
+    return _basis_problem(entry, charges, question, policies) or _charge_problem(entry, charges, noisy, policies)
+
+
+def _basis_problem(
+    entry: Mapping[str, Any], charges: Mapping[str, int], question: Question, policies: TrustedPolicies
+) -> str:
+    """Why the Wasserstein mechanism's noise follows from other tables or classes than those of trusted policies."""
+    if entry["mechanism"] != "wasserstein" or not policies:
+        return ""
+    basis = WholeWindow.model_validate_json(entry["basis"])
+    for device in charges:
+        makers = policies.makers((device, entry["stream"]), entry["inputs"], charges[device])
+        wanted = [
+            (counted_symbols([policy.chains], policy.table, question.query.states, ()).hits, policy.chains)
+            for policy in makers
+            if policy.table is not None
+        ]
+        if not any(one.hits == hits and chains in one.chains for one in basis.symbols for hits, chains in wanted):
+            return f"its noise is not for the table and the class of chains of {device}"
+    return ""
+
+
+def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
+    """Why a release is not the answer to its question."""
+    states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
+    told = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
+    wanted = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
+    if told != (*wanted, question.confidence):
+        return "is not the answer to its question"
+    if others := charges.keys() - set(question.devices):
+        return f"is about {min(others)}, which was not asked for"
+    return ""
+
+
+def _put(noisy: Noisy, drawn: dict[Fraction, tuple[int, int]]) -> None:
+    for sums, counts in zip(noisy.inputs.parts, noisy.counts, strict=True):
+        numbers, size = drawn.get(noisy.own_scale, (0, 0))
+        more = int(abs(counts.counts - sums.counts).sum())
+        drawn[noisy.own_scale] = numbers + sums.counts.size, size + more
+
+
+def _charge_problem(
+    entry: Mapping[str, Any], charges: Mapping[str, int], noisy: Noisy, policies: TrustedPolicies
+) -> str:
+    """Why the charges are not those of the noise; those of a mechanism that does not compose, `noise_problem` knows."""
+    if entry["audience"] == SITE or entry["mechanism"] in ALONE:
+        return ""
+    spread = float_above(noisy.inputs.sensitivity / noisy.own_scale)
+    dues = {part.table: units_above(charge(part.table, spread)) for part in noisy.counts}
+    for device, units in charges.items():
+        if not units:
+            continue
+        own = {due for table, due in dues.items() if not policies or policies.has((device, entry["stream"]), table)}
+        if own and all(abs(units - due) > due * SAME for due in own):  # without own ones the replay says so
+            return f"{device} is charged {nats(units):.12g}, and its noise {nats(max(own)):.12g}"
+    length = entry["last"] - entry["first"] + 1
+    for least in set(dues.values()):
+        ticks = sum(part.ticks for part in noisy.counts if dues[part.table] >= least)
+        payers = sum(units >= least * (1 - SAME) for units in charges.values())
+        if ticks > length * payers:
+            return f"sums {ticks} ticks that cost {nats(least):.12g} or more, and {payers} devices are charged as much"
+    return ""
+
 
 _Row = tuple[Any, ...]
 
@@ -147,8 +448,8 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
     by_key = {account.key: account for account in accounts.values()}
     members: dict[int, dict[str, int]] = defaultdict(dict)
     shifts: dict[tuple[int, str], int] = {}
-    for group, device, charge, shift in rows.members():
-        members[group][device] = charge
+    for group, device, charged, shift in rows.members():
+        members[group][device] = charged
         shifts[group, device] = shift
     together = _Together(rows, accounts.values())
     together.change(0)
@@ -162,12 +463,12 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
         problems += [] if charges else [f"entry {number}: has no devices"]
         if problem := uncharged(audience, row["topic"], charges.values(), row["noise"]):
             problems.append(f"entry {number}: {problem}")
-        for device, charge in charges.items():
+        for device, paid in charges.items():
             shift = shifts[row["in_group"], device]
             first, last = row["first"] + shift, row["last"] + shift
-            if charge == 0:
+            if paid == 0:
                 problems += [] if row["reason"] else [f"entry {number}: charges nothing and does not say why"]
-            if charge == 0 and audience == SITE:
+            if paid == 0 and audience == SITE:
                 continue
             account = by_key.get(Key(device, stream, audience))
             if account is None:
@@ -180,18 +481,18 @@ def _replay(rows: LedgerRows, accounts: dict[int, _Account], policies: TrustedPo
                 problems.append(f"entry {number}: {account.key}: is not charged with {together_name(account.named)}")
             if any(one.exclusive for one in every) or (exclusive and (account.base or any(one.runs for one in every))):
                 problems.append(f"entry {number}: {account.key}: does not compose with another release")
-            if charge:
+            if paid:
                 touching = account.near(first, last + 1)
-                account.runs[touching] = overlay(account.runs[touching], first, last, charge)
+                account.runs[touching] = overlay(account.runs[touching], first, last, paid)
             elif not account.base:
                 problems.append(f"entry {number}: {account.key}: its device releases no windows")
             account.exclusive = number if exclusive else account.exclusive
-            account.shifted |= charge > 0 and shift != 0
+            account.shifted |= paid > 0 and shift != 0
             account.together |= len(every) > 1
             near = [run for one in every for run in _told(one, first, last, shift, account.key.device)]
             reached = peak_of_sum(near) + account.base
             account.reach(reached, near, first)
-            if policies and (problem := _made_by(account, policies, row["inputs"], charge)):
+            if policies and (problem := _made_by(account, policies, row["inputs"], paid)):
                 problems.append(f"entry {number}: {account.key}: {problem}")
             if reached > account.allowance:
                 allowed = f"{nats(reached):.12g} of {nats(account.allowance):.12g} allowed"

@@ -24,10 +24,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.mechanisms import Mechanism
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.release_frames import Noise
-from fugu.contract.windows import Window
+from fugu.contract.reports import Noise
+from fugu.contract.windows import Mechanism, Window
 from gateway.releases.entries import canonical, digest
 from gateway.releases.statistics import (
     Estimates,
@@ -50,11 +49,8 @@ __all__ = [
     "Noisy",
     "Question",
     "added",
-    "answer",
     "canonical_table",
-    "combined",
     "noisy_of",
-    "symbols_addend",
     "symbols_variances",
     "table_of",
     "windows_addend",

@@ -11,21 +11,19 @@ import numpy as np
 
 from fugu.chains.arrays import Ints
 from fugu.contract.guarantee import Adversary
-from fugu.contract.instants import instant
-from fugu.contract.mechanisms import ALONE, Composing, Mechanism, covers
 from fugu.contract.policy import Clock, Policy
+from fugu.contract.sentences import instant
 from fugu.contract.topics import release_topic
-from fugu.contract.windows import Window
+from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
 from fugu.privacy.chain_class import ChainClassError
 from gateway.releases.allowance import allowance, counted_symbols
-from gateway.releases.charges import Stream, named_streams, together_name, units_above
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import SITE, Allowance, Key
+from gateway.releases.entries import SITE, Allowance, Key, Stream, named_streams, together_name, units_above
 from gateway.releases.inputs import Question
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
 from gateway.service.policies import Catalogue
 
-__all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_together", "together_with"]
+__all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
 
 
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:

@@ -24,12 +24,12 @@ from fugu.contract.guarantee import Adversary
 from fugu.host.database import LEDGER
 from gateway.database import Lease, is_there, open_engine
 from gateway.location import Location, part_of
-from gateway.releases.charges import ChargedTicks, Stream, beside, clipped, overlay, peak, peak_of_sum, together_name
 from gateway.releases.entries import (
     KIND,
     SITE,
     Account,
     Allowance,
+    ChargedTicks,
     Drawn,
     Entry,
     Key,
@@ -37,9 +37,16 @@ from gateway.releases.entries import (
     LedgerRows,
     Release,
     State,
+    Stream,
+    beside,
+    clipped,
     digest,
     inputs_digest,
+    overlay,
+    peak,
+    peak_of_sum,
     refusal,
+    together_name,
 )
 
 __all__ = ["Ledger", "known_ledger", "ledger_beside"]

@@ -7,22 +7,271 @@ is charged before the last step, which is one transaction of the ledger.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import NamedTuple, Protocol
 
-from fugu.contract.mechanisms import ALONE
-from fugu.contract.release_frames import ReleaseFrame, release_unit
-from gateway.releases.allowance import WholeWindow, moved_by_all
-from gateway.releases.amplification import charge, float_above, smallest_scale
-from gateway.releases.charges import nats, units_above, units_below
-from gateway.releases.counts import Counting, Counts
-from gateway.releases.entries import SITE, Drawn, Entry, Key, LedgerError, Release, canonical
-from gateway.releases.inputs import Inputs, Noisy, Question, canonical_table
-from gateway.releases.jobs import Job
+import numpy as np
+
+from fugu.chains.arrays import Ints
+from fugu.contract.frames import WindowFrame, sequence_name
+from fugu.contract.noise_table import NoiseTable
+from fugu.contract.reports import ReleaseFrame, release_unit
+from fugu.contract.windows import ALONE
+from gateway.releases.allowance import (
+    CountedSymbols,
+    WholeWindow,
+    charge,
+    counted_symbols,
+    float_above,
+    moved_by_all,
+    smallest_scale,
+)
+from gateway.releases.entries import (
+    SITE,
+    Drawn,
+    Entry,
+    Key,
+    LedgerError,
+    Release,
+    canonical,
+    nats,
+    units_above,
+    units_below,
+)
+from gateway.releases.inputs import (
+    Addend,
+    Inputs,
+    Noisy,
+    Question,
+    added,
+    canonical_table,
+    symbols_variances,
+    windows_addend,
+)
+from gateway.releases.jobs import Job, answers
 from gateway.releases.ledger import Ledger
-from gateway.releases.statistics import ReleaseError
+from gateway.releases.statistics import Part, ReleaseError, SymbolCounter
+from gateway.service.kinds.symbol_model import SymbolModel
+from gateway.service.policies import Catalogue
+from gateway.service.store import Store
 
-__all__ = ["EmptyWindowError", "Maker", "finish"]
+__all__ = ["EmptyWindowError", "Maker", "StoreCounting", "finish"]
+
+
+class DeviceWindows(NamedTuple):
+    """What a device's own windows answer, the largest scale of their noise, and how long a start leaves no states.
+
+    `shift` is by how much their tick numbers are ahead of the release's wall ticks.
+    """
+
+    addend: Addend
+    scale: Fraction
+    beginning: int = 0
+    shift: int = 0
+
+
+class DeviceSymbols(NamedTuple):
+    """A device's symbols of a release's ticks, (length,) for each table, -1 where it made none; `shift` as above."""
+
+    tables: dict[NoiseTable, Ints]
+    shift: int = 0
+
+
+def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
+    """A device's symbols of a release's wall ticks.
+
+    None if its clock was set within them, or some are of other states: a device chooses the version of its policy, and
+    must not stop the release of the others.
+    """
+    stream, length = question.stream, question.length
+    number = store.stream_id(device, stream)
+    shift, _ = store.shifts(number).owner(wall, wall + length - 1)
+    if number is None or shift is None:
+        return DeviceSymbols({})
+    first = wall + shift
+    ticks: dict[NoiseTable, Ints] = {}
+    for frame in store.symbols.holding(number, first, first + length - 1):
+        policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
+        if policy.discretiser.states != question.labels:
+            return DeviceSymbols({})
+        assert policy.table is not None  # it made these
+        if frame.shift != shift:
+            continue
+        symbols = np.frombuffer(frame.symbols, dtype=np.uint8).astype(np.int64)
+        low, high = max(frame.first, first), min(frame.last, first + length - 1)
+        of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
+        of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
+    return DeviceSymbols({table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}, shift)
+
+
+def device_windows(
+    store: Store, catalogue: Catalogue, question: Question, device: str, wall: int
+) -> DeviceWindows | None:
+    """The answer of a device's windows to a release's wall ticks; `None` if no window has counted any of them."""
+    wanted = question.windows.get(device)
+    if wanted is None:
+        return None
+    number = store.stream_id(device, sequence_name(question.stream, wanted.name))
+    shift, _ = store.shifts(number).in_ticks(wanted).owner(wall, wall + question.length - 1)
+    if number is None or shift is None:
+        return None
+    first = wall + shift
+    frames = store.windows.within(number, first, first + question.length - 1)
+    counts, scales, rows, beginning = [], [], np.ones((1, 1), dtype=np.int64), 0
+    used: list[WindowFrame] = []
+    for frame in frames:
+        policy = catalogue.recall(device, question.stream, frame.policy_version, SymbolModel).policy
+        window = policy.window(frame.window)
+        known = None if window is None else answers(window, policy.discretiser.states, question.query)
+        if window is None or known is None or policy.discretiser.states != question.labels:
+            return None
+        if (frame.first - first) % wanted.length or frame.length != wanted.length or frame.shift != shift:
+            continue  # between two that are side by side
+        rows, beginning = known, getattr(policy.discretiser, "baseline_ticks", 0)
+        counts.append(rows @ np.array(frame.counts, dtype=np.int64))
+        scales.append(Fraction(window.scale))
+        used.append(frame)
+    if not used:
+        return None
+    ticks = sum(frame.observed for frame in used)
+    addend = windows_addend(np.array(counts), rows.sum(axis=1), scales, ticks)
+    return DeviceWindows(addend, max(scales), beginning, shift)
+
+
+def observed(symbols: dict[NoiseTable, Ints]) -> int:
+    """The ticks that have a symbol."""
+    return sum(int((laid >= 0).sum()) for laid in symbols.values())
+
+
+def better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
+    """Whether a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
+
+    The ticks that a baseline begins with have symbols of a public distribution, and windows leave them out.
+
+    The variance is the bound for the worst of states, without the noise that symbols would get on top, so that it
+    depends on nothing private.
+    """
+    if windows is None or not symbols:
+        return windows is not None
+    parts = [Part(table, int((laid >= 0).sum()), 0, np.zeros(1, dtype=np.int64)) for table, laid in symbols.items()]
+    if windows.addend.ticks + windows.beginning < observed(symbols):
+        return False
+    variance = sum(symbols_variances(question.query, part, None).sum() for part in parts)
+    return bool(windows.addend.variances.sum() <= variance)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was counted.
+
+    Attributes:
+        question: that it answers.
+        tally: symbols of devices whose windows are not used.
+        beside: symbols of devices whose windows are used as well.
+        windows, tables: by device, its windows that are used, and the tables of its symbols that are.
+        counted: by device, what the distribution of its count follows from, for the mechanism that needs it.
+        shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
+    """
+
+    question: Question
+    tally: SymbolCounter
+    beside: SymbolCounter
+    windows: dict[str, DeviceWindows] = field(default_factory=dict)
+    tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
+    counted: dict[str, CountedSymbols] = field(default_factory=dict)
+    shifts: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, question: Question) -> Counts:
+        """Nothing yet."""
+        return cls(question, SymbolCounter(question.query), SymbolCounter(question.query))
+
+    @property
+    def inputs(self) -> Inputs:
+        """The numbers that the answer is computed from, once noise is on them."""
+        alone = [one for device, one in self.windows.items() if device not in self.tables]
+        doubled = [one for device, one in self.windows.items() if device in self.tables]
+        return Inputs(
+            self.tally.parts,
+            self.beside.parts,
+            added([one.addend for one in alone]) if alone else None,
+            added([one.addend for one in doubled]) if doubled else None,
+            max((one.scale for one in self.windows.values()), default=None),
+        )
+
+
+class Counting(Protocol):
+    """Counts what a release is about."""
+
+    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
+        """Count the window that begins at a wall tick.
+
+        Yields:
+            Now and then, so that the caller can go on with other things: whether it waits for somebody else.
+
+        Raises:
+            ReleaseError: what was found does not answer the query.
+            DatabaseError: a file cannot be used.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCounting:
+    """Counts what is in a store, a device at a time.
+
+    Attributes:
+        catalogue: the policies that made the symbols.
+    """
+
+    store: Store
+    catalogue: Catalogue
+
+    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
+        """As in `Counting`."""
+        made = Counts.of(question)
+        for device in question.devices:
+            self._count(question, device, first, made)
+            yield False
+        return made
+
+    def _count(self, question: Question, device: str, first: int, made: Counts) -> None:
+        """Count a device's windows, or its symbols, those of each table apart, or both."""
+        symbols, shift = device_symbols(self.store, self.catalogue, question, device, first)
+        windows = device_windows(self.store, self.catalogue, question, device, first)
+        both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
+        if windows is not None and (both or better(question, windows, symbols)):
+            made.windows[device] = windows
+            made.shifts[device] = windows.shift
+            if not both:
+                return
+        if symbols:
+            made.tables[device] = set(symbols)
+            made.shifts[device] = shift
+            if question.mechanism == "wasserstein":
+                made.counted[device] = self._counted(question, device, symbols)
+            for table, laid_out in symbols.items():
+                (made.beside if both else made.tally).add(laid_out, table)
+
+    def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
+        """The parameters of the distribution of a device's count; refused if it is made of several noisy numbers."""
+        if len(symbols) > 1:
+            raise ReleaseError(
+                f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "
+                f"{device}/{question.stream} are of {len(symbols)} tables in this window"
+            )
+        ((table, laid_out),) = symbols.items()
+        if (np.diff(np.flatnonzero(laid_out >= 0)) > 1).any():
+            # how much time has passed where ticks are absent, numbers do not say: the device's clock may have been set
+            raise ReleaseError(
+                f"release {question.name}: mechanism wasserstein needs ticks next to one another, and "
+                f"{device}/{question.stream} has some in this window without those between them"
+            )
+        chains = [policy.chains for policy in self.catalogue.policies(device, question.stream)]
+        found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
+        _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
+        return found
+
 
 _NO_CHARGE = "post-processing: this audience sees the symbols"
 _CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from fugu.contract.errors import FuguError, cause
-from fugu.contract.window_frames import sequence_name
+from fugu.contract.frames import sequence_name
 from fugu.contract.windows import Window
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link

@@ -13,19 +13,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError, PolicyError
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
 from gateway.database import Lease
 from gateway.location import Location
-from gateway.releases.charges import Stream
-from gateway.releases.config import ReleaseConfigError, load_releases
-from gateway.releases.counts import StoreCounting
-from gateway.releases.entries import Allowance, Entry, LedgerError, State
+from gateway.releases.config import ReleaseConfigError, check_reader, load_readers, load_releases
+from gateway.releases.entries import Allowance, Entry, LedgerError, State, Stream
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.releases.maker import Maker, finish
-from gateway.releases.readers import check_reader, load_readers
+from gateway.releases.maker import Maker, StoreCounting, finish
 from gateway.releases.record import ReleaseRecord
 from gateway.service.policies import Catalogue
 from gateway.service.store import Store

@@ -34,12 +34,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.discrete_laplace import discrete_laplace
 from fugu.contract.errors import FuguError
-from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.queries import QUERIES
-from fugu.contract.queries import Query as Asked
-from fugu.contract.release_frames import QueryKind
+from fugu.contract.noise_table import SCALE, NoiseTable, discrete_laplace
+from fugu.contract.reports import QueryKind
+from fugu.contract.windows import QUERIES
+from fugu.contract.windows import Query as Asked
 
 __all__ = [
     "Estimates",

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from fugu.contract.health import AlarmCode
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
 from gateway.health import Monitor

@@ -31,7 +31,7 @@ from gateway.fleet.keys import decrypted, read_passphrase, read_private
 from gateway.service.contradictions import Stopping
 from gateway.service.policies import Catalogue
 
-__all__ = ["Enrolled", "FleetFiles", "FleetPolicies", "Signer", "SignerError", "read_roots"]
+__all__ = ["Enrolled", "FleetFiles"]
 
 _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 2.0

@@ -18,8 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus
-from fugu.contract.frames import Status
+from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic
 from fugu.mqtt import Link
 from gateway.fleet import PolicyReport, Registry, RegistryError, Rollouts, Sighting

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fugu.contract.errors import FuguError
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status
-from fugu.contract.health import AlarmCode
+from fugu.contract.frames import PolicyStatus, Status
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import parse_topic
 from fugu.host.database import AwayError, DatabaseError, is_lost
-from fugu.host.logs import NOTICES, first_share
+from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
 from gateway.database import Lease
 from gateway.describe import Describing, InForce

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from fugu.contract.window_frames import sequence_name
+from fugu.contract.frames import sequence_name
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NotKnownError, Reached, StoreProgress
 from gateway.service.coverage import Coverage

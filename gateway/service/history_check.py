@@ -12,7 +12,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from fugu.host.database import STORE
-from fugu.host.held_files import damage
+from fugu.host.files import damage
 from gateway.service.store import Location, Store
 
 __all__ = ["HistoryCheck"]

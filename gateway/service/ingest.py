@@ -32,18 +32,7 @@ from gateway.service.symbols.parser import parse
 from gateway.service.symbols.streams import Streams
 from gateway.service.tick_time import newest_tick, tick_at
 
-__all__ = [
-    "MAX_PAYLOAD_BYTES",
-    "MAX_POINTS_BYTES",
-    "Acknowledged",
-    "Birth",
-    "Connected",
-    "Event",
-    "Inbox",
-    "Ingest",
-    "Message",
-    "Received",
-]
+__all__ = ["Acknowledged", "Connected", "Event", "Inbox", "Ingest", "Message"]
 
 
 _log = logging.getLogger(__name__)

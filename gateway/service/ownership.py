@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from fugu.contract.errors import UsageError
 
-__all__ = ["MOST_SHARDS", "Role", "Shard", "ShardError", "owner"]
+__all__ = ["MOST_SHARDS", "Role", "Shard", "owner"]
 
 MOST_SHARDS = 256
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Self, TypeVar
 
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, Reason
+from fugu.contract.frames import sequence_name
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from fugu.contract.window_frames import sequence_name
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.kinds.symbol_model import SymbolModel
 
-__all__ = ["Catalogue", "UnknownDeviceError", "UnknownPolicyVersionError", "UnknownStreamError", "WrongKindError"]
+__all__ = ["Catalogue", "UnknownDeviceError", "UnknownPolicyVersionError", "WrongKindError"]
 
 
 class UnknownDeviceError(FuguError, reason=Reason.UNKNOWN_DEVICE):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fugu.host.clock import Wake
-from fugu.host.systemd import Notifier
+from fugu.host.process import Notifier
 from fugu.places.tracking import warm as warm_points
 from gateway.location import Server
 from gateway.service.service import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from fugu.contract.envelope import sign_committed
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
-from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
 from gateway.service.recorder import Recorder
 from gateway.service.store import Outgoing, Store

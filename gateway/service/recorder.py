@@ -17,10 +17,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame
+from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import Estimate, WindowCount
-from fugu.contract.window_frames import WindowFrame
 from gateway.service.coverage import Coverage
 from gateway.service.kinds.kind import AnyFrame, Kind, Place, Span
 from gateway.service.kinds.points import Points
@@ -32,7 +31,7 @@ from gateway.service.store import Outgoing, Store
 from gateway.service.symbols.arrivals import Arrivals
 from gateway.service.symbols.streams import Streams
 
-__all__ = ["MOST_INTERVALS", "Recorder"]
+__all__ = ["Recorder"]
 
 SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
 """Of the journal in memory: when it is sealed; later with so many streams, so that chunks are not small; at most."""

@@ -27,7 +27,7 @@ from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 from gateway.service.store.aged import POINTS, SYMBOLS, WINDOWS, Aged, Frames, Sequence
 
-__all__ = ["Keep", "KeepError", "Retention"]
+__all__ = ["Keep", "Retention"]
 
 _HOURS = {"h": 1, "d": 24}
 _HOUR_US = 3_600_000_000

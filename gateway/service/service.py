@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from fugu.contract.errors import FuguError, Reason, cause
-from fugu.contract.health import AlarmCode, Health
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import description_topic, health_topic, parse_topic
 from fugu.host.checks import certificate_end
 from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 from fugu.mqtt import Link, Will
 from fugu.places.tracking import warm as warm_points
 from gateway.describe import digest

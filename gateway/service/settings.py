@@ -15,7 +15,7 @@ from gateway.service.ownership import MOST_SHARDS, Shard
 from gateway.service.retention import Keep
 from gateway.service.store import Location
 
-__all__ = ["ON_CONFLICT", "GatewaySettings", "SettingsError"]
+__all__ = ["GatewaySettings", "SettingsError"]
 
 OnConflict = Literal["alarm", "stop"]
 ON_CONFLICT: tuple[OnConflict, ...] = get_args(OnConflict)

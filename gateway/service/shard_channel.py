@@ -17,7 +17,7 @@ from gateway.database import Kind, Lease, open_engine
 from gateway.location import Location, part_of
 from gateway.releases.entries import canonical
 
-__all__ = ["KIND", "Beat", "ShardChannel", "ShardChannelError", "channel_of"]
+__all__ = ["KIND", "ShardChannel", "ShardChannelError", "channel_of"]
 
 _SCHEMA = """
 CREATE TABLE known (known INTEGER NOT NULL);

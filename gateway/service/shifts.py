@@ -14,7 +14,7 @@ from fugu.contract.errors import FuguError, Reason
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.windows import Window
 
-__all__ = ["MOST_SHIFTS", "ShiftError", "Shifts", "Span"]
+__all__ = ["ShiftError", "Shifts", "Span"]
 
 MOST_SHIFTS = 256
 """Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release."""

@@ -21,25 +21,23 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Bools
 from fugu.contract.errors import FuguError, cause
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
+from fugu.contract.measurement import check_noise
 from fugu.contract.topics import table_topic
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from fugu.places.compiled import compile_noise
-from fugu.places.constraints import delta_set, surrogates
-from fugu.places.graphs import GraphError
+from fugu.places.graphs import GraphError, delta_set, surrogates
 from fugu.places.hull import capped, complete_hull
 from fugu.places.protection import protect_likely
-from fugu.places.tables import TableError
+from fugu.places.tables import TableError, compile_noise
 from gateway.service.kinds.point_model import MeasureModel
 from gateway.service.policies import Catalogue, UnknownPolicyVersionError
 from gateway.service.recorder import Recorder
 from gateway.service.store import Store
 from gateway.service.tick_time import tick_at
 
-__all__ = ["Made", "TableSender", "make_noise", "policy_graph"]
+__all__ = ["TableSender"]
 
 
 class Made(NamedTuple):

@@ -6,8 +6,7 @@ A frame whose last tick lies further ahead than clocks may differ is refused. It
 from __future__ import annotations
 
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import Clock
+from fugu.contract.policy import Clock, Policy
 
 __all__ = ["TOLERANCE_US", "newest_tick", "share_due_us", "tick_at"]
 

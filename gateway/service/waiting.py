@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from gateway.service.store import Outgoing
 
-__all__ = ["MOST_WAITING", "Waiting"]
+__all__ = ["Waiting"]
 
 MOST_WAITING = 32
 """Frames of one sequence that wait, at most."""

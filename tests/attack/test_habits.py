@@ -19,7 +19,7 @@ from fugu.attack import (
     odds_change,
     release_counts,
 )
-from fugu.cli.demo.people import EPSILON, load_person, policy_for
+from fugu.cli.demo.evaluation import EPSILON, load_person, policy_for
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.randomised_response import allowed_ratios
 from tests.support.proofs import check_printed

@@ -10,7 +10,7 @@ import pytest
 from fugu.attack.outputs import attack_points
 from fugu.places.graphs import explicit, lattice
 from fugu.places.hull import gauge
-from fugu.places.local_noise import local_hulls, local_points, planes, point_densities
+from fugu.places.staircase import local_hulls, local_points, planes, point_densities
 from tests.support.dphmm_cases import GOLDEN, VALUES, knorm_log_density
 
 THREE = VALUES[3:]  # s4, s5, s6

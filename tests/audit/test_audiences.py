@@ -15,13 +15,12 @@ import pytest
 from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihoods
 from fugu.audit.witness import least_epsilon
 from fugu.contract.chains import BinaryChains
-from fugu.contract.exponential import exp_up
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee, ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import exp_up
 from fugu.contract.topics import release_topic, symbols_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience, Listed, Rule, audiences, planned_audiences, read_access
@@ -29,7 +28,7 @@ from gateway.audit.attacks import Attacked, attack_audiences, largest_scale, sim
 from gateway.audit.mechanism import released, windows
 from gateway.audit.recordings import Recorded, distribution_problems, heard_topics, window_noise
 from gateway.audit.stream import audit_stream, not_listed
-from gateway.deployment.accounts import Account, access_list
+from gateway.deployment.mosquitto import Account, access_list
 from gateway.releases.config import ReleaseConfig
 from gateway.releases.statistics import two_valued
 from tests.support.audited import planned

@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from edge_agent.randomiser import randomiser, system_entropy
 from firmware_sim.constant import ConstantError, parts, run_constant
-from fugu.audit import draws
-from fugu.audit.device import device_tests
-from fugu.audit.draws import checked, count_cells, point_cells, related, symbol_distribution
+from fugu.audit.device import checked, count_cells, device_tests, point_cells, related, symbol_distribution
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.measure_table import StaircaseNoise
@@ -126,7 +124,7 @@ def test_pieces_show_what_all_draws_together_show(monkeypatch: pytest.MonkeyPatc
     )
     assert [bool(one.alarms) for one in whole[0]] == [False, True, True, True]
     assert all(whole[1])
-    monkeypatch.setattr(draws, "_PIECE", size)
+    monkeypatch.setattr("fugu.audit.device._PIECE", size)
     assert whole == (
         [checked("draws", one, DISTRIBUTION, FALSE_ALARMS) for one in every],
         [related(*pair, FALSE_ALARMS) for pair in pairs],

@@ -12,17 +12,14 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.guarantee import Adversary
-from fugu.contract.mechanisms import Mechanism
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.windows import Window
+from fugu.contract.windows import Mechanism, Window
 from fugu.privacy.accountant import ChainAccountant
 from gateway.audit.ledger import LedgerAudit, audit_ledger
-from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.releases.allowance import allowance, joint_charge, joint_loss
-from gateway.releases.amplification import smallest_scale
-from gateway.releases.charges import PER_NAT
-from gateway.releases.entries import Allowance
+from gateway.deployment.mosquitto import Account
+from gateway.releases.allowance import allowance, joint_charge, joint_loss, smallest_scale
+from gateway.releases.entries import PER_NAT, Allowance
 from gateway.releases.ledger import Ledger
 from tests.support.command import Fugu
 from tests.support.ledgers import key, release, reserve

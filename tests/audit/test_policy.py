@@ -18,8 +18,8 @@ from fugu.contract.pins import SymbolPins, pins_of
 from fugu.contract.policy import Policy
 from gateway.audit import policy_statement
 from gateway.audit.access import may_read, read_access
-from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
+from gateway.deployment.mosquitto import Account
 from gateway.fleet.keys import new_key_folder, write_key
 from tests.support.audited import CHAINS, WINDOWS, planned
 from tests.support.command import Fugu

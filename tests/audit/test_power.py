@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fugu.audit import draws
-from fugu.audit.draws import checked, frequencies, related, smallest_error
+from fugu.audit import device
+from fugu.audit.device import checked, frequencies, related, smallest_error
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 DRAWS = {"10^5": 10**5, "10^6": 10**6, "10^7": 10**7, "10^8": 10**8, "10^10": 10**10}
@@ -85,7 +85,7 @@ def test_a_hundred_million_draws_alarm_no_more_often_than_stated(distribution: t
 def test_far_tails_of_numbers_of_pairs_are_not_underestimated(mean: int) -> None:
     """Numbers of rare pairs are near Poisson's: a normal's tails are too light for them, by far with a mean of 100."""
     for chance in (1e-4, 1e-7, 1e-10, 1e-16):
-        most = mean + draws._most_deviations(chance, mean**-0.5) * mean**0.5
+        most = mean + device._most_deviations(chance, mean**-0.5) * mean**0.5
         assert chance / 100 < stats.poisson.sf(np.ceil(most), mean) <= chance  # whole numbers
     normal = mean + stats.norm.isf(1e-10) * mean**0.5
     assert stats.poisson.sf(normal, mean) > 1e-10

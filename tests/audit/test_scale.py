@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from fugu.audit.draws import scaled, total_tails
+from fugu.audit.device import scaled, total_tails
 
 COUNTS = 100_000
 EACH = 1e-3 / 2 / 2 / 3 / 2

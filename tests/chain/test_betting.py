@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fugu.chains.betting import bet
+from fugu.privacy.class_watch import bet
 
 EMISSION = np.array([[0.7, 0.2, 0.1], [0.25, 0.35, 0.4]])
 CELLS = np.array([[0.1, 0.15, 0.2, 0.3], [0.15, 0.4, 0.3, 0.35], [0.5, 0.9, 0.3, 0.8], [0.3, 0.3, 0.1, 0.1]])

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Floats
-from fugu.chains.tracking import Seen, advance, backward, fixed_lag, follow, smoothed
-from fugu.chains.transitions import Transition, reached
+from fugu.chains.tracking import Seen, Transition, advance, backward, fixed_lag, follow, reached, smoothed
 
 
 class Case(NamedTuple):

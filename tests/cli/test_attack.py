@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.attack import ATTACKERS, COUNT_ATTACKERS
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.windows import Window
 from tests.support.command import Fugu
 from tests.support.processes import policy

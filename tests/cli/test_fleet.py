@@ -18,7 +18,7 @@ from fugu.contract.policy import Clock
 from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
 from gateway.fleet import Registry
-from gateway.fleet.dry_run import worth
+from gateway.fleet.documents import worth
 from tests.support.command import Fugu
 from tests.support.fleet_home import HEART, KEYS, Home
 from tests.support.measured import measure_policy

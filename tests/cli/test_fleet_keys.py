@@ -17,8 +17,7 @@ from typing import Any
 
 import pytest
 
-from firmware_sim.board_code import board_module
-from firmware_sim.compiled_policy import compile_policy, units
+from firmware_sim.compiled_policy import board_module, compile_policy, units
 from fugu.cli.main import main
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import Envelope, encode_roots, sign

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fugu.cli.view import rollout as rollout_view
+from fugu.cli.view import fleet as rollout_view
 from fugu.contract.fleet_documents import Address
 from gateway.fleet import PolicyReport, Registry, Rollouts, Sighting
 from gateway.fleet.entries import Outcome

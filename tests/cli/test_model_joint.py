@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fugu.privacy.chain_fit import independence_test
 from fugu.privacy.chain_model import ModelError
-from fugu.privacy.joint_fit import independence_test
 from fugu.privacy.joint_model import JointModel
 from tests.support.command import Fugu
 

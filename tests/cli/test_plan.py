@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.policy import Policy
 from fugu.privacy import utility
 from tests.support.command import Fugu

@@ -22,9 +22,9 @@ from edge_agent.recording import read_changes
 from edge_agent.sensors.opening import open_sensor
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
+from fugu.planning.question import three_sets
 from fugu.planning.readings import read_readings
-from fugu.planning.recorded_class import recorded_class
-from fugu.planning.sampled import three_sets
+from fugu.planning.true_class import recorded_class
 from tests.support.command import Done, Fugu
 
 FIELDS = {

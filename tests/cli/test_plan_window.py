@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Guarantee
@@ -22,7 +22,7 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.window_scale import lawful_scale
+from fugu.privacy.window_mechanisms import lawful_scale
 from tests.support.command import Fugu
 
 TWO = {

@@ -11,7 +11,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.fleet_documents import Address
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from gateway.releases.ledger import Ledger
 from gateway.service.store import Lease, Store
 from tests.support.brokers import Mosquitto, wait_until

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.frames import WindowFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.topics import window_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Decoder, Link, WindowReading
 from tests.support.brokers import Mosquitto, wait_until

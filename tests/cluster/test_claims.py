@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError
-from fugu.host.held_files import FileLostError
-from gateway.cluster.claims import Claim, Vacancies
+from fugu.host.files import FileLostError
+from gateway.cluster.part import Claim, Vacancies
 from gateway.database import Lease
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server

@@ -20,14 +20,12 @@ from fugu.contract.descriptions import Description, describe, encode_description
 from fugu.contract.envelope import Envelope, Signature, decode_roots, encode_roots
 from fugu.contract.errors import FrameError
 from fugu.contract.fleet_documents import PolicyDocument, RootDocument, TableDocument
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Committed, Status, SymbolFrame
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import Kind, parse_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from tests.support import protocol_tables
 from tests.support.asyncapi import DOCUMENT, follow, named, payload, plain, values

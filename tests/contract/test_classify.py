@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.classify import Classifier
-from fugu.contract.discretisers import Categories, Thresholds
+from fugu.contract.discretisers import Categories, Classifier, Thresholds
 
 SECRET = 71.5319
 BANDS = {

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.classify import Classifier
 from fugu.contract.descriptions import (
     MAX_DESCRIPTION_BYTES,
     Description,
@@ -23,11 +22,10 @@ from fugu.contract.descriptions import (
     describe,
     encode_description,
 )
-from fugu.contract.discretisers import Cells
+from fugu.contract.discretisers import Cells, Classifier
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from fugu.contract.instants import LAST_US, instant_text
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.sentences import class_sentence
+from fugu.contract.sentences import LAST_US, class_sentence, instant_text
 from fugu.contract.windows import Window
 from tests.support.measured import measure_policy
 from tests.support.processes import policy

@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from scipy import stats
 
-from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
+from fugu.contract.noise_table import discrete_laplace, uniform_below
 
 SCALES = ("1/2", "1", "7/3", "20", "1000/7")
 DRAWS = 40_000

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fugu.contract.ellipse import Ellipse, ellipse
-from fugu.contract.staircase import Staircase
+from fugu.contract.measure_table import Staircase
+from fugu.contract.reports import Ellipse, ellipse
 from fugu.places.staircase import probability
 
 Places = list[tuple[float, float]]

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, FiniteChains
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.exponential import exp_up
 from fugu.contract.finite_leakage import finite_loss, stationary_distribution
 from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
 from fugu.contract.noise_table import NoiseTable
+from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.randomised_response import calibrate

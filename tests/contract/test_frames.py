@@ -31,9 +31,9 @@ from fugu.contract.frames import (
     StreamCommit,
     StreamStatus,
     SymbolFrame,
+    WindowFrame,
     symbol_bits,
 )
-from fugu.contract.window_frames import WindowFrame
 from tests.support.example_frames import SYMBOL_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"

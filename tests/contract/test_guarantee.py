@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, lasting_ratios, loss, ratio_loss, tick_ratios
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import SCALE, NoiseTable
+from fugu.contract.rounding import exp_up
 from tests.support.oracle import best_attack
 from tests.support.recursions import DIGITS, lost, told
 from tests.support.work import lines_run

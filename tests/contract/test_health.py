@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.errors import FrameError
-from fugu.contract.health import MAX_NAMES, AlarmCode, Health, HealthAlarm
+from fugu.contract.reports import MAX_NAMES, AlarmCode, Health, HealthAlarm
 
 ALARM = HealthAlarm(AlarmCode.SILENT, 5, 2, ("watch", "ring"), 3, "see whether it runs")
 HEALTH = Health(True, 20, 10, 5, 4, 100, 7, (ALARM, HealthAlarm(AlarmCode.STORE, 6, 1, (), 0, "look at the disk")))

@@ -19,7 +19,7 @@ from fugu.contract.inner_maximum import Work, closed
 from fugu.contract.soft_leakage import odds_table as soft_odds
 from fugu.contract.soft_leakage import worst_weights as soft_step
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.shown import stream_losses
+from fugu.privacy.accountant.accountant import stream_losses
 from fugu.privacy.chain_class import MarkovChain
 from tests.support.proofs import check_printed
 

@@ -15,20 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.measure_check import RATIO_BITS, check_noise, floor_exp
 from fugu.contract.measure_frames import Point
-from fugu.contract.measure_table import Noise, StaircaseNoise, members, set_of
-from fugu.contract.measurement import Measurement, neighbours_of
-from fugu.contract.noise_table import NoiseTable
-from fugu.contract.staircase import Staircase
-from fugu.places.compiled import compile_noise, emission, fallback_noise, noise_pairs
+from fugu.contract.measure_table import Noise, Staircase, StaircaseNoise, members, set_of
+from fugu.contract.measurement import RATIO_BITS, Measurement, check_noise, floor_exp, neighbours_of
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.graphs import lattice
 from fugu.places.hull import complete_hull, difference_hull
 from fugu.places.protection import protect
 from fugu.places.staircase import probability, staircase
-from fugu.places.tables import TableError, check_table
+from fugu.places.tables import TableError, check_table, compile_noise, emission, fallback_noise, noise_pairs
 
 ONE = 1 << RATIO_BITS
 

@@ -11,16 +11,14 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import GuaranteeError, PolicyError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS
 from fugu.contract.measure_policy import MAX_TABLES, MeasurePolicy, sparse_rows
-from fugu.contract.measure_table import StaircaseNoise, TimedTable, encoded_table, members
-from fugu.contract.noise_table import NoiseTable
+from fugu.contract.measure_table import Staircase, StaircaseNoise, TimedTable, encoded_table, members
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
-from fugu.contract.staircase import Staircase
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy as symbol_policy
 

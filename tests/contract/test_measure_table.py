@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import (
     FrameError,
     FrameLengthError,
@@ -30,6 +29,7 @@ from fugu.contract.errors import (
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_table import (
     MOST_VERTICES,
+    Staircase,
     StaircaseNoise,
     TimedTable,
     decoded_table,
@@ -37,8 +37,7 @@ from fugu.contract.measure_table import (
     members,
     set_of,
 )
-from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, NoiseTable
-from fugu.contract.staircase import Staircase
+from fugu.contract.noise_table import MAX_POINTS, MAX_TABLE_STATES, SCALE, NoiseTable
 from tests.support.work import lines_run, most_memory
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames"

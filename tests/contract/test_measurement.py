@@ -15,7 +15,7 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
 from fugu.places import graphs
-from fugu.places.constraints import schedule, surrogates
+from fugu.places.graphs import schedule, surrogates
 
 
 def matrix(neighbours: tuple[int, ...]) -> Bools:

@@ -13,18 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
-from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError, PinnedError
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, ratio_loss, tick_ratios
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
-from fugu.contract.noise_table import NoiseTable
+from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.pins import MeasuredPins, SymbolPins, contains, pins_of, violations
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import Clock
+from fugu.contract.policy import Clock, Policy
 from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate

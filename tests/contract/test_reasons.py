@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fugu.contract.errors import FrameError, FuguError, Reason, TrustError
-from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import PolicyStatus
 
 
 @pytest.mark.parametrize("reason", Reason)

@@ -16,15 +16,20 @@ import pytest
 
 from fugu.contract.envelope import Envelope, Signature, decode_roots, encode_roots
 from fugu.contract.errors import FrameError, Reason, StatusCode
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Committed, Gap, Status, StreamCommit, StreamStatus, SymbolFrame
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.frames import (
+    Committed,
+    Gap,
+    PolicyStatus,
+    Status,
+    StreamCommit,
+    StreamStatus,
+    SymbolFrame,
+    WindowFrame,
+)
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.message import unpacked
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.reports import WindowCount, decode_estimate
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm, ReleaseFrame, WindowCount, decode_estimate
 from tests.support.example_frames import (
     COUNT,
     HISTOGRAM,

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, MalformedFrameError
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from tests.support.example_frames import RELEASE_FRAME
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "reports" / "release.json"

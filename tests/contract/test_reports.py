@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
-from fugu.contract.instants import LAST_US, instant, instant_text, read_instant, unix_us
 from fugu.contract.json_message import JsonMessage
 from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, WindowCount, decode_estimate
+from fugu.contract.sentences import LAST_US, instant, instant_text, read_instant, unix_us
 from tests.support.example_frames import (
     COUNT,
     HISTOGRAM,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fugu.contract.finite_leakage import stationary_distribution
+from fugu.contract.inner_maximum import Tree, largest_ratio, widening
 from fugu.contract.rounding import UNIT, reversal_error
-from fugu.contract.simplex import Tree, largest_ratio, widening
 from fugu.privacy.accountant.inner_maximum import closed, exact_ratio
 from tests.support.oracle import Array
 

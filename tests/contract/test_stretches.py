@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
-from fugu.contract.exponential import log_up
 from fugu.contract.guarantee import Adversary, Guarantee, loss, tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
+from fugu.contract.rounding import log_up
 from fugu.contract.stretches import covered, stretch_epsilon, stretch_ticks
 from fugu.contract.windows import Window
 from tests.support.oracle import Array, joint_distribution, known_states

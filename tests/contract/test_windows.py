@@ -14,10 +14,10 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import GuaranteeError, PolicyError
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss, tick_ratios
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy, Thresholds
+from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from tests.support.windows import CHAINS, TABLE, policy, window
 

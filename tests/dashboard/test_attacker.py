@@ -14,8 +14,7 @@ from fugu.contract.descriptions import Described, Description, describe
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
 from gateway.page import attackers
-from gateway.page.attack_view import AttackView
-from gateway.page.attackers import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, attacked, chains_of
+from gateway.page.attackers import EVERYTHING, MOST_TICKS, ONE_SYMBOL, AttackerError, AttackView, attacked, chains_of
 from tests.support.processes import policy
 
 TERNARY = NoiseTable(((2_000_000_000, 3_000_000_000), (900_000_000, 3_300_000_000), (1_100_000_000, 2_100_000_000)))

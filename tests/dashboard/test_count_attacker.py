@@ -11,9 +11,8 @@ import pytest
 from fugu.attack import COUNT_ATTACKERS, CountOutputs, Knowledge
 from fugu.contract.chains import BinaryChains, ChainClass, FiniteChains
 from fugu.contract.descriptions import Described, DescribedWindow, Description, describe
-from fugu.contract.window_frames import WindowFrame
-from gateway.page.attack_view import AttackView
-from gateway.page.attackers import EVERYTHING, ONE_WINDOW, AttackerError, CountAttack, chains_of
+from fugu.contract.frames import WindowFrame
+from gateway.page.attackers import EVERYTHING, ONE_WINDOW, AttackerError, AttackView, CountAttack, chains_of
 from tests.support.processes import policy
 
 LENGTH, SCALE = 40, "7/2"

@@ -10,8 +10,7 @@ import pytest
 from fugu.contract.descriptions import Description, describe, encode_description
 from fugu.contract.discretisers import Cells
 from fugu.contract.errors import StatusCode
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status, StreamStatus
+from fugu.contract.frames import PolicyStatus, Status, StreamStatus, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     description_topic,
@@ -21,7 +20,6 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.page.device_view import DeviceView
 from tests.support.measured import measure_policy

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status, SymbolFrame
+from fugu.contract.frames import PolicyStatus, Status, SymbolFrame
 from fugu.contract.topics import description_topic, policy_status_topic, status_topic, symbols_topic
 from fugu.mqtt import Broker
-from fugu.mqtt.guard import Message
+from fugu.mqtt.packets import Message
 from gateway.page.feed import Feed
-from gateway.page.ledger_view import LedgerView
+from gateway.page.fleet_view import LedgerView
 from tests.support.brokers import PATIENCE, free_port
 from tests.support.processes import policy
 

@@ -8,9 +8,8 @@ import msgpack
 
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import StatusCode
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.frames import PolicyStatus, Status
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, parse_topic, policy_set_topic, policy_status_topic, status_topic
 from gateway.page.fleet_view import FleetQuery, FleetView
 from tests.support.processes import policy

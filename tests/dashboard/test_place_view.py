@@ -10,8 +10,8 @@ import pytest
 from fugu.contract.descriptions import METRES_PER_DEGREE, Description, describe, encode_description
 from fugu.contract.discretisers import Cells
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.instants import instant
 from fugu.contract.reports import StateEstimate
+from fugu.contract.sentences import instant
 from fugu.contract.topics import description_topic, estimate_topic, parse_topic, symbols_topic
 from gateway.page.device_view import DeviceView, placed_shares, placed_symbols
 from tests.support.measured import measure_policy

@@ -14,8 +14,8 @@ import pytest
 from cryptography import x509
 
 from edge_agent.config import load
-from gateway.deployment.accounts import Account, access_list, new_password, password_line
 from gateway.deployment.certificates import Authority
+from gateway.deployment.mosquitto import Account, access_list, new_password, password_line
 from gateway.deployment.units import DeploymentError
 from tests.support.command import Fugu
 from tests.support.processes import policy

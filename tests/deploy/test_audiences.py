@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
 from gateway.releases.config import ReleaseConfigError

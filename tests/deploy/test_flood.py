@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.main import main
-from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import open_broker
-from gateway.deployment.mosquitto import limits
+from gateway.deployment.mosquitto import Account, limits
 from tests.support.brokers import wait_until
 from tests.support.flood import ROOT, Flood
 from tests.support.shipped import Shipped

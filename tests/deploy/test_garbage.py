@@ -8,12 +8,18 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.main import main
-from fugu.contract.frames import MAX_FRAME_TICKS, MAX_STREAMS, Status, StreamStatus, SymbolFrame
+from fugu.contract.frames import (
+    MAX_COUNTS,
+    MAX_FRAME_TICKS,
+    MAX_STREAMS,
+    Status,
+    StreamStatus,
+    SymbolFrame,
+    WindowFrame,
+)
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
-from fugu.contract.window_frames import MAX_COUNTS, WindowFrame
-from gateway.deployment.accounts import Account, access_list, password_line
 from gateway.deployment.broker_files import open_broker
-from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST
+from gateway.deployment.mosquitto import LARGEST, MIN_LARGEST, Account, access_list, password_line
 from tests.support.brokers import wait_until
 from tests.support.shipped import DENIED, Client, Shipped
 

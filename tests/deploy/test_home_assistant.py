@@ -11,7 +11,7 @@ from fugu.cli.main import main
 from fugu.contract.descriptions import describe, encode_description
 from fugu.contract.topics import description_topic, discovery_topic, health_topic
 from fugu.mqtt import Link
-from gateway.deployment.accounts import Account, access_list
+from gateway.deployment.mosquitto import Account, access_list
 from gateway.home_assistant import GATEWAY, HomeAssistant
 from gateway.service.store import Store
 from tests.support.brokers import wait_until

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.deployment.accounts import Account, Role
-from gateway.deployment.mosquitto import firewall, limits
+from gateway.deployment.mosquitto import Account, Role, firewall, limits
 from tests.support.command import Fugu
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fugu.places.constraints import delta_set, schedule, successors, surrogates
-from fugu.places.graphs import GraphError, within_radius
+from fugu.places.graphs import GraphError, delta_set, schedule, successors, surrogates, within_radius
 from tests.support.dphmm_cases import GOLDEN, grid, states
 
 MATRIX = np.array(GOLDEN["forward_example"]["M"])

@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Bools, Ints
-from fugu.places.constraints import delta_set, schedule, surrogates
-from fugu.places.graphs import GraphError, complete, edge_list, explicit, lattice, restrict
+from fugu.places.graphs import (
+    GraphError,
+    complete,
+    delta_set,
+    edge_list,
+    explicit,
+    lattice,
+    restrict,
+    schedule,
+    surrogates,
+)
 from fugu.places.hull import difference_hull, gauge, graph_hull
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
 from fugu.places.staircase import RATIO_BITS, floor_exp

@@ -11,7 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fugu.contract.staircase import Staircase, draw, normaliser, shell_weights
+from fugu.contract.measure_table import Staircase, draw, normaliser, shell_weights
 from fugu.places.graphs import GraphError, complete
 from fugu.places.hull import Hull, capped, ceil_gauges, complete_hull, difference_hull, gauge, graph_hull
 from fugu.places.staircase import floor_exp, noise_ratio, probability, staircase, staircase_error

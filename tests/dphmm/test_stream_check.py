@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_policy import StreamLoss, StreamStart
-from fugu.contract.measurement import Measurement
+from fugu.contract.measurement import Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.composition import accepted_loss, measured_loss, verify_stream
 from tests.support.measured import measure_policy

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.cli.demo.location import SPECIFICATION
-from fugu.places.compiled import emission
+from fugu.places.tables import emission
 from fugu.places.tracking import lagged, moments
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec

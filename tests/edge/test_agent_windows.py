@@ -17,9 +17,8 @@ from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
 from fugu.contract.errors import StatusCode
-from fugu.contract.frames import Committed, Gap, StreamCommit
+from fugu.contract.frames import Committed, Gap, StreamCommit, WindowFrame
 from fugu.contract.topics import committed_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker, Link
 from tests.support.agents import (
     SECOND,

@@ -10,8 +10,7 @@ import pytest
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors import open_sensor
-from fugu.contract.classify import Classifier
-from fugu.contract.discretisers import Cells
+from fugu.contract.discretisers import Cells, Classifier
 
 SQUARE = {
     "kind": "cells",

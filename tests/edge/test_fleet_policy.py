@@ -18,7 +18,7 @@ from edge_agent.fleet_policy import MOST_WAITING, FleetPolicy, _name
 from edge_agent.judge import _judge
 from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import StatusCode
-from fugu.contract.fleet_frames import PolicyStatus
+from fugu.contract.frames import PolicyStatus
 from fugu.contract.topics import policy_set_topic, root_topic, stop_topic, table_topic, time_topic
 from fugu.contract.trust import TrustError
 from tests.support.brokers import PATIENCE

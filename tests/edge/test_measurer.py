@@ -13,17 +13,15 @@ import msgpack
 import pytest
 
 from edge_agent.device_clock import TickClock
-from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
+from edge_agent.randomiser import MAX_TABLE_BYTES, Measurer, TableRefusedError
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
 from edge_agent.window import StreamWindows
-from fugu.contract.discrete_laplace import SCALE
 from fugu.contract.errors import FrameError, FuguError, GuaranteeError
 from fugu.contract.measure_frames import unpack_released
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.measure_table import MOST_HELD, StaircaseNoise, members, set_of
-from fugu.contract.noise_table import NoiseTable
-from fugu.contract.staircase import Staircase
+from fugu.contract.measure_table import MOST_HELD, Staircase, StaircaseNoise, members, set_of
+from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.service.kinds.point_model import MeasureModel
 from tests.support.agents import measured_plan
 from tests.support.measured import measure_policy
@@ -101,7 +99,7 @@ def test_points_follow_a_staircase() -> None:
     small = StaircaseNoise(noise.likely, noise.noise, (4, 4), (6, 6))
     drawer = measurer(policy)
     drawer.offer(message(small, constraint=0), 0)
-    from fugu.places.compiled import emission
+    from fugu.places.tables import emission
 
     matrix = emission(small, MeasureModel(policy).values)
     drawn = distribution(drawer, 0, 60, 6000)
@@ -286,7 +284,7 @@ def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("edge_agent.measurer.check_noise", broken)
+    monkeypatch.setattr("edge_agent.randomiser.check_noise", broken)
     assert not stream.offer_table(message(FULL))
     assert stream.refusal == "ZeroDivisionError"
     monkeypatch.undo()

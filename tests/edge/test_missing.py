@@ -15,16 +15,13 @@ from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
 from edge_agent.local_control import described
-from edge_agent.measurer import Measurer, PointSource
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from edge_agent.randomiser import BLOCK_WORDS, randomiser
+from edge_agent.randomiser import BLOCK_WORDS, Measurer, PointSource, randomiser
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from edge_agent.ticker import Ticker
-from fugu.contract.discrete_laplace import SCALE
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.noise_table import NoiseTable, public_row
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
+from fugu.contract.noise_table import SCALE, NoiseTable, public_row
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, device_clock, measured_plan, stream_plan, window_plan
 from tests.support.brokers import wait_until

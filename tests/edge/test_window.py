@@ -19,8 +19,7 @@ from edge_agent.outbox import Outbox, OutboxError
 from edge_agent.plan import StreamPlan, WindowPlan
 from edge_agent.randomiser import system_entropy
 from edge_agent.window import ClosedWindow, StreamWindows, WindowCount
-from fugu.contract.frames import Gap
-from fugu.contract.window_frames import COUNT_HIGH, COUNT_LOW, WindowFrame
+from fugu.contract.frames import COUNT_HIGH, COUNT_LOW, Gap, WindowFrame
 from fugu.contract.windows import Window
 from tests.support.agents import stream_plan, window_plan
 from tests.support.outboxes import symbol_frames, window_frames

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from edge_agent.device_clock import TickClock
-from firmware_sim.board_code import board_module
-from fugu.contract.discrete_laplace import discrete_laplace, uniform_below
+from firmware_sim.compiled_policy import board_module
+from fugu.contract.noise_table import discrete_laplace, uniform_below
 
 NOISE, TICKS = board_module("noise"), board_module("ticks")
 PERIOD = 1_000_000

@@ -9,13 +9,11 @@ from typing import Any
 import msgpack
 import pytest
 
-from firmware_sim.board_code import board_module
-from firmware_sim.compiled_policy import compile_policy
+from firmware_sim.compiled_policy import board_module, compile_policy
 from fugu.contract.chains import BoundedChains
-from fugu.contract.envelope import Envelope, Kind, encode_roots, sign
+from fugu.contract.envelope import Envelope, Kind, encode_roots, sign, sign_committed
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.guarantee import Guarantee
-from fugu.contract.watermark import sign_committed
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import Two, board_document

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from firmware_sim.board_code import board_module
 from firmware_sim.build import Burnt, build, enrolled
+from firmware_sim.compiled_policy import board_module
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.envelope import encode_roots, sign

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fleet.plan import Stage
+from gateway.fleet.entries import Stage
 from tests.support.simulated_fleets import PERCENT, SECOND, START, SimulatedFleet, names, new_registry, plan
 
 EVERYBODY = names(500)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.fleet.entries import FleetError, Target
-from gateway.fleet.plan import RolloutPlan, Stage, share, stages_of
+from gateway.fleet.entries import FleetError, RolloutPlan, Stage, Target, share, stages_of
 from tests.support.simulated_fleets import PERCENT, names, plan
 
 SHARES = st.fractions(min_value=Fraction(1, 1000), max_value=1, max_denominator=1000)

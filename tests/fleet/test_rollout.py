@@ -6,8 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from gateway.fleet.entries import FleetError, Outcome
-from gateway.fleet.plan import RolloutPlan, Stage
+from gateway.fleet.entries import FleetError, Outcome, RolloutPlan, Stage
 from gateway.fleet.rollout import OfferWayBack, State, abort, advance, approve, begin, pause, resume, tally, way_back
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 

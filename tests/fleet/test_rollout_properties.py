@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.fleet.entries import Outcome
-from gateway.fleet.plan import RolloutPlan, Stage
+from gateway.fleet.entries import Outcome, RolloutPlan, Stage
 from gateway.fleet.rollout import OfferWayBack, Report, State, advance, approve, pause, resume, tally
 from tests.support.simulated_fleets import PERCENT, SECOND, START, Pretended, names, offered, plan, started
 

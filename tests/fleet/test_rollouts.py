@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, Target, UnknownNameError
-from gateway.fleet.plan import RolloutPlan, Stage
+from gateway.fleet.entries import FleetError, PolicyReport, RegistryError, RolloutPlan, Stage, Target, UnknownNameError
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout import OfferWayBack
 from gateway.fleet.rollouts import Rollout, Rollouts

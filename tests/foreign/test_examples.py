@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from fugu.contract.health import AlarmCode, Health
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import parse_topic
 from gateway.metrics import Listen, Metrics, Reading
 from tests.support.asyncapi import DOCUMENT, payload

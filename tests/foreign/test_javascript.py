@@ -14,9 +14,9 @@ from jsonschema import Draft7Validator
 
 from fugu.contract.asyncapi import asyncapi_document, asyncapi_json
 from fugu.contract.descriptions import describe, encode_description
-from fugu.contract.frames import Status, SymbolFrame
-from fugu.contract.health import Health
+from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
+from fugu.contract.reports import Health
 from fugu.contract.topics import (
     count_topic,
     description_topic,
@@ -27,7 +27,6 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.javascript import installed, node

@@ -15,10 +15,8 @@ from fugu.contract.descriptions import decode_description
 from fugu.contract.envelope import Envelope, decode_roots
 from fugu.contract.errors import Reason
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.health import Health
 from fugu.contract.measure_table import TimedTable
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.reports import WindowCount, decode_estimate
+from fugu.contract.reports import Health, ReleaseFrame, WindowCount, decode_estimate
 from tests.support.fuzz_target import DECODERS, one_input
 from tests.support.mutations import SEEDS, mutated
 

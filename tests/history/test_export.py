@@ -11,14 +11,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.policy import Clock, Policy
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.history.export import export_history
-from gateway.history.pieces import ALWAYS, HistoryError, Span
 from gateway.history.smoothing import smooth_history
+from gateway.history.stored import ALWAYS, HistoryError, Span
 from gateway.history.tasks import Source
 from gateway.service.history import StateRow, ValueRow, estimates_between
 from gateway.service.ingest import Received

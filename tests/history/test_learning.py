@@ -14,11 +14,10 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.planning.chain_source import file_source
 from fugu.privacy.chain_model import ModelError
-from fugu.privacy.learned_class import log_ratios, transition_of
-from fugu.privacy.learned_model import LearnedModel
+from fugu.privacy.learned_class import LearnedModel, log_ratios, transition_of
 from gateway.history.export import export_history
 from gateway.history.learning import Source, expected, joined, learn_class, read_sequences
-from gateway.history.pieces import ALWAYS, HistoryError
+from gateway.history.stored import ALWAYS, HistoryError
 from gateway.history.tasks import Group
 from tests.support.command import Fugu, runner
 from tests.support.histories import CHAIN, fill_store, symbols_of

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.audit.model_watch import watch_store
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
-from gateway.history.pieces import ALWAYS
+from gateway.history.stored import ALWAYS
 from gateway.history.tasks import Source
 from gateway.location import Location, Server
 from gateway.service.ownership import Shard, owner

@@ -15,9 +15,8 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
 from gateway.history.export import export_history
 from gateway.history.parquet import ExportedHistory
-from gateway.history.pieces import ALWAYS, HistoryError, Span
 from gateway.history.smoothing import SmoothedStream, smooth_history
-from gateway.history.stored import stored_history
+from gateway.history.stored import ALWAYS, HistoryError, Span, stored_history
 from gateway.history.tasks import Source
 from gateway.service.kinds.symbol_model import Model, model_of
 from tests.support.command import Fugu, runner

@@ -13,7 +13,7 @@ import pytest
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import FORMAT, LEDGER, STORE, open_database, snapshot, transaction
-from fugu.host.held_files import FileLostError, damage
+from fugu.host.files import FileLostError, damage
 from tests.support.brokers import PATIENCE
 
 ROOT = Path(__file__).parents[2]

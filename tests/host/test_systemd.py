@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from fugu.host.systemd import Notifier
+from fugu.host.process import Notifier
 
 
 def manager(address: str) -> socket.socket:

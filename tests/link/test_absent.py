@@ -10,7 +10,7 @@ import pytest
 
 from fugu.mqtt import Broker, Link
 from fugu.mqtt.probe import probe
-from gateway.deployment.clear import clear_retained
+from gateway.deployment.folders import clear_retained
 from gateway.deployment.units import DeploymentError
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.command import Fugu, runner
@@ -25,7 +25,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fugu.mqtt.link.ANSWER_SECONDS", 0.15)
     monkeypatch.setattr("fugu.mqtt.probe.ANSWER_SECONDS", 0.15)
     monkeypatch.setattr("fugu.mqtt.probe._PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr("gateway.deployment.clear._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("gateway.deployment.folders._ANSWER_SECONDS", 0.5)
 
 
 @pytest.fixture

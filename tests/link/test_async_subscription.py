@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.topics import symbols_topic
 from fugu.mqtt import AsyncSubscription, Broker, Link, LinkError, Reading, Subscription, SymbolReading

@@ -20,7 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 import fugu.mqtt
 from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.client import INSIDES, Client, insides_fit
-from fugu.mqtt.guard import MOST_UNSENT, Message, Wishes
+from fugu.mqtt.packets import MOST_UNSENT, Message, Wishes
 from fugu.mqtt.plain import GuardedSocket
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import remaining_length

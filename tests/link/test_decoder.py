@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from fugu.contract.descriptions import DescribedVersion, Description, describe, encode_description
-from fugu.contract.frames import MAX_TICK, SymbolFrame
+from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.topics import (
     count_topic,
@@ -19,7 +19,6 @@ from fugu.contract.topics import (
     symbols_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import (
     CountReading,
     Decoder,
@@ -30,7 +29,7 @@ from fugu.mqtt import (
     SymbolReading,
     WindowReading,
 )
-from fugu.mqtt import decoder as remembered
+from fugu.mqtt import readings as remembered
 from tests.support.example_frames import COUNT, PLACE_ESTIMATE, RELEASE_FRAME, REPORTS, STATE_ESTIMATE
 from tests.support.measured import measure_policy
 from tests.support.scenes import policy

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
-from fugu.cli.demo.broker import start_broker
+from fugu.cli.demo.processes import start_broker
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 from fugu.mqtt import Broker, EstimateReading, Link, LinkError, Subscription, SymbolReading

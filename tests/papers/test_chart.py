@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from fugu.cli.view.chart import Axis
+from fugu.cli.view.plan_page import Axis
 from papers.chart import line_chart
 from papers.rows import Chart, Line
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.planning.alternatives import SPANS, Alternative, alternatives
 from fugu.planning.recording import read_recording
+from fugu.planning.true_class import SPANS, Alternative, alternatives
 
 DATA = Path(__file__).parents[1] / "data"
 

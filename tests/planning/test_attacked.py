@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.attack import Knowledge, attack, mean_transitions, odds_change, release_symbols
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.noise_table import NoiseTable
 from fugu.planning.attacked import class_of_halves, two_states

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.planning.chain_source import file_source, interval_source

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.planning.errors import PlanningError
-from fugu.planning.sampled import BASELINES_APART, apart_ticks, three_sets
+from fugu.planning.question import BASELINES_APART, apart_ticks, three_sets
 
 
 @pytest.mark.parametrize(("ticks", "baseline"), [(16_859, 300), (16_859, 100), (43_200, 0), (10_000, 30), (4_000, 0)])

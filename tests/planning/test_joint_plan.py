@@ -12,16 +12,15 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary, Guarantee
-from fugu.contract.mechanisms import Composing
 from fugu.contract.policy import Policy
+from fugu.contract.windows import Composing
 from fugu.planning.answers import window_error
 from fugu.planning.errors import PlanningError
-from fugu.planning.joint_plan import JointPlan, WantedWindow, joint_plan
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, frame_ticks, thresholds
+from fugu.planning.window_plan import JointPlan, WantedWindow, joint_plan
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.classes import known_chains
-from fugu.privacy.quilt_composition import quilt_rate_loss
-from fugu.privacy.quilts import corner_chains
+from fugu.privacy.accountant.accountant import known_chains
+from fugu.privacy.quilts import corner_chains, quilt_rate_loss
 from fugu.privacy.randomised_response import calibrate
 
 STICKY = BinaryChains(q=(0.1, 0.12), r=(0.3, 0.4))

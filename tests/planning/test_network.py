@@ -13,9 +13,8 @@ import pytest
 
 import fugu.cli.demo
 from fugu.planning.errors import PlanningError
-from fugu.planning.network_plan import NetworkPlan, plan_network
-from fugu.planning.network_spec import NetworkSpec, read_network
-from fugu.privacy.network_distributions import network_distance, sum_distributions
+from fugu.planning.network_plan import NetworkPlan, NetworkSpec, plan_network, read_network
+from fugu.privacy.bayes_net import network_distance, sum_distributions
 from fugu.privacy.wasserstein import infinity_wasserstein
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["3_flu"]

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.planning.question import Question, choose_states
+from fugu.planning.question import Question, choose_states, sampled, three_sets
 from fugu.planning.readings import read_readings
-from fugu.planning.sampled import sampled, three_sets
 from fugu.privacy.covering_class import covering_class
 from tests.support.command import runner
 

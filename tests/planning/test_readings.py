@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.planning.errors import PlanningError
 from fugu.planning.readings import Readings, read_readings
 

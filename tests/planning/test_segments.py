@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.planning.planner import Request, make_plan
-from fugu.planning.segments import segment_gain, segment_loss
+from fugu.planning.planner import Request, make_plan, segment_gain, segment_loss
 from fugu.planning.window_plan import plan_noise
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest

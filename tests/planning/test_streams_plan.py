@@ -16,11 +16,11 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import NoiseTable
 from fugu.planning.errors import PlanningError
-from fugu.planning.joint_class import joint_class, marginal
-from fugu.planning.joint_plan import WantedWindow
+from fugu.planning.joint_recording import joint_class, marginal
 from fugu.planning.policy_builder import PolicyHeader
 from fugu.planning.streams_plan import StreamsRequest, plan_streams, stream_discretiser, stream_policies
-from fugu.privacy.joint_fit import fit_joint, fit_order_two
+from fugu.planning.window_plan import WantedWindow
+from fugu.privacy.chain_fit import fit_joint, fit_order_two
 from fugu.privacy.joint_model import JointModel, StreamStates
 
 Floats = NDArray[np.float64]

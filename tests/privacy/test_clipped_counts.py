@@ -18,12 +18,11 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.descriptions import DescribedWindow
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Guarantee, ratio_loss
 from fugu.contract.policy import Policy
-from fugu.contract.queries import window_query
+from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import moved, stretch_epsilon
-from fugu.contract.windows import Window
+from fugu.contract.windows import Window, window_query
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
 from gateway.service.kinds.counted_estimates import estimated_window

@@ -12,11 +12,10 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.privacy import composition_theorems
 from fugu.privacy.accountant import Chains
-from fugu.privacy.answer_distributions import NoisyCount, answer_distributions, noisy, worst_ratio
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
 from fugu.privacy.window_mechanisms import WindowRequest
-from fugu.privacy.window_releases import WindowRelease
+from fugu.privacy.window_releases import NoisyCount, WindowRelease, answer_distributions, noisy, worst_ratio
 from tests.support.oracle import count_density, enumerated_losses, together
 from tests.support.proofs import check_printed
 from tests.support.released import Release, chain_losses

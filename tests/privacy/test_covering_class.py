@@ -12,13 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.planning.recording import read_recording
 from fugu.privacy.chain_model import ModelError
-from fugu.privacy.covering_class import Covered, bounded_class, class_odds, covering_class, widened
+from fugu.privacy.covering_class import Covered, bounded_class, class_odds, covering_class, local_transitions, widened
 from fugu.privacy.covering_class import _outward as outward
-from fugu.privacy.local_transitions import local_transitions
 from fugu.privacy.window_mechanisms import WindowRequest, least_noise
 from tests.support.proofs import check_printed
 

@@ -14,7 +14,7 @@ import pytest
 from fugu.chains import stationary_distribution
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import (
+from fugu.privacy.influence import (
     Mixing,
     eigengap,
     fast_path_length,

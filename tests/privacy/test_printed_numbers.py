@@ -13,14 +13,13 @@ import pytest
 
 import fugu.cli.demo
 from fugu.attack import success_bound
-from fugu.cli.demo.people import RECORDINGS
+from fugu.cli.demo.evaluation import RECORDINGS
 from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.places.hull import gauge, graph_hull
 from fugu.places.tables import build_table, table_loss
-from fugu.planning.network_plan import plan_network
-from fugu.planning.network_spec import read_network
+from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.recording import read_recording
 from fugu.planning.window_plan import plan_noise
 from fugu.privacy.accountant import ChainAccountant
@@ -29,8 +28,7 @@ from fugu.privacy.composition_theorems import naive_counterexample
 from fugu.privacy.influence import influence_scale
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
-from gateway.releases.allowance import allowance, joint_charge, joint_loss
-from gateway.releases.amplification import amplified_loss, charge
+from gateway.releases.allowance import allowance, amplified_loss, charge, joint_charge, joint_loss
 from tests.support.dphmm_cases import GRAPH, VALUES, states
 from tests.support.proofs import ROOT, check_printed, last_digit
 

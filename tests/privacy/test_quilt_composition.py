@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilt_composition import (
+from fugu.privacy.quilts import (
+    influence,
     model_distance,
+    mqm_exact,
     quilt_accountant,
     quilt_rate_loss,
     two_windows_bound,
 )
-from fugu.privacy.quilts import influence, mqm_exact
 from tests.support.released import Release, chain_losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())

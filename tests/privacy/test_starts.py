@@ -11,8 +11,8 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.accountant.classes import covered_start, started
-from fugu.privacy.accountant.classes import known_chains as started_members
+from fugu.privacy.accountant.accountant import covered_start, started
+from fugu.privacy.accountant.accountant import known_chains as started_members
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, Start
 from fugu.privacy.quilts import influence
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
-from gateway.releases.allowance import allowance
-from gateway.releases.amplification import charge, smallest_scale
-from gateway.releases.charges import PER_NAT, units_above
+from fugu.contract.rounding import exp_up
+from gateway.releases.allowance import allowance, charge, smallest_scale
+from gateway.releases.entries import PER_NAT, units_above
 from gateway.releases.inputs import Addend, added, answer, combined, symbols_addend, windows_addend
 from gateway.releases.statistics import Estimates, Query, SymbolCounter, noisy
 from tests.support.sanitised_counts import stationary

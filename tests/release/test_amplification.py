@@ -19,7 +19,7 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.guarantee import tick_ratios
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios
-from gateway.releases.amplification import (
+from gateway.releases.allowance import (
     LEAST_SCALE,
     amplified_loss,
     charge,
@@ -28,7 +28,7 @@ from gateway.releases.amplification import (
     scale_above,
     smallest_scale,
 )
-from gateway.releases.charges import PER_NAT, units_above
+from gateway.releases.entries import PER_NAT, units_above
 from tests.support.work import lines_run
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["7_sanitised"]

@@ -12,10 +12,9 @@ import pytest
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.release_frames import QueryKind
-from gateway.releases.allowance import allowance
-from gateway.releases.amplification import charge, smallest_scale
-from gateway.releases.charges import nats, units_above
+from fugu.contract.reports import QueryKind
+from gateway.releases.allowance import allowance, charge, smallest_scale
+from gateway.releases.entries import nats, units_above
 from gateway.releases.statistics import Query, SymbolCounter
 from tests.support.sanitised_counts import stationary, worst_loss
 

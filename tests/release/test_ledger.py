@@ -13,11 +13,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fugu.contract.mechanisms import ALONE, Mechanism, covers
+from fugu.contract.windows import ALONE, Mechanism, covers
 from gateway.location import Location
 from gateway.releases.audit import Audit
-from gateway.releases.charges import PER_NAT, ChargedTicks, nats, units_above, units_below
-from gateway.releases.entries import Allowance, Drawn, LedgerError
+from gateway.releases.entries import (
+    PER_NAT,
+    Allowance,
+    ChargedTicks,
+    Drawn,
+    LedgerError,
+    nats,
+    units_above,
+    units_below,
+)
 from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, allow, charges_replayed, drawn, key, open_ledger, release, reserve
 

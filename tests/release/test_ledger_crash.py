@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from gateway.location import Location
-from gateway.releases.charges import ChargedTicks
+from gateway.releases.entries import ChargedTicks
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, key, open_ledger

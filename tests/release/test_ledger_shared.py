@@ -11,11 +11,10 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError, DatabaseError
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 from gateway.database import Lease, postgresql
 from gateway.location import Location, Server
-from gateway.releases.charges import ChargedTicks
-from gateway.releases.entries import Drawn, LedgerError
+from gateway.releases.entries import ChargedTicks, Drawn, LedgerError
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve

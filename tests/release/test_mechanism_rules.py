@@ -12,17 +12,23 @@ import pytest
 from numpy.typing import NDArray
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from fugu.contract.mechanisms import Mechanism
 from fugu.contract.noise_table import SCALE, NoiseTable
-from fugu.contract.release_frames import QueryKind
+from fugu.contract.reports import QueryKind
+from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.eigengap import mixing, width_influences
-from fugu.privacy.quilt_composition import quilt_accountant, quilt_rate_loss
-from fugu.privacy.quilts import influence
+from fugu.privacy.influence import mixing, width_influences
+from fugu.privacy.quilts import influence, quilt_accountant, quilt_rate_loss
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
-from gateway.releases.allowance import CountedSymbols, WholeWindow, allowance, counted_symbols, moved_by_all
-from gateway.releases.amplification import charge, smallest_scale
-from gateway.releases.charges import PER_NAT, nats
+from gateway.releases.allowance import (
+    CountedSymbols,
+    WholeWindow,
+    allowance,
+    charge,
+    counted_symbols,
+    moved_by_all,
+    smallest_scale,
+)
+from gateway.releases.entries import PER_NAT, nats
 from gateway.releases.statistics import Query, SymbolCounter
 from tests.support.sanitised_counts import stationary
 

@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.contract.discrete_laplace import discrete_laplace
-from gateway.releases.amplification import FALSE_ALARMS, log_chance, noise_problems
+from fugu.contract.noise_table import discrete_laplace
+from gateway.releases.allowance import FALSE_ALARMS, log_chance, noise_problems
 
 
 def sizes(scale: float, numbers: int, most: int) -> list[float]:

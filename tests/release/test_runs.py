@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.releases.charges import (
+from gateway.releases.entries import (
     PER_NAT,
     ChargedTicks,
     beside,

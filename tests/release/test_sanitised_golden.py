@@ -11,7 +11,7 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.quilts import mqm_exact
-from gateway.releases.amplification import largest_spread
+from gateway.releases.allowance import largest_spread
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())["7_sanitised"]
 THETA = {"theta1": ((0.9, 0.1), (0.4, 0.6)), "theta2": ((0.8, 0.2), (0.3, 0.7))}

@@ -18,12 +18,10 @@ from fugu.contract.chains import JointChains, Shown
 from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from gateway.audit.ledger import audit_ledger
-from gateway.deployment.accounts import Account
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.releases.allowance import allowance, joint_loss
-from gateway.releases.amplification import charge, smallest_scale
-from gateway.releases.charges import ChargedTicks, peak_of_sum, units_above
-from gateway.releases.entries import Allowance, LedgerError, Release
+from gateway.deployment.mosquitto import Account
+from gateway.releases.allowance import allowance, charge, joint_loss, smallest_scale
+from gateway.releases.entries import Allowance, ChargedTicks, LedgerError, Release, peak_of_sum, units_above
 from gateway.releases.ledger import Ledger
 from tests.support.ledgers import ALLOWED, FREE, charges_replayed, key, open_ledger, release, reserve
 from tests.support.released import paths_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.health import MAX_NAMES, AlarmCode
+from fugu.contract.reports import MAX_NAMES, AlarmCode
 from gateway.findings import KINDS, Alarms, alert_rules
 
 ROOT = Path(__file__).parents[2]

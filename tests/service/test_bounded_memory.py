@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import Status, SymbolFrame
+from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import status_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame
 from gateway.service.service import Gateway
 from gateway.service.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.health import AlarmCode
+from fugu.contract.reports import AlarmCode
 from gateway.deployment.broker_files import open_broker
 from gateway.service.service import Gateway
 from gateway.service.settings import GatewaySettings

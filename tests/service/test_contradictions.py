@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.health import AlarmCode
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
 from gateway.health import Monitor, Sources

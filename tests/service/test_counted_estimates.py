@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Floats
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.policy import Policy
-from fugu.contract.window_frames import WindowFrame, sequence_name
 from fugu.contract.windows import Window
 from gateway.service.kinds.counted_estimates import CountedEstimates, estimated_window
 from gateway.service.kinds.kind import Place

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.descriptions import Description, PlaceGrid, describe, encode_description
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
-from fugu.contract.instants import instant
-from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
+from fugu.contract.reports import (
+    AlarmCode,
+    Health,
+    HealthAlarm,
+    PlaceEstimate,
+    StateEstimate,
+    ValueEstimate,
+    WindowCount,
+)
+from fugu.contract.sentences import instant
 from fugu.contract.windows import Window
 from gateway.home_assistant import LIKELY, MOST_STATES, device_document, gateway_document
 from tests.support.home_assistant import check_document, rendered

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from fugu.contract.errors import UsageError
+from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
-from fugu.contract.window_frames import WindowFrame
 from fugu.host.database import DatabaseError
 from gateway.location import store_location
 from gateway.service.coverage import Coverage

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.ingest import Received
 from gateway.service.store import Location, Server

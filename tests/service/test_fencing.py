@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 from gateway.database import Lease, open_engine
 from gateway.database.postgresql import PostgresDatabase
 from gateway.location import part_of

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status
+from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic
 from fugu.mqtt import Link
 from gateway.fleet import Registry, Rollouts

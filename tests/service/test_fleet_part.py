@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.health import AlarmCode
+from fugu.contract.frames import PolicyStatus
+from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import policy_status_topic
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.health import AlarmCode, Health
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, symbols_topic
 from gateway.service.ingest import Inbox, Message
 from gateway.service.service import Gateway

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError

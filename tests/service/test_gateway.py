@@ -11,7 +11,7 @@ import pytest
 
 from fugu.chains import fixed_lag_marginals
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.instants import unix_us
+from fugu.contract.sentences import unix_us
 from gateway.service.service import Gateway
 from gateway.service.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until

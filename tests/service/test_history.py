@@ -10,8 +10,8 @@ import pytest
 
 from fugu.chains import filter_beliefs, fixed_lag_marginals, predict
 from fugu.chains.arrays import Floats
+from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.history import StateRow, ValueRow, estimates_between
 from gateway.service.kinds.kind import Place

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Status, StreamStatus
+from fugu.contract.frames import PolicyStatus, Status, StreamStatus
 from gateway.describe import InForce, Running
 from tests.support.scenes import catalogue, policy
 

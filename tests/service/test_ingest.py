@@ -10,10 +10,9 @@ import pytest
 
 from fugu.contract.chains import BoundedChains
 from fugu.contract.errors import FrameError
-from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame
+from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.ingest import (
     MAX_PAYLOAD_BYTES,

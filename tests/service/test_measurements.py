@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from fugu.contract.errors import PolicyError
 from fugu.contract.frames import MAX_TICK, StreamCommit, SymbolFrame
-from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame, Released
 from fugu.contract.measure_policy import Change, MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, TimedTable, encoded_table, members
+from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.topics import symbols_topic, table_topic
 from gateway.service.ingest import Ingest
@@ -622,7 +622,7 @@ def cyclic(count: int) -> MeasurePolicy:
     """Two states of a large ring are possible, others at every tick: as many sets as states."""
     policy = measure_policy(2, start=0)
     values = [(x, 0) for x in range(count)]
-    from fugu.places.compiled import fallback_noise
+    from fugu.places.tables import fallback_noise
 
     noise = fallback_noise(np.array(values), 1.0)
     names = tuple(f"c{x}" for x in range(count))

@@ -16,7 +16,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from fugu.contract.errors import Reason, UsageError
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from gateway import metrics
 from gateway.metrics import Listen, Metrics, MetricsError, Reading
 from tests.support.brokers import PATIENCE, free_port

@@ -17,10 +17,10 @@ import pytest
 from fugu.cli.main import main
 from fugu.contract.errors import Reason
 from fugu.contract.frames import Status
-from fugu.contract.health import AlarmCode, Health
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, status_topic
 from fugu.host.asking import Answering
-from fugu.host.logs import log_to_stderr
+from fugu.host.process import log_to_stderr
 from fugu.mqtt import Link
 from gateway.health import Monitor, NotRunningError, Sources, asked
 from gateway.service.policies import Catalogue

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 from gateway.database import postgresql
 from gateway.service.store import Lease, Server, Store, StoreError
 from tests.support.brokers import wait_until

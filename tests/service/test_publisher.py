@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.instants import unix_us
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
+from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.kinds.reporting import noise_within
 from gateway.service.publisher import MAX_IN_FLIGHT, Publisher

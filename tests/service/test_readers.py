@@ -10,11 +10,10 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from gateway.releases.allowance import joint_loss
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
+from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled, check_reader
 from gateway.releases.entries import Key, Release
 from gateway.releases.jobs import allowances, jobs
 from gateway.releases.ledger import Ledger
-from gateway.releases.readers import Reader, check_reader
 from tests.support.ledgers import drawn
 from tests.support.scenes import STICKY, catalogue, policy
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from edge_agent.outbox import Outbox
 from edge_agent.stored_frames import Keeping
-from fugu.contract.frames import MAX_GAPS, Committed, Gap, SymbolFrame
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import MAX_GAPS, Committed, Gap, SymbolFrame, WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.store import Store
 from gateway.service.symbols.arrivals import Received

@@ -16,25 +16,20 @@ from scipy import stats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import FuguError
-from fugu.contract.mechanisms import ALONE, Mechanism, covers
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.windows import Window
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.windows import ALONE, Mechanism, Window, covers
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.eigengap import mqm_approx
+from fugu.privacy.influence import mqm_approx
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
-from gateway.releases.allowance import noise_problem
-from gateway.releases.amplification import charge, smallest_scale
-from gateway.releases.audit import verify
-from gateway.releases.charges import nats, units_above, units_below
-from gateway.releases.config import ReleaseConfigError, load_releases
-from gateway.releases.contents import TrustedPolicies
-from gateway.releases.entries import LedgerError
+from gateway.releases.allowance import charge, noise_problem, smallest_scale
+from gateway.releases.audit import TrustedPolicies, verify
+from gateway.releases.config import Reader, ReleaseConfigError, check_reader, load_releases
+from gateway.releases.entries import LedgerError, nats, units_above, units_below
 from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
-from gateway.releases.readers import Reader, check_reader
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
 from gateway.service.service import Gateway

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from gateway.service.service import Gateway

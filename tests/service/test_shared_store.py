@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.releases.inputs import Question
 from gateway.releases.schedule import NotKnownError, StoreProgress

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.instants import unix_us
 from fugu.contract.reports import StateEstimate
+from fugu.contract.sentences import unix_us
 from fugu.contract.windows import Window
 from gateway.releases.audit import verify
 from gateway.releases.entries import Key

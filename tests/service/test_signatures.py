@@ -14,7 +14,7 @@ from fugu.contract.errors import PolicyError, RoleError, SignatureError, Thresho
 from fugu.contract.fleet_documents import RootDocument, verified
 from fugu.contract.trust import Trust
 from gateway.fleet import Document, FleetError, Registry, Target
-from gateway.fleet.roots import Root, device_trust
+from gateway.fleet.keys import Root, device_trust
 from gateway.fleet.signing import check, read_signed
 from gateway.service.enrolled import FleetPolicies, read_roots
 from gateway.service.policies import Catalogue

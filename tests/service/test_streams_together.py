@@ -9,11 +9,9 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
 from gateway.releases.allowance import allowance
-from gateway.releases.charges import named_streams, together_name, units_above
-from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
-from gateway.releases.entries import Allowance
+from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled, check_reader
+from gateway.releases.entries import Allowance, named_streams, together_name, units_above
 from gateway.releases.jobs import allowances, jobs, streams_together, together_with
-from gateway.releases.readers import Reader, check_reader
 from gateway.service.policies import Catalogue
 
 PERIOD = 1_000_000

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from fugu.contract.envelope import is_authentic
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import committed_topic
-from fugu.contract.watermark import is_authentic
 from gateway.service.publisher import Publisher
 from gateway.service.store import Store
 from gateway.service.watermark_counter import RESERVED_US, WatermarkCounter

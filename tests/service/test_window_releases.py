@@ -11,15 +11,13 @@ import pytest
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.discretisers import Baseline
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.mechanisms import Composing
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.window_frames import WindowFrame
-from fugu.contract.windows import Window
+from fugu.contract.reports import ReleaseFrame
+from fugu.contract.windows import Composing, Window
 from fugu.mqtt import Broker, Link
-from fugu.planning.joint_plan import WantedWindow, joint_plan
+from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.releases.audit import verify
 from gateway.releases.config import ReleaseConfigError, load_releases
 from gateway.releases.entries import Key, LedgerError, Release

@@ -14,10 +14,9 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.frames import Committed, Gap, Status, StreamCommit
+from fugu.contract.frames import Committed, Gap, Status, StreamCommit, WindowFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import committed_topic, status_topic, symbols_topic, window_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.ingest import Ingest
 from gateway.service.policies import Catalogue

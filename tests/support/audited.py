@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains, ChainClass
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss
 from fugu.contract.policy import Policy
+from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
 from tests.support.scenes import policy

@@ -7,9 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from firmware_sim.board_code import board_module
 from firmware_sim.build import Burnt, build, enrolled
-from firmware_sim.compiled_policy import with_compiled
+from firmware_sim.compiled_policy import board_module, with_compiled
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Enrolment, PolicyDocument

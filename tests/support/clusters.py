@@ -17,7 +17,7 @@ from pathlib import Path
 import psycopg
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
 from gateway.location import Server

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fugu.contract.chains import JointChains, Shown
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.guarantee import Guarantee, shown_loss
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import sparse_rows
 from fugu.contract.policy import Categories, Discretiser, Policy
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Link
 from tests.support.brokers import PATIENCE, Mosquitto

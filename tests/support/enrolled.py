@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from fugu.contract.envelope import Envelope
 from fugu.contract.fleet_documents import PolicyDocument
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import PolicyStatus, SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import policy_set_topic, policy_status_topic, symbols_topic
 from fugu.mqtt import Broker, Link

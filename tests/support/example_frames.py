@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
+from fugu.contract.reports import PlaceEstimate, ReleaseFrame, StateEstimate, ValueEstimate, WindowCount
 
 SYMBOL_FRAME = SymbolFrame(7, 99, 104, bytes([0, 1, 3, 1, 2]), 2, bits=2, shift=64)
 RELEASE_FRAME = ReleaseFrame(

@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
+from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
-from fugu.contract.window_frames import WindowFrame, sequence_name
-from gateway.releases.charges import nats
-from gateway.releases.entries import SITE, Key
+from gateway.releases.entries import SITE, Key, nats
 from gateway.releases.ledger import Ledger
 from gateway.service.store import Store
 from tests.support.fault_world import World

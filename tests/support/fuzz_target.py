@@ -15,8 +15,8 @@ from pkgutil import iter_modules
 from fugu import contract
 from fugu.contract.errors import FrameError, FuguError, TrustError
 from fugu.contract.json_message import JsonMessage
-from fugu.contract.measure_check import check_noise
 from fugu.contract.measure_table import TimedTable
+from fugu.contract.measurement import check_noise
 from fugu.contract.message import Declared
 from fugu.contract.trust import Trust
 from tests.support.measured import measure_policy

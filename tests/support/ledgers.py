@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fugu.contract.chains import BoundedChains
-from fugu.contract.mechanisms import Mechanism
+from fugu.contract.windows import Mechanism
 from gateway.location import Location
 from gateway.releases.audit import Audit, replayed
 from gateway.releases.entries import Allowance, Drawn, Entry, Key, Release

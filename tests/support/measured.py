@@ -17,9 +17,9 @@ from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.measurement import Measurement
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Categories, Clock
-from fugu.places.compiled import compile_noise, fallback_noise
 from fugu.places.hull import capped, complete_hull
 from fugu.places.protection import protect
+from fugu.places.tables import compile_noise, fallback_noise
 
 
 def grid(side: int, *, stay: bool = True) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

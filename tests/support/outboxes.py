@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from edge_agent.outbox import Outbox
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
-from fugu.contract.window_frames import WindowFrame
 
 
 def symbol_frames(outbox: Outbox) -> list[SymbolFrame]:

@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from fugu.host.database import AwayError
-from fugu.host.held_files import FileLostError
+from fugu.host.files import FileLostError
 from gateway.service.store import Server
 from tests.support.brokers import free_port, wait_until
 

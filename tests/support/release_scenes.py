@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fugu.contract.policy import Policy
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from fugu.mqtt import Broker, Link
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import ReleaseSchedule, StoreProgress

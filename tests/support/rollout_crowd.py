@@ -12,8 +12,7 @@ from pathlib import Path
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import TrustError
 from fugu.contract.fleet_documents import Address, Enrolment
-from fugu.contract.fleet_frames import JUDGED_BYTES, PolicyStatus
-from fugu.contract.frames import Status
+from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
 from fugu.contract.trust import Trust
 from fugu.mqtt import Broker, Link

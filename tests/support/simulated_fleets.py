@@ -11,8 +11,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from gateway.fleet.entries import Document, Outcome, PolicyReport, Sighting, Target
-from gateway.fleet.plan import WHOLE_FLEET, RolloutPlan, Stage, stages_of
+from gateway.fleet.entries import (
+    WHOLE_FLEET,
+    Document,
+    Outcome,
+    PolicyReport,
+    RolloutPlan,
+    Sighting,
+    Stage,
+    Target,
+    stages_of,
+)
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollout import Report, SetDesired, State, begin
 from gateway.fleet.rollouts import Rollouts

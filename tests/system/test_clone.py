@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic, stop_topic
 from gateway.fleet import Registry
 from gateway.health import asked

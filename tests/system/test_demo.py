@@ -21,16 +21,25 @@ from rich.console import Console
 
 from fugu.attack import Attack
 from fugu.cli.demo import session
-from fugu.cli.demo.evaluation import PROMISE, DemoError, Night, evaluate, summary
-from fugu.cli.demo.live import Observer
-from fugu.cli.demo.people import BEATS, EPSILON, FLEET, Person, load_person, policy_for
-from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, private_picture, useful_picture
-from fugu.cli.demo.report import html_report
+from fugu.cli.demo.evaluation import (
+    BEATS,
+    EPSILON,
+    FLEET,
+    PROMISE,
+    DemoError,
+    Night,
+    Person,
+    evaluate,
+    load_person,
+    policy_for,
+    summary,
+)
+from fugu.cli.demo.page import Observer
+from fugu.cli.demo.pictures import FACTORS, LEFT, RIGHT, html_report, private_picture, useful_picture
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.frames import Status, StreamStatus
+from fugu.contract.frames import Status, StreamStatus, WindowFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import status_topic, window_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker
 
 OFF = (-10, 20, 30, 0)

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fugu.cli.demo.evaluation import BEATS, FLEET, Person, load_person, policy_for
 from fugu.cli.demo.page import demo_page
-from fugu.cli.demo.people import BEATS, FLEET, Person, load_person, policy_for
 from fugu.contract.descriptions import describe, encode_description
+from fugu.contract.frames import WindowFrame
 from fugu.contract.topics import description_topic, window_topic
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Link
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium

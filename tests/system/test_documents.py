@@ -16,8 +16,8 @@ import pytest
 from scipy.stats import gamma
 
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
-from fugu.cli.demo.people import Person, load_people
-from fugu.cli.demo.people import policy_for as demo_policy
+from fugu.cli.demo.evaluation import Person, load_people
+from fugu.cli.demo.evaluation import policy_for as demo_policy
 from fugu.mqtt import Broker
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.fleet import Registry

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from firmware_sim.devices import AgentProcess
 from fugu.contract.descriptions import decode_description
 from fugu.contract.frames import Status
-from fugu.contract.health import AlarmCode, Health
 from fugu.contract.policy import Categories
+from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import description_topic, health_topic, status_topic
 from fugu.mqtt import Link
 from gateway.fleet import Registry

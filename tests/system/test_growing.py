@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.service.store import Server, Store

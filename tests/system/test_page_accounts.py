@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import Status, StreamStatus, SymbolFrame
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import release_topic, status_topic, symbols_topic
 from fugu.mqtt import Link
 from tests.support.brokers import wait_until

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import Status
-from fugu.contract.health import AlarmCode, Health, HealthAlarm
+from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic
 from fugu.mqtt import Link
 from gateway.fleet import RolloutPlan, Rollouts, Stage

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from firmware_sim.devices import AgentProcess
 from fugu.cli.main import main
+from fugu.contract.frames import WindowFrame
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
-from fugu.contract.window_frames import WindowFrame
 from fugu.mqtt import Broker
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.processes import Recorder, troubles

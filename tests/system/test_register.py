@@ -14,15 +14,19 @@ from paho.mqtt.client import topic_matches_sub
 from fugu.contract.descriptions import decode_description
 from fugu.contract.envelope import Envelope, decode_roots
 from fugu.contract.errors import FrameError, FrameTypeError
-from fugu.contract.fleet_frames import PolicyStatus
-from fugu.contract.frames import Committed, Status, SymbolFrame
-from fugu.contract.health import Health
+from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
-from fugu.contract.release_frames import ReleaseFrame
-from fugu.contract.reports import Estimate, StateEstimate, ValueEstimate, WindowCount, decode_estimate
+from fugu.contract.reports import (
+    Estimate,
+    Health,
+    ReleaseFrame,
+    StateEstimate,
+    ValueEstimate,
+    WindowCount,
+    decode_estimate,
+)
 from fugu.contract.topics import Kind, description_topic, discovery_topic, parse_topic
-from fugu.contract.window_frames import WindowFrame
-from gateway.deployment.accounts import Account, access_list
+from gateway.deployment.mosquitto import Account, access_list
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import check_document

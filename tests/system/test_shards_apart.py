@@ -12,7 +12,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from gateway.health import asked
 from gateway.location import Server
 from gateway.releases.audit import verify

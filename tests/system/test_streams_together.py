@@ -14,9 +14,9 @@ import pytest
 from firmware_sim.devices import AgentProcess
 from fugu.cli.main import main
 from fugu.contract.policies import read_policy
-from fugu.contract.release_frames import ReleaseFrame
+from fugu.contract.reports import ReleaseFrame
 from gateway.releases.audit import verify
-from gateway.releases.charges import nats
+from gateway.releases.entries import nats
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.release_scenes import Public, start_gateway, write_config

@@ -16,8 +16,8 @@ from firmware_sim.devices import AgentProcess, simulate_recording, simulate_stat
 from fugu.contract.chains import BinaryChains
 from fugu.contract.topics import symbols_topic
 from fugu.mqtt import Broker
-from fugu.planning.joint_plan import WantedWindow, joint_plan
 from fugu.planning.policy_builder import PolicyHeader, build_window_policy, thresholds
+from fugu.planning.window_plan import WantedWindow, joint_plan
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until

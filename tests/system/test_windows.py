@@ -14,7 +14,7 @@ from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
 from edge_agent.sensors import ReplaySensor
 from firmware_sim.devices import AgentProcess, simulate_recording, simulate_states, write_device
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan, window_plan

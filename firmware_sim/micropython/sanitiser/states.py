@@ -1,4 +1,4 @@
-"""Readings become states, in integers; the same states as the agent's `fugu.contract.classify` has.
+"""Readings become states, in integers; the same states as the agent's `fugu.contract.discretisers` has.
 
 A reading is an integer in the policy's unit, or of a policy of names anything with a text; none is a missing reading.
 All that is remembered is in memory, and gone after a restart.

@@ -11,22 +11,7 @@ from typing import NamedTuple, TypeVar, get_args
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.contract.guarantee import Adversary
 
-__all__ = [
-    "StateRules",
-    "adversary",
-    "baseline_ticks",
-    "exact_probability",
-    "interval",
-    "moment",
-    "number",
-    "one_of",
-    "period",
-    "positive",
-    "span",
-    "state_edge",
-    "states",
-    "stream_units",
-]
+__all__ = ["StateRules", "baseline_ticks", "moment", "number", "one_of", "positive", "state_edge", "stream_units"]
 
 _Choice = TypeVar("_Choice", bound=str)
 _MAX_DIGITS = 400

@@ -6,8 +6,6 @@ import typer
 
 from fugu.contract.asyncapi import asyncapi_json
 
-__all__ = ["asyncapi"]
-
 asyncapi = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 

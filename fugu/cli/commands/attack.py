@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from fugu.planning.attacked import Trial
     from fugu.planning.readings import Readings
 
-__all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -58,7 +57,7 @@ def _attack(
     """
     if (policy is None) == (threshold is None and not baseline):
         raise CommandLineError("give either --policy, or --threshold or --baseline")
-    from fugu.cli.view.attack import show_trials, trial_document
+    from fugu.cli.view.audit import show_trials, trial_document
     from fugu.cli.view.terminal import answer, working
     from fugu.planning.readings import read_readings
 

@@ -14,10 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from firmware_sim.constant import parts, run_constant
 from fugu.audit.device import device_tests
 from fugu.cli.commands.arguments import positive
-from fugu.cli.commands.fleet_options import EnrolmentsOption, PassphraseFiles, at_hand, owners
+from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import BrokerOption, JsonOption, command_group, store_of
-from fugu.cli.connection import broker_of
+from fugu.cli.commands.options import BrokerOption, JsonOption, broker_of, command_group, store_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
     ledger_document,
@@ -39,17 +38,15 @@ from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
 from gateway.audit.recordings import heard_topics, read_messages
 from gateway.audit.stream import audit_stream, not_listed
-from gateway.fleet.keys import key_files, unlock
-from gateway.fleet.roots import read_root
+from gateway.fleet.keys import key_files, read_root, unlock
 from gateway.fleet.signing import policies_in
 from gateway.releases.config import load_releases
 from gateway.releases.ledger import Ledger
 
 if TYPE_CHECKING:
-    from fugu.audit.draws import Tested
+    from fugu.audit.device import Tested
     from fugu.contract.fleet_documents import Enrolment
 
-__all__ = ["app"]
 
 _PATIENCE = 300.0
 """Seconds for which an agent may publish nothing new: a frame of a slow one takes that long."""

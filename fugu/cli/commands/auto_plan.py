@@ -16,13 +16,11 @@ import typer
 from fugu.cli.commands import arguments
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.errors import NOTHING, CommandError, CommandLineError
-from fugu.cli.view.auto_plan import auto_document, percent, show_auto
-from fugu.cli.view.place_plan import place_document, show_places
+from fugu.cli.view.auto_plan import auto_document, percent, place_document, show_auto, show_places
 from fugu.cli.view.plan_page import place_page, plan_page
 from fugu.cli.view.terminal import say, working
 from fugu.contract.errors import FuguError
-from fugu.planning.auto import AutoPlan, plan_auto
-from fugu.planning.auto_files import agent_configuration, auto_policy, place_configuration
+from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, place_configuration, plan_auto
 from fugu.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
 from fugu.planning.errors import TooShortError
 from fugu.planning.question import Question, Want

@@ -8,13 +8,10 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import BrokerOption
-from fugu.cli.connection import broker_of
+from fugu.cli.commands.options import BrokerOption, broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say
 from fugu.host.files import write_secret
-
-__all__ = ["dashboard"]
 
 dashboard = typer.Typer(rich_markup_mode=None, add_completion=False)
 

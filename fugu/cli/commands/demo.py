@@ -9,8 +9,6 @@ import typer
 
 from fugu.cli.commands.arguments import one_of, positive
 
-__all__ = ["demo"]
-
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")
 

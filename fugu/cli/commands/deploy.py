@@ -3,37 +3,213 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fugu.cli.commands import arguments, deploy_readers
-from fugu.cli.commands.deploy_options import (
-    ANEW,
-    AccountArgument,
-    AddOptions,
-    BrokerFolderOption,
-    InPlaceOption,
-    OutOption,
-    report,
-    show_ends,
-)
-from fugu.cli.commands.options import command_group, grouped
-from fugu.cli.connection import broker_of
+from fugu.cli.commands import arguments
+from fugu.cli.commands.options import broker_of, command_group, grouped
 from fugu.cli.errors import CommandLineError
-from fugu.cli.view.terminal import say_waiting, warn
+from fugu.cli.view.terminal import say_waiting, warn, working
+from fugu.host.checks import certificate_end
 from fugu.host.files import new_folder
 from gateway.deployment import folders
-from gateway.deployment.accounts import Account, Role
-from gateway.deployment.broker_files import Settings, check_name, create_broker, open_broker
+from gateway.deployment.broker_files import BrokerFolder, Credentials, Settings, check_name, create_broker, open_broker
+from gateway.deployment.mosquitto import Account, Role
 from gateway.deployment.units import AGENT, BROKER, GATEWAY
 
 if TYPE_CHECKING:
     from fugu.contract.policies import AnyPolicy
+    from gateway.deployment.readers import Promises
+    from gateway.releases.config import Bound
 
-__all__ = ["app"]
+
+OutOption = Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; it must be new or empty.")]
+BrokerFolderOption = Annotated[
+    Path, typer.Option("--broker", metavar="DIR", help="Folder that 'fugu deploy broker' wrote.")
+]
+InPlaceOption = Annotated[
+    bool, typer.Option("--in-place", help="To run in DIR itself: relative names only, no systemd unit.")
+]
+ReleasesOption = Annotated[
+    Path | None, typer.Option("--releases", metavar="FILE", help="What the audiences are promised (TOML).")
+]
+PoliciesOption = Annotated[
+    Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
+]
+AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
+ANEW = "once the broker has started anew"
+
+
+@dataclass(frozen=True, slots=True)
+class AddOptions:
+    """Where an account is added, and where the folder goes that connects with it."""
+
+    out: OutOption
+    broker: BrokerFolderOption
+    ca_key: Annotated[
+        Path | None,
+        typer.Option("--ca-key", metavar="FILE", help="With mutual TLS: the authority's key, if not in DIR-offline."),
+    ] = None
+    renew: Annotated[bool, typer.Option("--renew", help="Replace the credentials of an account that exists.")] = False
+
+    def add(self, opened: BrokerFolder, account: Account) -> Credentials:
+        """Add an account to the broker."""
+        return opened.add(account, datetime.now(UTC), ca_key=self.ca_key, renew=self.renew)
+
+    def add_client(self, opened: BrokerFolder, account: Account) -> None:
+        """Add an account that needs nothing beside its credentials, and write its folder."""
+        new_folder(self.out)
+        credentials = self.add(opened, account)
+        folders.write_client(self.out, opened, credentials)
+        report(self.out, opened, f"{account.name}, role {account.role}", None)
+
+
+def show_ends(files: list[Path]) -> None:
+    """Say when certificates end."""
+    for file in files:
+        try:
+            end = datetime.fromtimestamp(certificate_end(file)[1], UTC)
+        except (OSError, ValueError):
+            warn(f"{file} cannot be read as a certificate: see fugu deploy renew")
+            continue
+        print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
+
+
+def report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
+    """Say what was written, how to connect with it, and that the broker must learn of it."""
+    print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
+    show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
+    (file,) = out.glob("*.toml")
+    print(f"commands connect so: --broker {file}")
+    print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
+
+
+_SITE = "site"
+
+
+@grouped
+def subscriber(
+    adding: AddOptions,
+    audience: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="site: symbols, estimates and all releases; any other: releases for it only; again for more."
+        ),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the account (default: that of the audience).")] = None,
+    releases: ReleasesOption = None,
+    policies: PoliciesOption = None,
+    epsilon: Annotated[
+        float | None, typer.Option(metavar="E", help="The most it may be told in all (default: its first audience's).")
+    ] = None,
+    adversary: Annotated[
+        str | None, typer.Option(help="Against whom that holds (default: as its first audience's).")
+    ] = None,
+) -> None:
+    """Add a subscriber.
+
+    Every program that connects needs an account of its own.
+
+    One that belongs to several audiences is told what they are told together, and refused if that is above its limit.
+
+    \b
+    examples:
+      fugu deploy subscriber dashboard --broker broker --audience site --name dashboard
+      fugu deploy subscriber news --broker broker --audience street --name news \\
+          --releases releases.toml --policies policies
+    """
+    from gateway.deployment.readers import new_reader
+
+    opened = open_broker(adding.broker)
+    if adding.renew:
+        if name is None or audience is not None or epsilon is not None or adversary is not None:
+            raise CommandLineError("--renew needs --name, and changes neither audiences nor limits: see join and leave")
+        adding.add_client(opened, opened.account(name))
+        return
+    wanted = tuple(audience or ())
+    if not wanted:
+        raise CommandLineError("say with --audience what it may read; site reads symbols too")
+    name = wanted[0] if name is None else name
+    check_name(name, "account")
+    if _SITE in wanted:
+        if set(wanted) != {_SITE}:
+            raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
+        adding.add_client(opened, Account(name=name, role="site"))
+        return
+    with working("adding up what it may be told"):
+        account, bounds = new_reader(
+            name,
+            wanted,
+            _promises(releases, policies, opened),
+            epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
+            adversary=None if adversary is None else arguments.adversary(adversary),
+        )
+    adding.add_client(opened, account)
+    _show_bounds(account, bounds)
+
+
+def join(
+    broker: BrokerFolderOption,
+    name: AccountArgument,
+    audience: Annotated[str, typer.Option(help="The audience that it is to belong to as well.")],
+    releases: ReleasesOption = None,
+    policies: PoliciesOption = None,
+) -> None:
+    """Let an account read the releases of one more audience.
+
+    It is refused if it would be told more than its limit in all.
+
+    \b
+    examples:
+      fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
+    """
+    from gateway.deployment.readers import joined
+
+    opened = open_broker(broker)
+    with working("adding up what it may be told"):
+        account, bounds = joined(opened.account(name), audience, _promises(releases, policies, opened))
+    opened.change(account)
+    _show_bounds(account, bounds)
+
+
+def leave(
+    broker: BrokerFolderOption,
+    name: AccountArgument,
+    audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
+) -> None:
+    """Take the releases of an audience from an account.
+
+    What it was told still counts.
+
+    \b
+    examples:
+      fugu deploy leave news --broker broker --audience press
+    """
+    from gateway.deployment.readers import left
+
+    opened = open_broker(broker)
+    opened.change(left(opened.account(name), audience))
+    print(f"{name} reads no more releases for {audience}, {ANEW}; what it was told counts")
+
+
+def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
+    from gateway.deployment.readers import Promises
+
+    if releases is None or policies is None:
+        raise CommandLineError("what an account may be told is computed from --releases FILE and --policies DIR")
+    return Promises(releases, policies, broker.settings.fleet)
+
+
+def _show_bounds(account: Account, bounds: list[Bound]) -> None:
+    for bound in bounds:
+        told = f"at most {bound.epsilon:.6g} of {account.epsilon:g} nats ({account.adversary} adversary)"
+        by = f"about a single tick, by {', '.join(account.ever)} together"
+        print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
+
 
 app = command_group("Write a broker, and folders for those who use it.")
 
@@ -251,7 +427,7 @@ def operator(
     adding.add_client(opened, Account(name=name, role="operator"))
 
 
-app.command("subscriber")(deploy_readers.subscriber)
+app.command("subscriber")(subscriber)
 
 
 @app.command("home-assistant")
@@ -273,8 +449,8 @@ def home_assistant(
     adding.add_client(opened, Account(name=name, role="home-assistant"))
 
 
-app.command("join")(deploy_readers.join)
-app.command("leave")(deploy_readers.leave)
+app.command("join")(join)
+app.command("leave")(leave)
 
 
 @app.command("remove")
@@ -305,7 +481,7 @@ def remove(
     if at is None:
         print(f"what {name} has left there stays until this is said again, then, with an operator's credentials")
         return
-    from gateway.deployment.clear import clear_retained
+    from gateway.deployment.folders import clear_retained
 
     fleet = opened.settings.fleet
     clear_retained(

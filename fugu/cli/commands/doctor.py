@@ -13,8 +13,6 @@ from fugu.cli.commands.options import JsonOption
 from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.host.checks import failed, lines
 
-__all__ = ["doctor"]
-
 doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands import arguments, fleet_keys, fleet_rollout, fleet_sign
-from fugu.cli.commands.fleet_options import (
+from fugu.cli.commands import arguments, fleet_keys, fleet_rollout
+from fugu.cli.commands.fleet_keys import (
     DocumentArgument,
     EnrolmentsOption,
     NoteOption,
@@ -31,14 +31,12 @@ from fugu.contract.trust import Trust
 from fugu.host.files import write_secret
 from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
-from gateway.fleet.roots import read_root
+from gateway.fleet.keys import read_root
 from gateway.fleet.signing import read_pins
-
-__all__ = ["app"]
 
 app = command_group("A fleet: its keys, its devices, and their signed documents.")
 app.command("init")(fleet_keys.init)
-app.command("sign")(fleet_sign.sign)
+app.command("sign")(fleet_rollout.sign)
 app.add_typer(fleet_keys.app, name="keys")
 app.add_typer(fleet_rollout.app, name="rollout")
 _SHOWN = 20

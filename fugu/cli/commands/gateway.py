@@ -23,7 +23,6 @@ from fugu.contract.frames import MAX_TICK
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings
 
-__all__ = ["app"]
 
 app = command_group("Receive what devices publish, and estimate from it.")
 

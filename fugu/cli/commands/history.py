@@ -12,10 +12,8 @@ import typer
 from fugu.cli.commands.arguments import moment
 from fugu.cli.commands.options import JsonOption, grouped, place_of, store_of
 from fugu.cli.errors import CommandLineError
-from fugu.cli.view.history import show_learned, show_rows
+from fugu.cli.view.gateway import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
-
-__all__ = ["export", "learn", "smooth"]
 
 _LATEST = 2 * 86_400
 """Seconds after now: nothing that is stored is later."""

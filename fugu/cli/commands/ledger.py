@@ -15,7 +15,7 @@ from fugu.contract.frames import MAX_TICK
 from gateway.location import Location, store_location
 from gateway.releases.ledger import Ledger, ledger_beside
 
-__all__ = ["LedgerOption", "app", "ledger_location"]
+__all__ = ["LedgerOption", "ledger_location"]
 
 app = command_group("What every audience has been told.")
 LedgerOption = Annotated[

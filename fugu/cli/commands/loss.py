@@ -9,8 +9,6 @@ import typer
 from fugu.cli.commands.options import JsonOption, command_group, grouped
 from fugu.cli.commands.plan_options import AdversaryOption, ChainOptions, StartOption
 
-__all__ = ["app"]
-
 app = command_group("What given noise really loses.")
 
 

@@ -6,14 +6,14 @@ import json
 
 from fugu.cli.commands import arguments
 from fugu.cli.commands.plan_options import ChainOptions
-from fugu.cli.commands.plan_values import chain_source, chosen_start, declared_chains
+from fugu.cli.commands.plan_work import chain_source, chosen_start, declared_chains
 from fugu.cli.errors import CommandLineError
-from fugu.cli.view.loss import show_verdicts, verdict_document
+from fugu.cli.view.stream_plan import show_verdicts, verdict_document
 from fugu.cli.view.terminal import warn, working
-from fugu.contract.queries import WINDOW_QUERIES
-from fugu.privacy.accountant.classes import covered_start
-from fugu.privacy.baselines import real_loss
+from fugu.contract.windows import WINDOW_QUERIES
+from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.composition_theorems import verdicts
+from fugu.privacy.utility import real_loss
 from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest
 from fugu.privacy.window_releases import WindowRelease
 

@@ -11,8 +11,6 @@ from fugu.cli.commands.arguments import StateRules
 from fugu.cli.commands.options import JsonOption, command_group
 from fugu.cli.errors import CommandLineError
 
-__all__ = ["app"]
-
 app = command_group("Chains that describe readings.")
 
 

@@ -20,8 +20,6 @@ from fugu.cli.commands.plan_options import (
     WindowOptions,
 )
 
-__all__ = ["app"]
-
 app = command_group("Noise for a guarantee.")
 
 
@@ -84,7 +82,7 @@ def stream(
       fugu plan stream --model chain.json --epsilon 2 --every 10 -o policy.json \\
           --for home/wrist-1/heart --threshold 61.5
     """
-    from fugu.cli.commands.stream_plan import plan_stream
+    from fugu.cli.commands.plan_work import plan_stream
 
     plan_stream(plan, chains, header, discretiser, output=output, as_json=as_json)
 
@@ -112,7 +110,7 @@ def window(
       fugu plan window --q .1 --r .4 --epsilon 1 --mechanism auto --query histogram --json
       fugu plan window --model chain.json --epsilon 1 --length 60
     """
-    from fugu.cli.commands.window_plan import plan_window
+    from fugu.cli.commands.plan_work import plan_window
 
     plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
 
@@ -141,7 +139,7 @@ def joint(
       fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
       fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --for home/wrist-1
     """
-    from fugu.cli.commands.streams_plan import plan_joint
+    from fugu.cli.commands.plan_work import plan_joint
 
     plan_joint(model, options, header, output=output, as_json=as_json)
 
@@ -178,7 +176,7 @@ def measure(
       fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
           --for home/phone-1/place --period 60
     """
-    from fugu.cli.commands.measure_plan import plan_measure
+    from fugu.cli.commands.plan_work import plan_measure
 
     plan_measure(options, header, output=output, as_json=as_json)
 
@@ -207,6 +205,6 @@ def network(
       fugu plan network flu.toml
       fugu plan network flu.toml --epsilon 5 --json
     """
-    from fugu.cli.commands.network_plan import plan_network_file
+    from fugu.cli.commands.plan_work import plan_network_file
 
     plan_network_file(file, epsilon, as_json=as_json)

@@ -19,7 +19,6 @@ __all__ = [
     "JointOptions",
     "MeasureOptions",
     "OutputOption",
-    "SegmentsOption",
     "StartOption",
     "StreamOptions",
     "WindowOptions",

@@ -19,8 +19,6 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch
 
-__all__ = ["app"]
-
 app = command_group("Policies: what a device does with a stream.")
 
 
@@ -64,7 +62,7 @@ def check(
         alone = None if policy.table is None else policy.verify_windows()
         found = None
         if recording is not None:
-            from fugu.planning.recorded_class import recorded_class
+            from fugu.planning.true_class import recorded_class
 
             found = recorded_class(policy, recording)
     answer(

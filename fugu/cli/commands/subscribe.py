@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from fugu.cli.connection import BROKER_HELP, broker_of
+from fugu.cli.commands.options import BROKER_HELP, broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.readings import reading_json, reading_line
-from fugu.host.command_line import Parser
+from fugu.host.process import Parser
 from fugu.mqtt import Reading, Subscription
 
-__all__ = ["HELP", "main", "parser"]
+__all__ = ["main"]
 
 HELP = "Print private readings of a fleet as they arrive: symbols, released points, estimates, counts and releases."
 _SILENCE_SECONDS = 3.0

@@ -12,13 +12,10 @@ from pathlib import Path
 from rich.live import Live
 
 from firmware_sim.devices import AgentProcess, write_device
-from fugu.cli.demo.broker import start_broker
-from fugu.cli.demo.evaluation import evaluate, summary
-from fugu.cli.demo.live import Observer
-from fugu.cli.demo.people import FLEET, Person, load_people, policy_for
-from fugu.cli.demo.pictures import private_picture, useful_picture
-from fugu.cli.demo.processes import DemoError, gateway, subscriber
-from fugu.cli.demo.report import html_report
+from fugu.cli.demo.evaluation import FLEET, Person, evaluate, load_people, policy_for, summary
+from fugu.cli.demo.page import Observer
+from fugu.cli.demo.pictures import html_report, private_picture, useful_picture
+from fugu.cli.demo.processes import DemoError, gateway, start_broker, subscriber
 from fugu.cli.view.terminal import console, say
 from fugu.contract.errors import FuguError
 from fugu.contract.policy import Policy

@@ -7,7 +7,7 @@ import hashlib
 from firmware_sim.build import Image
 from fugu.cli.simulation import Result
 from fugu.cli.view.terminal import show_table
-from fugu.contract.exponential import log_up
+from fugu.contract.rounding import log_up
 
 __all__ = ["image_document", "show_image", "show_simulation", "simulation_document"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from fugu.cli.view.fleet import counted, moment_text
 from fugu.cli.view.terminal import say, show_newest, show_table
-from fugu.contract.release_frames import ReleaseFrame
-from gateway.releases.charges import nats
-from gateway.releases.entries import Account, Entry
+from fugu.contract.reports import ReleaseFrame
+from gateway.releases.entries import Account, Entry, nats
 
 __all__ = ["account_document", "entry_document", "show_ledger", "show_releases"]
 

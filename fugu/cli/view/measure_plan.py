@@ -14,11 +14,12 @@ from fugu.places.drawing import graph_svg
 from fugu.places.graphs import edge_list
 from fugu.places.hull import Hull
 from fugu.places.moments import noise_error
-from fugu.planning.measure_errors import Errors
+from fugu.planning.measure_errors import Errors, SetPlan
 from fugu.planning.measure_planner import MeasurePlan
-from fugu.planning.measure_sets import SetPlan
+from fugu.planning.network_plan import NetworkPlan, NetworkSpec
 
-__all__ = ["draw_measure_plan", "measure_document", "measure_notes", "show_measure_plan"]
+__all__ = ["draw_measure_plan", "measure_document", "network_document", "show_measure_plan", "show_network_plan"]
+
 
 _NAMES = {
     "laplace": "Laplace",
@@ -264,3 +265,49 @@ def _vertices(hull: Hull) -> list[list[float]]:
 def _listed(names: Sequence[str]) -> str:
     more = "" if len(names) <= _MOST_NAMED else f" and {len(names) - _MOST_NAMED} more"
     return ", ".join(names[:_MOST_NAMED]) + more if names else "none"
+
+
+def network_document(spec: NetworkSpec, plan: NetworkPlan) -> dict[str, Any]:
+    """The plan as an object for JSON, the least noise first."""
+    return {
+        "epsilon": spec.epsilon,
+        "adversary": "ignorant",
+        "variables": len(spec.values),
+        "secrets": {
+            name: [[spec.values[name][a], spec.values[name][b]] for a, b in pairs]
+            for name, pairs in spec.secrets.items()
+        },
+        "least": plan.least.mechanism,
+        "mechanisms": [
+            {
+                "mechanism": each.mechanism,
+                "scale": each.scale,
+                "protects_correlated": each.protects,
+                "reason": each.reason,
+            }
+            for each in plan.found
+        ],
+        "refused": plan.refused,
+    }
+
+
+def show_network_plan(spec: NetworkSpec, plan: NetworkPlan) -> None:
+    """Print the plan."""
+    count = len(spec.values)
+    rows = [
+        (
+            each.mechanism + (" (least)" if each is plan.least else ""),
+            f"{each.scale:.6g}",
+            "yes" if each.protects else "no",
+            each.reason,
+        )
+        for each in plan.found
+    ]
+    title = f"Noise for one answer about {count} variable{'s' * (count > 1)} at epsilon {spec.epsilon:g}"
+    show_table(title, ("mechanism", "scale", "protects", "determined by"), rows)
+    for mechanism, why in plan.refused.items():
+        say(f"{mechanism}: {why}", style="dim")
+    say(
+        "scale: of the Laplace noise on the answer, in its own unit. It protects the secrets against somebody who "
+        "believes this network and knows no variable for certain, for one release."
+    )

@@ -2,19 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
 
-from fugu.cli.view.auto_plan import answer_words, percent, verdict
-from fugu.cli.view.chart import Axis, frame
-from fugu.cli.view.place_plan import place_verdict, place_words
+from fugu.cli.view.auto_plan import answer_words, percent, place_verdict, place_words, verdict
 from fugu.planning.auto import AutoPlan, Curve, Told
 from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
 from fugu.svg import points, svg
 
-__all__ = ["place_page", "plan_page"]
+__all__ = ["Axis", "frame", "place_page", "plan_page"]
+
+
+class Axis:
+    """From values to places in a picture, with a few round values to mark.
+
+    Args:
+        values: that have a place; the axis goes from the least to the largest.
+        logarithmic: or linear, out to round values.
+        first, last: places of its ends.
+    """
+
+    def __init__(self, values: Sequence[float], logarithmic: bool, first: float, last: float) -> None:
+        seen = [value for value in values if math.isfinite(value) and (value > 0.0 or not logarithmic)] or [1.0]
+        low, high = min(seen), max(seen)
+        self._scale = math.log if logarithmic else float
+        self.first, self.last = first, last
+        if logarithmic:
+            self._low, self._high = low, high if high > 1.01 * low else 2.0 * low
+            self.marks = _powers(self._low, self._high)
+        else:
+            step = _round_step((high - low) or abs(high) or 1.0)
+            self._low, self._high = math.floor(low / step) * step, math.ceil(high / step) * step
+            if self._low == self._high:
+                self._high += step
+            count = round((self._high - self._low) / step)
+            self.marks = [self._low + step * place for place in range(count + 1)]
+
+    def place(self, value: float) -> float:
+        """Where a value is, held inside the axis."""
+        low, high = self._scale(self._low), self._scale(self._high)
+        at = self._scale(min(max(value, self._low), self._high))
+        return self.first + (at - low) / (high - low) * (self.last - self.first)
+
+
+def frame(xs: Axis, ys: Axis, x_axis: str, text: Callable[[float], str] = "{:.4g}".format) -> Iterator[str]:
+    """The beginning of a picture: a line and a word for each mark of the upright axis, words for the other.
+
+    Args:
+        x_axis: what the level axis shows.
+        text: of a mark of the upright axis.
+    """
+    for value in ys.marks:
+        at = ys.place(value)
+        yield f'<path d="M{xs.first} {at:.1f}H{xs.last}" stroke="#e4e4e4"/>'
+        yield f'<text x="{xs.first - 6}" y="{at + 4:.1f}" text-anchor="end">{text(value)}</text>'
+    for value in xs.marks:
+        at = xs.place(value)
+        yield f'<path d="M{at:.1f} {ys.first}v5" stroke="#888"/>'
+        yield f'<text x="{at:.1f}" y="{ys.first + 18}" text-anchor="middle">{value:.4g}</text>'
+    middle = (xs.first + xs.last) / 2
+    yield f'<text x="{middle:.0f}" y="{ys.first + 33}" text-anchor="middle">{escape(x_axis)}</text>'
+
+
+def _round_step(span: float) -> float:
+    """A step of 1, 2 or 5 times a power of ten, of which four to eight make a span."""
+    power = 10.0 ** math.floor(math.log10(span))
+    return next(step * power for step in (0.1, 0.2, 0.5, 1.0, 2.0) if span / (step * power) <= 8.0)
+
+
+def _powers(low: float, high: float) -> list[float]:
+    """Round values of a logarithmic axis: powers of ten, and between them 2 and 5 where there is room."""
+    between = (1.0, 2.0, 5.0) if high / low < 2e3 else (1.0,)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [part * 10.0**power for power in powers for part in between]
+    return [value for value in found if low * 0.999 <= value <= high * 1.001][:: max(1, len(found) // 12)]
+
 
 _STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:760px;margin:1.5em auto;padding:0 1em;color:#222;background:#fff}

@@ -14,15 +14,14 @@ from fugu.contract.guarantee import Guarantee, Loss
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import NoiseTable, share_bias
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import PolicyHeader
+from fugu.contract.policy import Policy, PolicyHeader
 from fugu.contract.sentences import protected_sentence
 from fugu.contract.stretches import Stretch
 from fugu.contract.windows import Window
 
 if TYPE_CHECKING:
     from fugu.planning.answers import WindowError
-    from fugu.planning.recorded_class import RecordedClass
+    from fugu.planning.true_class import RecordedClass
 
 __all__ = ["measure_policy_document", "missing_sentence", "policy_document", "show_measure_policy", "show_policy"]
 
@@ -80,7 +79,7 @@ def _by_stream(policy: Policy) -> dict[str, float]:
     """What all streams tell of each, to those who know no state; empty if that is not whom the policy is about."""
     if not isinstance(policy.chains, JointChains) or policy.guarantee.adversary != "ignorant":
         return {}
-    from fugu.privacy.accountant.shown import stream_losses
+    from fugu.privacy.accountant.accountant import stream_losses
 
     names = [stream.name for stream in policy.chains.streams]
     return dict(zip(names, stream_losses(policy.chains), strict=True)) if len(names) > 1 else {}

@@ -5,30 +5,304 @@ to x, all others held fixed, changes the log-density of everything that is relea
 independent mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
+
+Chains whose states show the states of one or several streams: what all of these lose together.
+
+Known ones are followed by the accountant, with the loss that each two of their states have, to those who know no state.
+Those who may have other side information, too, have the bound of the device's own check.
+
+Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from fugu.chains.arrays import Floats
+from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains
+from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
-from fugu.privacy.accountant.bounded import sticky_allowance
-from fugu.privacy.accountant.classes import class_of
-from fugu.privacy.accountant.finite import MOST_WORK
+from fugu.contract.soft_leakage import informed_loss, soft_loss
+from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains, sticky_allowance
+from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
 from fugu.privacy.accountant.schedule import rate_matrices
 from fugu.privacy.accountant.walks import any_start_bound, endless_bound
-from fugu.privacy.chain_class import ChainClassError, Chains, MarkovChain
+from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
+from fugu.privacy.sampling import DecimationError
 
-__all__ = ["ChainAccountant", "ChainLoss", "Chains", "chain_loss"]
+__all__ = [
+    "ChainAccountant",
+    "ChainLoss",
+    "Chains",
+    "chain_loss",
+    "class_of",
+    "covered_start",
+    "decimated_class",
+    "known_chains",
+    "started",
+    "stream_losses",
+]
+
+
+SOFT_EVIDENCE = "soft evidence"
+KNOWN_STATES = "known states"
+_NOT_FOLLOWED = "needs the chain of one stream, not of several or of a higher order"
+_ONE_PERIOD = "joint chains are of one period, that of all their streams"
+
+
+def _secrets(chains: JointChains) -> Floats:
+    return np.array([[a != b for b in chains.shows] for a in chains.shows], dtype=np.float64)
+
+
+def _words(chains: JointChains, words: str) -> str:
+    return f"{words}, which show {' and '.join(stream.name for stream in chains.streams)}"
+
+
+class ShownBoundedChains(OddsRatioChains):
+    """Every chain with bounded odds ratios, by the states that it shows; see `ClassOfChains`."""
+
+    def __init__(self, chains: JointChains) -> None:
+        super().__init__(BoundedChains(states=chains.states, odds_ratio=chains.odds_ratio or 1.0))
+        self._joint = chains
+        self.secrets, self.words = _secrets(chains), _words(chains, self.words)
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """As the class says."""
+        return self._joint.equal_leakages(adversary)
+
+    def started(self, start: Start | None) -> Chains:
+        """The class itself, which has every start."""
+        return self._joint
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
+        """None: a `ChainClassError`."""
+        raise ChainClassError(_NOT_FOLLOWED)
+
+    def decimated(self, step: int) -> ChainClass:
+        """None: a `DecimationError`."""
+        raise DecimationError(_ONE_PERIOD)
+
+
+class ShownChains(KnownChains):
+    """A few known chains, by the states that they show; see `ClassOfChains`."""
+
+    sticky: tuple[tuple[float, float], ...] = ()
+
+    def __init__(self, chains: JointChains) -> None:
+        super().__init__(tuple(map(MarkovChain.stationary, chains.transitions)), _secrets(chains))
+        self._transitions = [[list(row) for row in matrix] for matrix in chains.transitions]
+        self._shows = chains.shows
+        self._told, self._joint = _words(chains, super().words), chains
+
+    @property
+    def words(self) -> str:
+        """The class in words."""
+        return self._told
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """The accountant's, and for those who may know states of single streams that of any side information."""
+        if adversary == "ignorant":
+            return super().endless(rate, adversary)
+        rates = rate.tolist()
+        try:
+            if adversary == "universal":
+                return soft_loss(self._transitions, rates), SOFT_EVIDENCE
+            of_whole = super().endless
+            return informed_loss(
+                self._transitions, rates, self._shows, lambda: of_whole(rate, adversary)[0]
+            ), KNOWN_STATES
+        except GuaranteeError as error:
+            raise ChainClassError(str(error)) from None
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """As for an endless stream with the largest rates, for those who may know states."""
+        if adversary == "ignorant":
+            return super().tick_by_tick(rates, adversary)
+        epsilon, bound = self.endless(rates.max(axis=0), adversary)
+        return np.broadcast_to(epsilon * self.secrets, rates.shape).copy(), bound
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """Not for those who may know states."""
+        return adversary == "ignorant" and super().follows(length, adversary)
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """As of known chains, for those who know no state; else none that grows."""
+        return super().work(length, adversary) if adversary == "ignorant" else 0
+
+    def started(self, start: Start | None) -> Chains:
+        """The class itself, which starts stationary."""
+        if start == "any":
+            raise ChainClassError("known joint chains start stationary; for any start give their odds_ratio instead")
+        return self._joint
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
+        """None: a `ChainClassError`."""
+        raise ChainClassError(_NOT_FOLLOWED)
+
+    def decimated(self, step: int) -> ChainClass:
+        """None: a `DecimationError`."""
+        raise DecimationError(_ONE_PERIOD)
+
+
+def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> tuple[float, ...]:
+    """What all streams of joint chains together tell of each of them, to those who know no state.
+
+    The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
+    depend on one another it is the sum of what each loses, while each loses little more than it would alone.
+
+    Args:
+        chains: the class.
+        rates: what a tick of each stream tells at most, in nats; none for what the class allows.
+
+    Returns:
+        For each stream a bound on the log-likelihood ratio of any two of its states at a tick, in nats.
+
+    Raises:
+        ChainClassError: no bound exists.
+    """
+    rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams] if rates is None else rates))
+    if chains.odds_ratio is not None:
+        whole = ShownBoundedChains(chains).endless(rate, "ignorant")[0]
+        return (whole,) * len(chains.streams)
+    known = ShownChains(chains)
+    whole = known.endless(rate, "ignorant")[0]
+    columns = np.array(chains.shows).T
+    return tuple(min(known.of_group(rate, column), whole) for column in columns)
+
+
+class ClassOfChains(Protocol):
+    """What is asked of a class of chains; each kind of class has its own bounds."""
+
+    @property
+    def states(self) -> int:
+        """k, the number of states."""
+
+    @property
+    def secrets(self) -> Floats:
+        """(k, k), 1 for any two states that must not be told apart, 0 for others."""
+
+    @property
+    def words(self) -> str:
+        """The class in words."""
+
+    @property
+    def sticky(self) -> tuple[tuple[float, float], ...]:
+        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else none."""
+
+    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
+        """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""
+
+    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
+        """Losses (n, k, k) of every tick, with rates (n, k, k), and the name of the bound."""
+
+    def follows(self, length: int, adversary: Adversary) -> bool:
+        """Whether a stream of this length is worth following: an endless one that is stationary loses hardly more."""
+
+    def work(self, length: int, adversary: Adversary) -> int:
+        """Steps times the fourth power of the states that following so many ticks takes."""
+
+    def quick(self, rate: Floats) -> float:
+        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether steps may change from tick to tick."""
+
+    @property
+    def covered_start(self) -> Covered:
+        """The starts that the class has."""
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Whether past and future leak alike."""
+
+    def started(self, start: Start | None) -> Chains:
+        """As the function of this name."""
+
+    def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
+        """As `known_chains`."""
+
+    def decimated(self, step: int) -> ChainClass:
+        """As `decimated_class`, for more than one step."""
+
+
+@singledispatch
+def class_of(chains: Chains) -> ClassOfChains:
+    """The object of a class of chains.
+
+    Raises:
+        ChainClassError: a set of chains is empty, or its chains have different numbers of states.
+    """
+    raise TypeError(f"{type(chains).__name__} is no class of chains")
+
+
+class_of.register(tuple, KnownChains)
+class_of.register(BinaryChains, IntervalChains)
+class_of.register(BoundedChains, OddsRatioChains)
+
+
+@class_of.register
+def _(chains: FiniteChains) -> ClassOfChains:
+    return KnownChains(tuple(MarkovChain.stationary(transition) for transition in chains.transitions))
+
+
+@class_of.register
+def _(chains: JointChains) -> ClassOfChains:
+    return ShownBoundedChains(chains) if chains.changes else ShownChains(chains)
+
+
+def started(chains: Chains, start: Start | None) -> Chains:
+    """A class with a start, for the chain accountant.
+
+    Args:
+        chains: of any kind.
+        start: the start to be covered; None for the one that the class comes with.
+
+    Returns:
+        A class that holds every chain of the given one with that start.
+
+    Raises:
+        ChainClassError: a chain has no single stationary distribution, or there is no bound for any start.
+    """
+    return chains if start is None else class_of(chains).started(start)
+
+
+def covered_start(chains: Chains) -> Covered:
+    """The starts that a class has."""
+    return class_of(chains).covered_start
+
+
+def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...] | BinaryChains:
+    """The chains of a class with a start, or an interval of them, for mechanisms that follow one after another.
+
+    Raises:
+        ChainClassError: a chain has no single stationary distribution, or the class bounds odds ratios only, or is of
+            several streams.
+    """
+    return class_of(chains).followed(start)
+
+
+def decimated_class(chains: ChainClass, step: int) -> ChainClass:
+    """Return a class that holds P^D for every stationary chain P of a class; for bounded chains, every product.
+
+    Args:
+        chains: of the ticks.
+        step: D >= 1.
+
+    Raises:
+        DecimationError: a probability of the class rounds to 0 or 1, or the class is of one period.
+    """
+    return chains if step == 1 else class_of(chains).decimated(step)
+
 
 _LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9

@@ -16,9 +16,8 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, ratio_loss
-from fugu.contract.rounding import OUTWARD, UNIT
+from fugu.contract.rounding import OUTWARD, UNIT, exp_up
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
 from fugu.privacy.accountant.schedule import informed_losses
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start

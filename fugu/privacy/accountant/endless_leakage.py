@@ -22,8 +22,7 @@ from scipy.optimize import brentq
 from fugu.chains.arrays import Floats
 from fugu.chains.kernel import kernel
 from fugu.contract.rounding import LOGARITHM, UNIT
-from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, ratio_order, step
-from fugu.privacy.accountant.transport import no_moves
+from fugu.privacy.accountant.inner_maximum import EXACT_STATES, Order, no_moves, ratio_order, step
 from fugu.privacy.chain_class import TINY, follow
 
 __all__ = ["EndlessLeakage", "log_ratios"]

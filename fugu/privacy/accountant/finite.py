@@ -26,8 +26,8 @@ from fugu.privacy.accountant.bounded import (
 )
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
-from fugu.privacy.accountant.past import reversed_stationary
 from fugu.privacy.accountant.schedule import informed_losses, losses, past_leakages
+from fugu.privacy.accountant.walks import reversed_stationary
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 from fugu.privacy.sampling import DecimationError, decimated_known
 

@@ -15,7 +15,7 @@ from fugu.chains.arrays import Bools, Floats
 from fugu.contract.rounding import UNIT, reversal_error
 from fugu.privacy.accountant.endless_leakage import log_ratios
 from fugu.privacy.accountant.inner_maximum import closed, ratio_order, step
-from fugu.privacy.accountant.past import past_leakages_any, reversed_kernel, reversed_stationary
+from fugu.privacy.accountant.walks import past_leakages_any, reversed_kernel, reversed_stationary
 from fugu.privacy.chain_class import TINY, MarkovChain, follow
 
 __all__ = ["informed_losses", "losses", "past_leakages", "rate_matrices"]

@@ -15,8 +15,8 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.chains.counting import count_marginals
+from fugu.contract.frames import WindowFrame
 from fugu.contract.policy import Policy
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from gateway.service.kinds.kind import Place
 from gateway.service.kinds.symbol_model import SymbolModel, told
@@ -24,7 +24,7 @@ from gateway.service.policies import Catalogue
 from gateway.service.store import Store
 from gateway.service.symbols.past import Past, TickProbabilities
 
-__all__ = ["MOST_TICKS", "CountedEstimates", "estimated_window"]
+__all__ = ["MOST_TICKS", "CountedEstimates"]
 
 MOST_TICKS = 300
 

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import Estimate, WindowCount
-from fugu.contract.window_frames import WindowFrame
 from gateway.service.policies import Catalogue
 
 __all__ = ["AnyFrame", "Kind", "Place", "Span"]

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from fugu.chains import predict
 from fugu.chains.arrays import Floats
-from fugu.chains.tracking import Followed, Seen, fixed_lag, follow
-from fugu.chains.transitions import Transition
+from fugu.chains.tracking import Followed, Seen, Transition, fixed_lag, follow
 from fugu.contract.descriptions import place_grid
 from fugu.contract.errors import PolicyError
 from fugu.contract.measure_frames import MeasureFrame, Released
@@ -22,7 +21,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import StaircaseNoise, TimedTable
 from fugu.contract.measurement import ConstraintSets
 from fugu.contract.noise_table import MAX_TABLE_STATES
-from fugu.places.compiled import MOST_CELLS, Emission, emission, noise_pairs
+from fugu.places.tables import MOST_CELLS, Emission, emission, noise_pairs
 from fugu.places.tracking import moments, seen_alone
 
 __all__ = ["MeasureModel", "PointEstimates", "Tables"]

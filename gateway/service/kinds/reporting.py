@@ -13,15 +13,13 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.descriptions import PlaceGrid
-from fugu.contract.ellipse import ellipse
-from fugu.contract.instants import instant
-from fugu.contract.policy import Policy
-from fugu.contract.policy_header import PolicyHeader
-from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import WindowFrame
+from fugu.contract.policy import Policy, PolicyHeader
+from fugu.contract.reports import PlaceEstimate, StateEstimate, ValueEstimate, WindowCount, ellipse
+from fugu.contract.sentences import instant
 from gateway.service.kinds.point_model import MeasureModel
 
-__all__ = ["CONFIDENCE", "measured_estimate", "noise_within", "state_estimate", "window_count"]
+__all__ = ["measured_estimate", "state_estimate", "window_count"]
 
 CONFIDENCE = 0.95
 _DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4

@@ -17,18 +17,7 @@ from fugu.contract.frames import symbol_bits
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 
-__all__ = [
-    "Beliefs",
-    "Model",
-    "SymbolModel",
-    "Symbols",
-    "filtered",
-    "fixed_lag",
-    "model_of",
-    "prior",
-    "smoothed",
-    "told",
-]
+__all__ = ["Model", "SymbolModel", "filtered", "model_of", "prior", "smoothed", "told"]
 
 Beliefs = NDArray[np.float64]
 Symbols = NDArray[np.int64]

@@ -29,7 +29,7 @@ from gateway.service.symbols.reports import Fresh, Reports
 from gateway.service.symbols.sealing import seal
 from gateway.service.symbols.streams import Streams, grown
 
-__all__ = ["Symbols", "Tracked"]
+__all__ = ["Symbols"]
 
 
 class SymbolRangeError(FuguError, reason=Reason.SYMBOL_OUT_OF_RANGE):

@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import replace
 
 from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.reports import WindowCount
-from fugu.contract.window_frames import WindowFrame, sequence_name
 from gateway.service.kinds.kind import Kind, Place, Span
 from gateway.service.kinds.reporting import window_count
 from gateway.service.kinds.symbol_model import SymbolModel

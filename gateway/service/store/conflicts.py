@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.database import Database
 
-__all__ = ["Conflict", "ConflictStore"]
+__all__ = ["ConflictStore"]
 
 
 class Conflict(NamedTuple):

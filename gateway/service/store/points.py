@@ -12,7 +12,7 @@ from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from gateway.database import Database
 
-__all__ = ["LIKELY", "MOST_LIKELY", "Measured", "PointStore"]
+__all__ = ["LIKELY", "Measured", "PointStore"]
 
 
 MOST_LIKELY = 1_000

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.database import Database
 
-__all__ = ["Charged", "ReleaseStore", "Released"]
+__all__ = ["ReleaseStore", "Released"]
 
 
 class Charged(NamedTuple):

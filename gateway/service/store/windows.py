@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fugu.contract.window_frames import WindowFrame
+from fugu.contract.frames import WindowFrame
 from gateway.database import Database
 
 __all__ = ["WindowStore"]

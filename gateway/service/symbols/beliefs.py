@@ -18,7 +18,7 @@ from fugu.chains.kernel import kernel
 from gateway.service.symbols.bank import Models
 from gateway.service.symbols.columns import Bytes, Columns
 
-__all__ = ["GIVEN", "NONE", "Beliefs", "follow", "look_back"]
+__all__ = ["GIVEN", "Beliefs", "follow", "look_back"]
 
 NONE, GIVEN = -1, -2
 """In place of a model's index: nothing is known yet; or the distribution of the next row's first tick is."""

@@ -14,7 +14,7 @@ from fugu.chains.kernel import kernel
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import SymbolFrame
 
-__all__ = ["Bytes", "Columns", "ColumnsError", "pack", "packed_size", "unpack", "unpacked"]
+__all__ = ["Bytes", "Columns", "packed_size"]
 
 Bytes = NDArray[np.uint8]
 _HEAD = struct.Struct("<BxxxIQ")

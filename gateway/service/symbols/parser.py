@@ -15,7 +15,7 @@ from fugu.chains.kernel import kernel
 from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK
 from gateway.service.symbols.columns import Bytes, Columns
 
-__all__ = ["HEAD_BYTES", "parse"]
+__all__ = ["parse"]
 
 HEAD_BYTES = 45
 """Before the packed symbols: schema, array of 8, and eight fields, each of a fixed width."""

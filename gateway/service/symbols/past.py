@@ -19,7 +19,7 @@ from gateway.service.symbols.bank import Bank
 from gateway.service.symbols.beliefs import GIVEN, Beliefs, follow
 from gateway.service.symbols.columns import Columns
 
-__all__ = ["Past", "Standing", "TickProbabilities"]
+__all__ = ["Past", "TickProbabilities"]
 
 _PAGES = 4, 32
 """How many frames are read at once, at first and at most: often the first few are enough."""

@@ -24,7 +24,7 @@ from gateway.service.symbols.beliefs import look_back
 from gateway.service.symbols.columns import Columns
 from gateway.service.symbols.past import Past
 
-__all__ = ["Fresh", "Report", "Reports"]
+__all__ = ["Fresh", "Reports"]
 
 
 class Fresh(NamedTuple):

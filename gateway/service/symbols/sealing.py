@@ -21,7 +21,7 @@ from gateway.service.symbols.beliefs import Beliefs, follow
 from gateway.service.symbols.columns import Bytes, Columns, packed_size
 from gateway.service.symbols.past import Past
 
-__all__ = ["Piece", "cut", "seal"]
+__all__ = ["cut", "seal"]
 
 _DAY_US = 86_400_000_000
 

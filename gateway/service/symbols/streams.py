@@ -10,7 +10,7 @@ import numpy as np
 from fugu.chains.arrays import Bools, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.frames import SYMBOL_BITS
-from fugu.contract.policy_header import Clock
+from fugu.contract.policy import Clock
 from gateway.service.symbols.columns import Bytes, Columns
 from gateway.service.tick_time import TOLERANCE_US
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fugu.chains.model import likelihood_rows
 from fugu.contract.frames import SymbolFrame
-from fugu.contract.policy_header import Clock
+from fugu.contract.policy import Clock
 from gateway.service.kinds.symbol_model import Model
 from gateway.service.symbols.bank import Bank
 from gateway.service.symbols.beliefs import Beliefs, follow, look_back

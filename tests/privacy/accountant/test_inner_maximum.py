@@ -11,10 +11,11 @@ from fugu.privacy.accountant.inner_maximum import (
     box_step,
     closed,
     exact_step,
+    no_moves,
     ratio_order,
     step,
+    transport_step,
 )
-from fugu.privacy.accountant.transport import no_moves, transport_step
 
 
 def by_linear_programme(above: np.ndarray, below: np.ndarray, bounds: np.ndarray) -> float:

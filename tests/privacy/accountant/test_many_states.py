@@ -7,8 +7,15 @@ import pytest
 
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
-from fugu.privacy.accountant.inner_maximum import box_step, closed, exact_step, ratio_order, step
-from fugu.privacy.accountant.transport import no_moves, transport_step
+from fugu.privacy.accountant.inner_maximum import (
+    box_step,
+    closed,
+    exact_step,
+    no_moves,
+    ratio_order,
+    step,
+    transport_step,
+)
 from fugu.privacy.accountant.walks import endless_bound
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 

@@ -11,14 +11,14 @@ from fractions import Fraction
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
-from fugu.contract.exponential import exp_up
 from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.accountant.inner_maximum import odds_ratio_step
 from fugu.privacy.chain_class import MarkovChain
 from gateway.releases.allowance import joint_loss
-from gateway.releases.charges import PER_NAT
+from gateway.releases.entries import PER_NAT
 from tests.support.recursions import DIGITS, lost
 
 ADVERSARIES: tuple[Adversary, ...] = ("ignorant", "informed", "universal")

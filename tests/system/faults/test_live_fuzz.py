@@ -17,7 +17,7 @@ from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.frames import Committed, Status, SymbolFrame
+from fugu.contract.frames import Committed, Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import (
     committed_topic,
     parse_topic,
@@ -29,7 +29,6 @@ from fugu.contract.topics import (
     time_topic,
     window_topic,
 )
-from fugu.contract.window_frames import WindowFrame
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
 from gateway.service.store import Store

@@ -1,0 +1,575 @@
+"""The work of `fugu plan network`: a file to a plan, a plan to terminal or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any, get_args
+
+from fugu.cli.commands import arguments
+from fugu.cli.commands.plan_options import (
+    ChainOptions,
+    DiscretiserOptions,
+    HeaderOptions,
+    JointOptions,
+    MeasureOptions,
+    StreamOptions,
+    WindowOptions,
+)
+from fugu.cli.errors import CommandError, CommandLineError
+from fugu.cli.view.measure_plan import (
+    draw_measure_plan,
+    measure_document,
+    network_document,
+    show_measure_plan,
+    show_network_plan,
+)
+from fugu.cli.view.policy import missing_sentence
+from fugu.cli.view.stream_plan import (
+    Segments,
+    joint_document,
+    noise_document,
+    plan_document,
+    show_joint,
+    show_noise,
+    show_plan,
+    show_streams,
+    streams_document,
+)
+from fugu.cli.view.terminal import answer, say, warn, working
+from fugu.contract.discretisers import Discretiser, Thresholds, remembers
+from fugu.contract.frames import WINDOW_NAME_PATTERN
+from fugu.contract.windows import EACH, WINDOW_QUERIES, Composing, window_query
+from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
+from fugu.planning.measure_planner import MeasurePlan, make_measure_plan
+from fugu.planning.measure_spec import read_spec
+from fugu.planning.network_plan import plan_network, read_network
+from fugu.planning.planner import Request, make_plan, segment_loss
+from fugu.planning.policy_builder import (
+    LATENCY_SECONDS,
+    MeasureHeader,
+    PolicyHeader,
+    build_measure_policy,
+    build_policy,
+    build_window_policy,
+    missing_fields,
+    thresholds,
+)
+from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
+from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
+from fugu.privacy.accountant import Chains
+from fugu.privacy.chain_class import Start
+from fugu.privacy.chain_model import ModelError
+from fugu.privacy.joint_model import JointModel
+from fugu.privacy.randomised_response import Objective, stream_states
+from fugu.privacy.window_mechanisms import MECHANISMS, Mechanism, WindowRequest
+
+__all__ = [
+    "chain_source",
+    "chosen_start",
+    "declared_chains",
+    "plan_joint",
+    "plan_measure",
+    "plan_network_file",
+    "plan_stream",
+    "plan_window",
+]
+
+
+_LONGEST = 1 << 31
+_STARTS: tuple[Start, ...] = ("any", "stationary")
+
+
+def chain_source(options: ChainOptions) -> ChainSource:
+    """Make the class of chains that options describe.
+
+    Raises:
+        CommandLineError: neither or both ways were used.
+        FuguError: a number is out of range, or the model cannot be used.
+        OSError: the model cannot be read.
+    """
+    if options.model is not None:
+        if options.q is not None or options.r is not None:
+            raise CommandLineError("give either --model or --q and --r, not both")
+        return file_source(options.model)
+    if options.q is None or options.r is None:
+        raise CommandLineError("give --q and --r, or --model")
+    return interval_source(arguments.interval(options.q, "q"), arguments.interval(options.r, "r"))
+
+
+def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[str, ...], tuple[str, ...]]:
+    """The class of chains with the starts that a file declares, where `chain_source` makes one that a policy can hold.
+
+    Returns:
+        The class, the seconds from tick to tick if they are known, how the class came about, and what must be heeded.
+        Errors as `chain_source`.
+    """
+    if options.model is not None and options.q is None and options.r is None:
+        bare = bare_chains(options.model)
+        if bare is not None:
+            what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
+            return bare, None, (f"class of chains: {what} of {options.model}, taken as it is",), ()
+    source = chain_source(options)
+    return source.chains, source.period_seconds, source.notes, source.warnings
+
+
+def chosen_start(text: str | None) -> Start | None:
+    """Read --start.
+
+    Raises:
+        CommandLineError: there is none of that name.
+    """
+    return None if text is None else arguments.one_of(text, "start", _STARTS)
+
+
+def chosen_segments(text: str | None, options: ChainOptions) -> int | None:
+    """Read --segments: the most ticks of a segment.
+
+    Raises:
+        FuguError: it is no such number, or no model with one was given.
+        OSError: the model cannot be read.
+    """
+    if text is None:
+        return None
+    if text == "fitted":
+        if options.model is None:
+            raise CommandLineError("--segments fitted: give --model, a file of 'fugu plan model'")
+        return fitted_segment(options.model)
+    ticks = arguments.number(text, "segments")
+    if not 1.0 <= ticks < _LONGEST or ticks != int(ticks):
+        raise CommandLineError(f"segments must be a whole number of ticks from 1 on, or fitted, got {text!r:.40}")
+    return int(ticks)
+
+
+def policy_header(
+    command: str, options: HeaderOptions, discretiser: Discretiser | None, source: ChainSource, period: float | None
+) -> PolicyHeader:
+    """What a policy needs beside its plan.
+
+    Args:
+        command: whose help tells more.
+        options: as they were given.
+        discretiser: of `chosen_discretiser`.
+        source: of the class of chains.
+        period: seconds from tick to tick, if that is known.
+
+    Raises:
+        CommandLineError: something of it was not given.
+    """
+    fleet, device, stream = options.names("home/watch/heart-rate")
+    if fleet is None or device is None or stream is None or period is None or discretiser is None:
+        wanted: dict[str, object] = {"--for": fleet, "--period": period, "--threshold": discretiser}
+        missing = ", ".join(name for name, value in wanted.items() if value is None)
+        raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
+    return PolicyHeader(
+        fleet=fleet,
+        device=device,
+        stream=stream,
+        discretiser=discretiser,
+        period_seconds=period,
+        latency_seconds=latency_seconds(options),
+        version=1 if options.version is None else options.version,
+        epoch=options.epoch,
+        valid_until=options.valid_until,
+        missing_share=source.missing_share,
+    )
+
+
+def latency_seconds(options: HeaderOptions) -> float:
+    """How long a frame may gather, in seconds; a `CommandError` for no such time."""
+    return LATENCY_SECONDS if options.latency is None else arguments.positive(options.latency, "latency")
+
+
+def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
+    """What makes the states: edges that were given, or what the fitted chain brings; none if there is neither.
+
+    Raises:
+        CommandLineError: the options make other states than those that the chain is of.
+    """
+    names = None if options.states is None else tuple(name.strip() for name in options.states.split(","))
+    found = source.discretiser
+    if found is not None and not isinstance(found, Thresholds) and options.threshold:
+        raise CommandLineError(f"--threshold is for thresholds, and the model's states are made by a {found.kind}")
+    missing = source.missing_state is not None
+    if options.threshold is not None:
+        edges = tuple(arguments.number(part, "threshold") for part in options.threshold.split(","))
+        return thresholds(edges, names, hysteresis=0.0, missing=missing)
+    if isinstance(found, Thresholds):
+        return thresholds(found.edges, names or found.states, hysteresis=found.hysteresis, missing=missing)
+    if found is None:
+        return None
+    renamed = (*(names or ()), *found.states[len(names or ()) :])
+    name = None if found.missing is None else renamed[found.states.index(found.missing)]
+    return type(found)(**{**found.model_dump(), "states": renamed, "missing": name})
+
+
+_LONGEST_STREAM = 1_000_000
+
+
+def plan_stream(
+    options: StreamOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan a stream, print the plan, and write its policy if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    source = chain_source(chains)
+    segments = chosen_segments(options.segments, chains)
+    made = chosen_discretiser(discretiser, source)
+    request = _request(options, source, longer_periods=made is None or not remembers(made))
+    about = None
+    if output is not None:
+        about = policy_header("fugu plan stream", header, made, source, request.period_seconds)
+    with working("planning a stream"):
+        plan = make_plan(request)
+        policy = None if about is None else build_policy(plan, about)
+    if output is not None and policy is not None:
+        output.write_text(policy.to_json(), encoding="utf-8")
+    apart = None
+    if segments is not None:
+        apart = Segments(segments, segment_loss(plan.chosen, plan.request.adversary, segments))
+    if as_json:
+        print(json.dumps(plan_document(plan, source, made, apart), indent=2))
+    else:
+        show_plan(plan, source, made, apart)
+        if policy is not None:
+            say(f"policy written to {output}: {missing_sentence(policy)}")
+    for warning in source.warnings:
+        warn(warning)
+
+
+def _request(options: StreamOptions, source: ChainSource, *, longer_periods: bool) -> Request:
+    objectives: tuple[Objective, ...] = get_args(Objective)
+    if not 1 <= options.every <= _LONGEST_STREAM:
+        raise CommandError(f"every must be from 1 to {_LONGEST_STREAM}, got {options.every}")
+    return Request(
+        chains=source.chains,
+        transition=source.transition,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        adversary=arguments.adversary(options.adversary),
+        objective=arguments.one_of(options.objective, "objective", objectives),
+        every=options.every,
+        period_seconds=arguments.period(options.period, source.period_seconds),
+        longer_periods=longer_periods,
+    )
+
+
+_SLOW_STATES = 6
+_NAMES: tuple[Any, ...] = (*MECHANISMS, "auto")
+_COMPOSING: tuple[Composing, ...] = get_args(Composing)
+
+
+def plan_window(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Plan windows, print what was found, and write their policy if a file is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    if options.window:
+        _plan_policy(options, chains, header, discretiser, output=output, as_json=as_json)
+        return
+    if output is not None or options.symbols is not None:
+        raise CommandLineError("a policy needs --window, with the ticks of a window")
+    if options.endless and options.length is not None:
+        raise CommandLineError("give either --length or --endless, not both")
+    _plan_noise(options, chains, as_json=as_json)
+
+
+def _plan_policy(
+    options: WindowOptions,
+    chains: ChainOptions,
+    header: HeaderOptions,
+    discretiser: DiscretiserOptions,
+    *,
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
+    if options.length is not None or options.endless:
+        raise CommandLineError("--window plans for a policy, without --length and --endless")
+    if options.segments is not None:
+        raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
+    mechanism = _composing(options)
+    source = chain_source(chains)
+    made = chosen_discretiser(discretiser, source)
+    period = arguments.period(options.period, source.period_seconds)
+    wanted = _wanted(options, source, period)
+    epsilon = arguments.positive(options.epsilon, "epsilon")
+    with working("planning windows"):
+        adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
+        plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, start=start, mechanism=mechanism)
+    if output is not None:
+        policy = build_window_policy(plan, policy_header("fugu plan window", header, made, source, period))
+        output.write_text(policy.to_json(), encoding="utf-8")
+    if as_json:
+        print(json.dumps({**joint_document(plan, period, made), "notes": source.notes}, indent=2))
+    else:
+        show_joint(plan, period, source.notes, made)
+        if output is not None:
+            say(f"policy written to {output}: {missing_sentence(policy)}")
+    for warning in source.warnings:
+        warn(warning)
+
+
+def _composing(options: WindowOptions) -> Composing:
+    """The mechanism of a policy's windows, which never end; "auto" is the accountant, which never needs more noise."""
+    name = arguments.one_of(options.mechanism or "chain", "mechanism", _NAMES)
+    if name == "auto":
+        return "chain"
+    if name not in _COMPOSING:
+        raise CommandError(
+            f"mechanism {name} does not compose, and a device releases windows for ever: plan them by "
+            f"{', '.join(_COMPOSING)}"
+        )
+    return _COMPOSING[_COMPOSING.index(name)]
+
+
+def _wanted(options: WindowOptions, source: ChainSource, period: float | None) -> list[WantedWindow]:
+    """The windows that are asked for, all with the same query."""
+    try:
+        query = window_query(options.query)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from None
+    if query.each:
+        if options.count is not None:
+            raise CommandLineError("--count is for counts; a histogram has all states")
+        states: Any = EACH
+    elif options.count is not None:
+        states = _states(options)
+    elif stream_states(source.chains) == 2:
+        states = (1,)
+    else:
+        raise CommandLineError(f"--count which of the {stream_states(source.chains)} states, or --query histogram?")
+    return [wanted_window(text, states, period)._replace(clip=query.clip) for text in options.window or ()]
+
+
+def wanted_window(text: str, states: Any, period: float | None) -> WantedWindow:
+    """Read a window as [NAME=]LENGTH[:SHARE].
+
+    Args:
+        text: of the option.
+        states: that it counts.
+        period: seconds from tick to tick, if that is known.
+
+    Raises:
+        CommandError: it is no window.
+    """
+    rest, colon, share = text.partition(":")
+    name, equals, length = rest.rpartition("=")
+    number, is_time = arguments.span(length, "window")
+    if is_time:
+        if period is None:
+            raise CommandLineError(f"window {text} is a time: give --period, the seconds from tick to tick")
+        number /= period
+    if not 1.0 <= number + 1e-9 < _LONGEST or (not is_time and number != int(number)):
+        raise CommandError(f"window {text} has {number:g} ticks: it needs a whole number of them, at least 1")
+    name = name if equals else length
+    if not re.fullmatch(WINDOW_NAME_PATTERN, name):
+        raise CommandLineError(f"window {text} needs a name of letters, digits, - and _, as in NAME=LENGTH")
+    return WantedWindow(name, round(number), states, share=arguments.number(share, "share") if colon else None)
+
+
+def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -> None:
+    """The noise of the mechanism that was named, or of all."""
+    chains, seconds, notes, warnings = declared_chains(given)
+    seconds = arguments.period(options.period, seconds)
+    period_us = None if seconds is None else max(1, round(seconds * 1_000_000))
+    request = WindowRequest(
+        chains=chains,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        length=options.length,
+        query=arguments.one_of(options.query, "query", tuple(WINDOW_QUERIES)),
+        adversary=arguments.adversary(options.adversary or "ignorant"),
+        states=None if options.count is None else _states(options),
+        start=chosen_start(options.start),
+        segments=chosen_segments(options.segments, given),
+    )
+    if isinstance(chains, tuple) and request.adversary == "informed" and (states := chains[0].states) >= _SLOW_STATES:
+        warn(f"what a device accepts for known chains of {states} states, informed adversary, can take minutes")
+    refused: dict[Mechanism, str] | None = None
+    if options.mechanism is None:
+        with working("planning windows") as told:
+            found, best, refused = compare_noise(request, period_us, lambda name: told(f"noise of {name}"))
+    else:
+        name = arguments.one_of(options.mechanism, "mechanism", _NAMES)
+        with working(f"planning windows: noise of {name}"):
+            best = plan_noise(request, None if name == "auto" else name, period_us)
+        found = (best,)
+    if as_json:
+        every = [noise_document(request, each) for each in found]
+        compared = {} if refused is None else {"mechanisms": every, "refused": refused}
+        print(json.dumps({**noise_document(request, best), "notes": notes, **compared}, indent=2))
+    else:
+        show_noise(request, notes, found, best, refused)
+    for warning in warnings:
+        warn(warning)
+
+
+def _states(options: WindowOptions) -> tuple[int, ...]:
+    if options.query != "count":
+        raise CommandLineError("--count is for counts; a histogram has all states")
+    return arguments.states(str(options.count))
+
+
+def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, output: Path | None, as_json: bool) -> None:
+    """Plan streams, print the plan, and write their policies if a directory is named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    try:
+        model = JointModel.from_json(file.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{file}: {error}") from None
+    fleet, device = header.names("home/room")
+    devices = _devices(device, model)
+    request = _streams_request(model, options, devices)
+    with working("planning streams"):
+        plan = plan_streams(request)
+    policies = () if output is None else stream_policies(plan, _headers(plan, header, fleet, devices))
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        for policy in policies:
+            (output / f"{policy.device}-{policy.stream}.json").write_text(policy.to_json(), encoding="utf-8")
+    if as_json:
+        print(json.dumps(streams_document(plan), indent=2))
+    else:
+        show_streams(plan)
+        for policy in policies:
+            say(f"policy written to {output}/{policy.device}-{policy.stream}.json: {missing_sentence(policy)}")
+    warn(model.warning)
+
+
+def _devices(device: str | None, model: JointModel) -> list[str]:
+    """The device of each stream; none if they are all of one that is not named."""
+    devices = [] if device is None else [name.strip() for name in device.split(",")]
+    if len(devices) not in (0, 1, len(model.streams)):
+        raise CommandLineError(f"--for names {len(devices)} devices for {len(model.streams)} streams")
+    return devices * len(model.streams) if len(devices) == 1 else devices
+
+
+def _streams_request(model: JointModel, options: JointOptions, devices: list[str]) -> StreamsRequest:
+    period = model.period_seconds if options.period is None else arguments.positive(options.period, "period")
+    if period is None:
+        raise CommandLineError("the model does not know how long a tick is: give --period")
+    if options.symbols is not None and not (options.window and 0.0 < options.symbols < 1.0):
+        raise CommandLineError("--symbols is a share between 0 and 1, beside --window")
+    words = ["1"] * len(model.streams) if options.share is None else options.share.split(",")
+    names = tuple(one.name for one in model.streams)
+    if len(set(devices)) > 1:
+        names = tuple(f"{device}/{name}" for device, name in zip(devices, names, strict=True))
+    return StreamsRequest(
+        model=model,
+        epsilon=arguments.positive(options.epsilon, "epsilon"),
+        adversary=arguments.adversary(options.adversary),
+        known=options.known,
+        names=names,
+        period_seconds=period,
+        shares=tuple(arguments.number(word, "share") for word in words),
+        windows=tuple(wanted_window(text, EACH, period) for text in options.window or ()),
+        symbols=options.symbols if options.window else 1.0,
+    )
+
+
+def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, devices: list[str]) -> list[PolicyHeader]:
+    if fleet is None:
+        raise CommandLineError("policies need --for (try 'fugu plan joint --help')")
+    epoch = float(round(time.time())) if header.epoch is None else header.epoch
+    return [
+        PolicyHeader(
+            fleet=fleet,
+            device=device,
+            stream=one.name,
+            discretiser=stream_discretiser(one),
+            period_seconds=plan.request.period_seconds,
+            latency_seconds=latency_seconds(header),
+            version=1 if header.version is None else header.version,
+            epoch=epoch,
+            valid_until=header.valid_until,
+            missing_share=one.missing_share if one.missing_state is None else None,
+        )
+        for device, one in zip(devices, plan.request.model.streams, strict=True)
+    ]
+
+
+_SLOW_PLACES = 64
+
+
+def plan_measure(options: MeasureOptions, header: HeaderOptions, *, output: Path | None, as_json: bool) -> None:
+    """Plan a measurement, print the plan, and write its policy and its picture if files are named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    wanted = read_spec(options.spec)
+    if wanted.states > _SLOW_PLACES and not options.quick:
+        warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
+    seconds = wanted.header.get("period") if options.period is None else options.period
+    if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
+        seconds = None  # a policy needs one, and will say so
+    notion = arguments.adversary(options.adversary)
+    with working(f"planning a measurement of {wanted.states} states"):
+        plan = make_measure_plan(wanted, notion, quick=options.quick, period=seconds)
+    if output is not None:
+        fleet, device, stream = header.names("home/phone/place")
+        given = MeasureHeader(
+            fleet=fleet,
+            device=device,
+            stream=stream,
+            period=options.period,
+            latency=header.latency,
+            version=header.version,
+            epoch=header.epoch,
+            valid_until=header.valid_until,
+        )
+        _write_policy(plan, given, output)
+    if options.svg is not None:
+        options.svg.write_text(draw_measure_plan(plan), encoding="utf-8")
+    answer(as_json, lambda: measure_document(plan), lambda: show_measure_plan(plan), indent=2)
+    for written, what in ((output, "policy"), (options.svg, "picture")):
+        if written is not None and not as_json:
+            say(f"{what} written to {written}")
+
+
+def _write_policy(plan: MeasurePlan, header: MeasureHeader, output: Path) -> None:
+    if missing := missing_fields(plan.spec, header):
+        names = ", ".join(dict.fromkeys("--period" if name == "period" else "--for" for name in missing))
+        raise CommandLineError(f"a policy needs {names}, here or in the specification (try 'fugu plan measure --help')")
+    output.write_text(build_measure_policy(plan, header).to_json(), encoding="utf-8")
+
+
+def plan_network_file(file: Path, epsilon: float | None, *, as_json: bool) -> None:
+    """Plan one release over a network, and print what each mechanism needs.
+
+    Raises:
+        FuguError: the file cannot be used, or nothing in it is a secret.
+        OSError: it cannot be read.
+    """
+    spec = read_network(file, None if epsilon is None else arguments.positive(epsilon, "epsilon"))
+    with working("planning a release over a network"):
+        plan = plan_network(spec)
+    if as_json:
+        print(json.dumps(network_document(spec, plan), indent=2))
+    else:
+        show_network_plan(spec, plan)
