@@ -27,9 +27,9 @@ from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import estimate_topic, parse_topic, symbols_topic
 from fugu.mqtt import Broker, Link
-from gateway.service.process import run
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import Store
+from gateway.process import run
+from gateway.settings import GatewaySettings
+from gateway.store.store import Store
 
 DEVICES, SECONDS, TICKS = 500, 30.0, 10
 START_SECONDS = 10.0

@@ -40,15 +40,15 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
+from gateway.estimates.catalogue import Catalogue
 from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.smoothing import smooth_history
 from gateway.history.stored import ALWAYS
 from gateway.history.tasks import Source
-from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
-from gateway.service.store import Store
-from gateway.service.symbols.arrivals import Arrivals, Received
+from gateway.journal.arrivals import Arrivals, Received
+from gateway.recorder import Recorder
+from gateway.store.store import Store
 
 _CHAIN = np.array([[0.95, 0.05], [0.1, 0.9]])
 _TABLE = NoiseTable.binary(SCALE // 4, SCALE // 4)

@@ -38,8 +38,8 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.topics import committed_topic, health_topic, parse_topic, symbols_topic
 from fugu.mqtt import Broker, Link
-from gateway.service.process import run
-from gateway.service.settings import GatewaySettings
+from gateway.process import run
+from gateway.settings import GatewaySettings
 
 FLEET, STREAM = "bench", "hr"
 DEVICES, TICKS = 100, 100

@@ -33,8 +33,8 @@ from fugu.contract.reports import decode_estimate
 from fugu.contract.topics import estimate_topic, symbols_topic
 from fugu.mqtt import Broker, Link
 from gateway.deployment.certificates import Authority
-from gateway.service.process import run
-from gateway.service.settings import GatewaySettings
+from gateway.process import run
+from gateway.settings import GatewaySettings
 
 FRAMES, ROUNDS = 150, 3
 TICKS = 10

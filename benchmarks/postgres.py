@@ -5,7 +5,7 @@ Usage: python benchmarks/postgres.py [--json]      (needs PostgreSQL: apt-get in
 Frames of 100 ticks of a binary stream, in the order of time, from 1,000 streams; each batch is one transaction that is
 written through to the disk (fsync and full_page_writes on, synchronous_commit on; WAL and synchronous=FULL). A BLOB is
 what the gateway's journal has of a batch. Rows have a primary key of stream and first tick, and go in by COPY or, in
-SQLite, by executemany. Both through `gateway.service.store`. Beside it, in this process: its processor time a frame.
+SQLite, by executemany. Both through `gateway.store`. Beside it, in this process: its processor time a frame.
 
 Then the table of sealed symbols with 400 days of 400 streams, one chunk each a day: as the gateway has it, and as it
 would be in partitions of so many days, which are dropped when all in them is old. Queries say between which days they
@@ -33,10 +33,12 @@ from figures import show
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fugu.host.database import STORE
-from gateway.database import Database, Kind, open_engine
-from gateway.database.postgresql import PostgresDatabase
-from gateway.service.store import Location, StoreError
-from gateway.service.store.symbols import CHUNK_TICKS, SymbolStore
+from gateway.location import Location
+from gateway.store.engine import Database, Kind
+from gateway.store.opening import open_engine
+from gateway.store.postgresql import PostgresDatabase
+from gateway.store.store import StoreError
+from gateway.store.symbols import CHUNK_TICKS, SymbolStore
 from tests.support.postgres import Postgres
 
 TICKS = 100

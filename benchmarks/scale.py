@@ -31,12 +31,12 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.topics import symbols_topic
-from gateway.service.ingest import Ingest, Message
-from gateway.service.ownership import owner
-from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
-from gateway.service.store import Store
-from gateway.service.symbols.warming import warm
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.symbols import warm
+from gateway.inbox import Ingest, Message
+from gateway.recorder import Recorder
+from gateway.shards import owner
+from gateway.store.store import Store
 
 FLEET, STREAM = "bench", "hr"
 BATCH = 2_000

@@ -17,13 +17,13 @@ from fugu.contract.frames import MAX_FRAME_TICKS
 from fugu.contract.topics import NAME_PATTERN
 from fugu.host.toml_file import read_toml
 from fugu.mqtt import Broker
+from gateway.fleet.enrolled import FleetFiles
 from gateway.location import Location, store_location
 from gateway.metrics import Listen
 from gateway.releases.ledger import ledger_beside
-from gateway.service.enrolled import FleetFiles
-from gateway.service.ownership import Role
-from gateway.service.retention import Keep
-from gateway.service.settings import GatewaySettings
+from gateway.retention import Keep
+from gateway.settings import GatewaySettings
+from gateway.shards import Role
 
 if TYPE_CHECKING:
     from gateway.page.server import PageSettings

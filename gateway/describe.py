@@ -25,7 +25,7 @@ from fugu.contract.topics import description_topic, parse_topic
 from fugu.mqtt import Link
 
 if TYPE_CHECKING:
-    from gateway.service.policies import Catalogue
+    from gateway.estimates.catalogue import Catalogue
 
 __all__ = ["Describing", "InForce", "digest"]
 

@@ -30,8 +30,8 @@ from gateway.findings import BY_COUNTER, BY_REASON, Alarm, Alarms
 from gateway.location import Location, part_of
 
 if TYPE_CHECKING:
-    from gateway.service.policies import Catalogue
-    from gateway.service.symbols import arrivals
+    from gateway.estimates.catalogue import Catalogue
+    from gateway.journal import arrivals
 
 __all__ = ["Monitor", "NotRunningError", "Sources", "asked"]
 
@@ -77,7 +77,7 @@ class Heard(NamedTuple):
 
 
 class OtherProcesses(Protocol):
-    """The shards of a fleet, as `gateway.service.shard_watch.ShardWatch` knows them."""
+    """The shards of a fleet, as `gateway.shard_watch.ShardWatch` knows them."""
 
     @property
     def missing(self) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ from fugu.contract.topics import count_topic, description_topic, discovery_topic
 from fugu.mqtt import Link
 
 if TYPE_CHECKING:
-    from gateway.service.store import Store
+    from gateway.store.store import Store
 
 __all__ = ["HomeAssistant"]
 

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.brokers import PATIENCE, Mosquitto
 
 if TYPE_CHECKING:
-    from gateway.service.store import Location, Server
+    from gateway.location import Location, Server
     from tests.support.postgres import Postgres
 
 # The same examples in every run: a test that fails by chance is worse than one that finds its bug a day later.

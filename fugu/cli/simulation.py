@@ -41,7 +41,7 @@ from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
 from gateway.fleet import Registry
 from gateway.health import asked
-from gateway.service.store import Store
+from gateway.store.store import Store
 
 __all__ = ["Result", "simulate"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
 from fugu.contract.errors import FrameLengthError, FrameRangeError
-from fugu.contract.frames import First, PolicyVersion, Previous, Shift, check_ticks
+from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
 from fugu.contract.message import (
     Binary,
     Field,
@@ -20,7 +20,7 @@ from fugu.contract.message import (
     unpacked,
 )
 
-__all__ = ["MAX_MEASURE_TICKS", "MeasureFrame", "Point", "Released", "pack_released", "unpack_released"]
+__all__ = ["MAX_MEASURE_TICKS", "AnyFrame", "MeasureFrame", "Point", "Released", "pack_released", "unpack_released"]
 
 MAX_MEASURE_TICKS: Final = 1024
 _DIMENSIONS = Integer(1, 3)
@@ -130,3 +130,6 @@ def unpack_released(packed: bytes) -> Released:
 
 def _cell(dimensions: int) -> struct.Struct:
     return struct.Struct(f">I{dimensions}i")
+
+
+AnyFrame = SymbolFrame | MeasureFrame | WindowFrame

@@ -22,7 +22,8 @@ from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.privacy.class_watch import WEEKS, Bets, noticeable, why_off
-from gateway.service.store import Location, Store, StoreError
+from gateway.location import Location
+from gateway.store.store import Store, StoreError
 
 __all__ = ["WatchedStream", "watch_store"]
 

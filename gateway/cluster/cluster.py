@@ -23,7 +23,7 @@ from fugu.host.process import Notifier, log_settings
 from gateway.cluster.actor import HostActor, State, served
 from gateway.cluster.part import Given, all_parts
 from gateway.location import Server
-from gateway.service.settings import GatewaySettings
+from gateway.settings import GatewaySettings
 
 __all__ = ["ClusterError", "run_cluster"]
 

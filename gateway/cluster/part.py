@@ -30,14 +30,14 @@ from fugu.host.clock import Wake
 from fugu.host.database import DatabaseError
 from fugu.host.files import FileLostError
 from fugu.host.process import LogSettings, log_to_stderr
-from gateway.database import Lease
-from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
-from gateway.service.ownership import Role
-from gateway.service.process import serve
-from gateway.service.service import STUCK_SECONDS, Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.shard_channel import KIND, ShardChannelError, channel_of
+from gateway.loop import STUCK_SECONDS, Gateway
+from gateway.process import serve
+from gateway.settings import GatewaySettings
+from gateway.shard_watch import KIND, ShardChannelError, channel_of
+from gateway.shards import Role
+from gateway.store.engine import Lease
+from gateway.store.postgresql import PostgresDatabase
 
 __all__ = ["FLEET", "Given", "Vacancies", "all_parts", "serve_part"]
 

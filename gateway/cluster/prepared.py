@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 import gateway.cluster.part  # noqa: F401
-from gateway.service.process import prepare
+from gateway.process import prepare
 
 prepare()

@@ -28,10 +28,11 @@ from fugu.mqtt import Broker
 from fugu.mqtt.probe import probe
 from gateway.config import read_gateway
 from gateway.deployment.units import SHARD_UNIT
+from gateway.estimates.catalogue import Catalogue
 from gateway.health import NotRunningError, asked
-from gateway.service.policies import Catalogue
-from gateway.service.store import Location, Server, Store, StoreError
-from gateway.shard_accounts import own_account
+from gateway.location import Location, Server
+from gateway.shards import own_account
+from gateway.store.store import Store, StoreError
 
 __all__ = ["examine", "installed"]
 

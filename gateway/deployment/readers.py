@@ -8,8 +8,8 @@ from pathlib import Path
 from fugu.contract.guarantee import Adversary
 from gateway.deployment.mosquitto import Account
 from gateway.deployment.units import DeploymentError
+from gateway.estimates.catalogue import Catalogue
 from gateway.releases.config import Bound, Reader, check_reader, limited, load_releases
-from gateway.service.policies import Catalogue
 
 __all__ = ["Promises", "joined", "left", "new_reader"]
 

@@ -1,6 +1,6 @@
 """The fleet: its keys and roots, signed documents, a registry of devices in one SQLite file, and rollouts.
 
-Rules and files only, no MQTT; `gateway.service` publishes what is due and passes on what devices say.
+Rules and files; `gateway.fleet.service` publishes what is due and passes on what devices say.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ import numpy as np
 from fugu.chains import backward_messages, posterior_marginals
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Clock
+from gateway.estimates.models import Model, filtered, prior, told
+from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
 from gateway.history.tables import marginal_rows, policy_rows
 from gateway.history.tasks import Group, Source, Tasks, open_tasks
-from gateway.service.kinds.symbol_model import Model, filtered, prior, told
-from gateway.service.symbols.past import TickProbabilities
 
 __all__ = ["Source", "Span", "blocks", "open_tasks", "smooth_history"]
 

@@ -19,15 +19,14 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.sentences import LAST_US
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.counts_and_points import Points
+from gateway.estimates.models import Model, PointEstimates, model_of
+from gateway.estimates.past import Past, TickProbabilities
 from gateway.location import Location
-from gateway.service.kinds.kind import Place
-from gateway.service.kinds.point_model import PointEstimates
-from gateway.service.kinds.points import Points
-from gateway.service.kinds.symbol_model import Model, model_of
-from gateway.service.policies import Catalogue
-from gateway.service.shifts import Span as ShiftSpan
-from gateway.service.store import Store
-from gateway.service.symbols.past import Past, TickProbabilities
+from gateway.store.coverage import Place
+from gateway.store.coverage import Span as ShiftSpan
+from gateway.store.store import Store
 
 __all__ = [
     "ALWAYS",

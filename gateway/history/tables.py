@@ -18,10 +18,10 @@ from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.reports import ReleaseFrame, release_unit
 from fugu.contract.sentences import unix_us
+from gateway.estimates.models import PointEstimates
+from gateway.estimates.past import TickProbabilities
+from gateway.estimates.reporting import window_count
 from gateway.history.stored import Piece, SymbolStream, WindowSequence, tick_times
-from gateway.service.kinds.point_model import PointEstimates
-from gateway.service.kinds.reporting import window_count
-from gateway.service.symbols.past import TickProbabilities
 
 __all__ = [
     "TABLES",

@@ -27,9 +27,9 @@ from fugu.contract.reports import QueryKind
 from fugu.contract.topics import NAME_PATTERN, RESERVED_AUDIENCES, RESERVED_DEVICES
 from fugu.contract.windows import ALONE, QUERIES, Mechanism, covers
 from fugu.privacy.chain_class import ChainClassError
+from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
 from gateway.releases.entries import SITE, Key, units_above
-from gateway.service.policies import Catalogue
 
 __all__ = [
     "Audience",

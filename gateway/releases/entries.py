@@ -31,7 +31,7 @@ from fugu.contract.reports import Noise
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import ALONE, Mechanism
 from fugu.host.database import LEDGER
-from gateway.database import Database, Kind, Rows
+from gateway.store.engine import Database, Kind, Rows
 
 __all__ = [
     "KIND",

@@ -16,12 +16,12 @@ from fugu.contract.sentences import instant
 from fugu.contract.topics import release_topic
 from fugu.contract.windows import ALONE, Composing, Mechanism, Window, covers
 from fugu.privacy.chain_class import ChainClassError
+from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance, counted_symbols
 from gateway.releases.config import Audience, ReleaseConfig, ReleaseConfigError, Scheduled
 from gateway.releases.entries import SITE, Allowance, Key, Stream, named_streams, together_name, units_above
 from gateway.releases.inputs import Question
 from gateway.releases.statistics import Query, ReleaseError, noise_variance
-from gateway.service.policies import Catalogue
 
 __all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_together"]
 

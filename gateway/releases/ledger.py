@@ -22,7 +22,6 @@ from typing import Any
 
 from fugu.contract.guarantee import Adversary
 from fugu.host.database import LEDGER
-from gateway.database import Lease, is_there, open_engine
 from gateway.location import Location, part_of
 from gateway.releases.entries import (
     KIND,
@@ -48,6 +47,8 @@ from gateway.releases.entries import (
     refusal,
     together_name,
 )
+from gateway.store.engine import Lease
+from gateway.store.opening import is_there, open_engine
 
 __all__ = ["Ledger", "known_ledger", "ledger_beside"]
 

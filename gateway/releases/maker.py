@@ -18,6 +18,8 @@ from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.reports import ReleaseFrame, release_unit
 from fugu.contract.windows import ALONE
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.models import SymbolModel
 from gateway.releases.allowance import (
     CountedSymbols,
     WholeWindow,
@@ -52,9 +54,7 @@ from gateway.releases.inputs import (
 from gateway.releases.jobs import Job, answers
 from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter
-from gateway.service.kinds.symbol_model import SymbolModel
-from gateway.service.policies import Catalogue
-from gateway.service.store import Store
+from gateway.store.store import Store
 
 __all__ = ["EmptyWindowError", "Maker", "StoreCounting", "finish"]
 

@@ -15,12 +15,13 @@ from contextlib import closing
 from typing import NamedTuple
 
 from fugu.host.database import DatabaseError
-from gateway.database import is_there
+from gateway.location import Location
 from gateway.releases.entries import KIND, LedgerError
 from gateway.releases.ledger import Ledger
-from gateway.service.store import Lease, Location, Store
-from gateway.service.store.releases import Released
-from gateway.service.store.store import KIND as STORE_KIND
+from gateway.store.engine import Lease
+from gateway.store.opening import is_there
+from gateway.store.store import KIND as STORE_KIND
+from gateway.store.store import Released, Store
 
 __all__ = ["ReleaseRecord", "ledger_problem", "resume_ledger", "set_progress"]
 

@@ -27,14 +27,14 @@ from fugu.contract.frames import sequence_name
 from fugu.contract.windows import Window
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
+from gateway.journal.streams import tick_at
 from gateway.releases.entries import LedgerError
 from gateway.releases.inputs import Question
 from gateway.releases.jobs import Job
 from gateway.releases.maker import EmptyWindowError, Maker
 from gateway.releases.record import ReleaseRecord
-from gateway.service.shifts import Shifts
-from gateway.service.store import Store
-from gateway.service.tick_time import tick_at
+from gateway.store.coverage import Shifts
+from gateway.store.store import Store
 
 __all__ = ["NotKnownError", "Progress", "Reached", "ReleaseSchedule", "StoreProgress"]
 
@@ -67,7 +67,7 @@ class Progress(Protocol):
 
 
 class Accounted(Protocol):
-    """What a store has accounted for, as `gateway.service.recorder.Recorder` knows it."""
+    """What a store has accounted for, as `gateway.recorder.Recorder` knows it."""
 
     def shifts(self, device: str, name: str) -> Shifts:
         """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""

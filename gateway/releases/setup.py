@@ -16,7 +16,7 @@ from fugu.contract.errors import FuguError, PolicyError
 from fugu.contract.reports import ReleaseFrame
 from fugu.host.database import DatabaseError
 from fugu.mqtt import Broker, Link, LinkError
-from gateway.database import Lease
+from gateway.estimates.catalogue import Catalogue
 from gateway.location import Location
 from gateway.releases.config import ReleaseConfigError, check_reader, load_readers, load_releases
 from gateway.releases.entries import Allowance, Entry, LedgerError, State, Stream
@@ -24,8 +24,8 @@ from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.releases.maker import Maker, StoreCounting, finish
 from gateway.releases.record import ReleaseRecord
-from gateway.service.policies import Catalogue
-from gateway.service.store import Store
+from gateway.store.engine import Lease
+from gateway.store.store import Store
 
 __all__ = ["Releases", "open_releases", "release_now"]
 

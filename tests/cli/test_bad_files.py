@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent.__main__ import main as agent
 from gateway.releases.ledger import Ledger
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.brokers import free_port
 from tests.support.command import Fugu
 from tests.support.gateway_files import gateway_file

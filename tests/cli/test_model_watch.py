@@ -15,7 +15,7 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy
 from gateway.audit.model_watch import watch_store
-from gateway.service.store.aged import SYMBOLS
+from gateway.store.aged import SYMBOLS
 from tests.support.command import Fugu
 from tests.support.scenes import Scene, policy
 

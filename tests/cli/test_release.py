@@ -13,7 +13,8 @@ from fugu.contract.chains import BinaryChains
 from fugu.contract.fleet_documents import Address
 from fugu.contract.reports import ReleaseFrame
 from gateway.releases.ledger import Ledger
-from gateway.service.store import Lease, Store
+from gateway.store.engine import Lease
+from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.command import Done, Fugu
 from tests.support.gateway_files import gateway_file

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.location import Server
 from gateway.releases.ledger import ledger_beside
-from gateway.service.store import Server
 from tests.support.brokers import free_port
 from tests.support.command import Fugu
 from tests.support.gateway_files import gateway_file
@@ -61,7 +61,7 @@ def test_a_password_on_the_command_line_is_refused_and_not_repeated(fugu: Fugu) 
 
 
 def test_without_psycopg_it_is_named(fugu: Fugu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "gateway.database.postgresql", raising=False)
+    monkeypatch.delitem(sys.modules, "gateway.store.postgresql", raising=False)
     monkeypatch.setitem(sys.modules, "psycopg", None)
     done = fugu("gateway", "watch", "postgresql://fugu@127.0.0.1:1/home")
     assert (done.code, done.err) == (

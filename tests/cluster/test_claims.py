@@ -18,11 +18,11 @@ import pytest
 from fugu.host.database import AwayError
 from fugu.host.files import FileLostError
 from gateway.cluster.part import Claim, Vacancies
-from gateway.database import Lease
-from gateway.database.postgresql import PostgresDatabase
 from gateway.location import Server
-from gateway.service.shard_channel import KIND, ShardChannelError, channel_of
-from gateway.service.store import Store
+from gateway.shard_watch import KIND, ShardChannelError, channel_of
+from gateway.store.engine import Lease
+from gateway.store.postgresql import PostgresDatabase
+from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.postgres import refused
 

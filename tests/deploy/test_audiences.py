@@ -13,12 +13,12 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic, release_topic, symbols_topic
+from gateway.loop import Gateway
 from gateway.releases.allowance import allowance, joint_charge, joint_loss
 from gateway.releases.config import ReleaseConfigError
 from gateway.releases.setup import open_releases
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import Store
+from gateway.settings import GatewaySettings
+from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.release_scenes import scheduled

@@ -19,7 +19,7 @@ from fugu.cli.app import load
 from gateway.config import GatewayConfig
 from gateway.deployment.units import SHARD_UNIT, unit
 from gateway.location import Server, store_location
-from gateway.service.ownership import Role
+from gateway.shards import Role
 from tests.support.documents import ROOT
 from tests.support.ray_nodes import SYSTEM_CONFIG
 

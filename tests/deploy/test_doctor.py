@@ -25,7 +25,7 @@ from fugu.host.checks import Finding
 from fugu.mqtt import Broker, Link
 from gateway.config import GatewayConfigError
 from gateway.deployment.doctor import Installation, examine, installed
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.processes import policy

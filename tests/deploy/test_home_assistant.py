@@ -13,7 +13,7 @@ from fugu.contract.topics import description_topic, discovery_topic, health_topi
 from fugu.mqtt import Link
 from gateway.deployment.mosquitto import Account, access_list
 from gateway.home_assistant import GATEWAY, HomeAssistant
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.brokers import wait_until
 from tests.support.home_assistant import Listener
 from tests.support.processes import policy

@@ -16,11 +16,10 @@ from fugu.contract.topics import committed_topic
 from fugu.mqtt import Broker, Link
 from gateway.deployment.broker_files import open_broker
 from gateway.deployment.doctor import examine, installed
-from gateway.service.ownership import Shard, owner
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import Server
-from gateway.shard_accounts import ShardAccountError, shard_account
+from gateway.location import Server
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
+from gateway.shards import Shard, ShardAccountError, owner, shard_account
 from tests.support.brokers import wait_until
 from tests.support.command import Fugu
 from tests.support.scenes import frames, policy, write_policies

@@ -23,7 +23,7 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.class_watch import why_off
-from gateway.service.kinds.symbol_model import SymbolModel, filtered, fixed_lag, told
+from gateway.estimates.models import SymbolModel, filtered, fixed_lag, told
 from tests.support.agents import toml
 from tests.support.command import runner
 from tests.support.processes import policy

@@ -15,13 +15,13 @@ from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.windows import Window
+from gateway.estimates.history import StateRow, ValueRow, estimates_between
 from gateway.history.export import export_history
 from gateway.history.smoothing import smooth_history
 from gateway.history.stored import ALWAYS, HistoryError, Span
 from gateway.history.tasks import Source
-from gateway.service.history import StateRow, ValueRow, estimates_between
-from gateway.service.ingest import Received
-from gateway.service.store import StoreError
+from gateway.inbox import Received
+from gateway.store.store import StoreError
 from tests.support.command import Fugu, runner
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled

@@ -14,9 +14,9 @@ from gateway.history.export import export_history
 from gateway.history.learning import learn_class
 from gateway.history.stored import ALWAYS
 from gateway.history.tasks import Source
+from gateway.journal.arrivals import Received
 from gateway.location import Location, Server
-from gateway.service.ownership import Shard, owner
-from gateway.service.symbols.arrivals import Received
+from gateway.shards import Shard, owner
 from tests.support.histories import CLOCK
 from tests.support.measured import measure_policy
 from tests.support.scenes import OTHER, Scene, frames, policy

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from fugu.contract.chains import FiniteChains
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
+from gateway.estimates.models import Model, model_of
 from gateway.history.export import export_history
 from gateway.history.parquet import ExportedHistory
 from gateway.history.smoothing import SmoothedStream, smooth_history
 from gateway.history.stored import ALWAYS, HistoryError, Span, stored_history
 from gateway.history.tasks import Source
-from gateway.service.kinds.symbol_model import Model, model_of
 from tests.support.command import Fugu, runner
 from tests.support.scenes import OTHER, Scene, frames, policy
 

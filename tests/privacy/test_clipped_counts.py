@@ -23,9 +23,9 @@ from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import moved, stretch_epsilon
 from fugu.contract.windows import Window, window_query
+from gateway.estimates.history import estimated_window
 from gateway.releases.jobs import answers
 from gateway.releases.statistics import Query
-from gateway.service.kinds.counted_estimates import estimated_window
 from tests.support.windows import policy, window
 
 TICKS = 7

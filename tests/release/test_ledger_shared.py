@@ -12,10 +12,11 @@ import pytest
 
 from fugu.host.database import AwayError, DatabaseError
 from fugu.host.files import FileLostError
-from gateway.database import Lease, postgresql
 from gateway.location import Location, Server
 from gateway.releases.entries import ChargedTicks, Drawn, LedgerError
 from gateway.releases.ledger import Ledger
+from gateway.store import postgresql
+from gateway.store.engine import Lease
 from tests.support.brokers import wait_until
 from tests.support.ledgers import ALLOWED, charges_replayed, drawn, key, open_ledger, release, reserve
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.windows import Window
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import StoreError
-from gateway.service.tick_time import share_due_us
+from gateway.journal.streams import share_due_us
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
+from gateway.store.store import StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import policy

@@ -12,8 +12,8 @@ import pytest
 
 from fugu.contract.frames import Status, SymbolFrame, WindowFrame
 from fugu.contract.topics import status_topic, symbols_topic, window_topic
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.gateway_service import Device
@@ -83,8 +83,8 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the journal is sealed when it is large enough, as it is between rounds."""
-    monkeypatch.setattr("gateway.service.recorder.SEAL_BYTES", 30_000)
-    monkeypatch.setattr("gateway.service.recorder.STREAM_BYTES", 0)
+    monkeypatch.setattr("gateway.recorder.SEAL_BYTES", 30_000)
+    monkeypatch.setattr("gateway.recorder.STREAM_BYTES", 0)
     scene = Scene(tmp_path / "s.sqlite")
     made = frames([10] * 3_000, gaps=[0, 0, 3])
     largest, sealed = 0, []
@@ -105,7 +105,7 @@ def test_a_stream_that_is_sent_for_long_grows_nothing_in_the_gateway(
 def test_a_device_that_scatters_its_frames_makes_no_endless_list_of_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.service.recorder.MOST_INTERVALS", 50)
+    monkeypatch.setattr("gateway.recorder.MOST_INTERVALS", 50)
     scene = Scene(tmp_path / "s.sqlite")
     scattered = [SymbolFrame(1, 10 * i - 1, 10 * i, b"\x01") for i in range(200)]
     scene.record(*scattered)

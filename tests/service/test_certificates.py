@@ -9,8 +9,8 @@ import pytest
 
 from fugu.contract.reports import AlarmCode
 from gateway.deployment.broker_files import open_broker
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
 from tests.support.brokers import wait_until
 from tests.support.scenes import policy, write_policies
 from tests.support.shipped import Shipped

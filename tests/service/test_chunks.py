@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
-from gateway.database import Database, Rows
-from gateway.service.kinds.kind import Place
-from gateway.service.store import Store
-from gateway.service.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Chunk
-from gateway.service.symbols.arrivals import Arrivals, Received
+from gateway.journal.arrivals import Arrivals, Received
+from gateway.store.coverage import Place
+from gateway.store.engine import Database, Rows
+from gateway.store.store import Store
+from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Chunk
 from tests.support.scenes import Scene, final_state, frames, policy
 
 
@@ -282,7 +282,7 @@ def test_a_crash_at_any_statement_loses_and_doubles_nothing(
 ) -> None:
     """Of a batch, or of a seal; whether the process ends there, or goes on and does it again."""
     for name, ticks in (("CHUNK_TICKS", 150), ("SMALL_TICKS", 40)):
-        monkeypatch.setattr(f"gateway.service.symbols.sealing.{name}", ticks)
+        monkeypatch.setattr(f"gateway.estimates.past.{name}", ticks)
     todo = steps()
     undisturbed = Scene(tmp_path / "whole.sqlite")
     for _, step in todo:
@@ -382,7 +382,7 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int, case: str, begin: int
 ) -> None:
     """A frame that fills a gap moves the borders of chunks."""
-    monkeypatch.setattr("gateway.service.store.symbols._PAGE", page)
+    monkeypatch.setattr("gateway.store.symbols._PAGE", page)
     made, late, seals = CUT_ANEW[case]
     for statement in range(40):
         scene = Scene(tmp_path / f"{statement}.sqlite")
@@ -420,7 +420,7 @@ def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
     now[0] = 3_600.0
     scene.recorder.seal()
     assert (scene.store.symbols.tail.rows, len(chunks(scene))) == (0, 1)
-    monkeypatch.setattr("gateway.service.recorder.SEAL_BYTES", 20_000)
+    monkeypatch.setattr("gateway.recorder.SEAL_BYTES", 20_000)
     for i, frame in enumerate(frames([10] * 300)[10:]):
         scene.record(frame)
         scene.recorder.seal()

@@ -12,13 +12,13 @@ import pytest
 from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
+from gateway.contradictions import Contradictions, Stopping
 from gateway.health import Monitor, Sources
-from gateway.service.contradictions import Contradictions, Stopping
-from gateway.service.recorder import Recorder
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings, SettingsError
-from gateway.service.store import Store
-from gateway.service.symbols.arrivals import Arrivals, Received
+from gateway.journal.arrivals import Arrivals, Received
+from gateway.loop import Gateway
+from gateway.recorder import Recorder
+from gateway.settings import GatewaySettings, SettingsError
+from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import catalogue, frames, write_policies
 from tests.support.whole_fleet import Everything

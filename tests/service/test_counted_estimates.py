@@ -14,11 +14,11 @@ from fugu.chains.arrays import Floats
 from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
-from gateway.service.kinds.counted_estimates import CountedEstimates, estimated_window
-from gateway.service.kinds.kind import Place
-from gateway.service.kinds.symbol_model import model_of
-from gateway.service.symbols.arrivals import Received
-from gateway.service.symbols.past import TickProbabilities
+from gateway.estimates.history import CountedEstimates, estimated_window
+from gateway.estimates.models import model_of
+from gateway.estimates.past import TickProbabilities
+from gateway.journal.arrivals import Received
+from gateway.store.coverage import Place
 from tests.support.scenes import Scene, catalogue, policy
 
 LAG = 2

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fugu.contract.frames import MAX_GAPS
-from gateway.service.coverage import Coverage
+from gateway.store.coverage import Coverage
 
 INTERVALS = st.lists(st.tuples(st.integers(-1, 300), st.integers(1, 9)).map(lambda pair: (pair[0], sum(pair))))
 

@@ -19,8 +19,8 @@ from fugu.contract.topics import description_topic, status_topic, symbols_topic
 from fugu.mqtt import DescriptionReading, Link, Subscription, SymbolReading
 from gateway import describe as describing
 from gateway.describe import Running
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.scenes import frames, policy, write_policies

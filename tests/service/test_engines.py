@@ -17,21 +17,12 @@ from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import NoiseTable
 from fugu.host.database import DatabaseError
-from gateway.location import store_location
-from gateway.service.coverage import Coverage
-from gateway.service.shifts import Span
-from gateway.service.store import (
-    Lease,
-    Location,
-    Server,
-    Store,
-    StoreError,
-    points,
-    store_bytes,
-)
-from gateway.service.store.conflicts import Conflict
-from gateway.service.store.releases import Charged
-from gateway.service.store.releases import Released as Told
+from gateway.location import Location, Server, store_location
+from gateway.store import points
+from gateway.store.coverage import Coverage, Span
+from gateway.store.engine import Lease
+from gateway.store.store import Charged, Conflict, Store, StoreError, store_bytes
+from gateway.store.store import Released as Told
 
 FAR = 2**52
 NOISE = NoiseTable((array("I", [1 << 30, 3 << 30]), array("I", [1, 2])), ((0, -1), (70_000, 2), (3, 3)))

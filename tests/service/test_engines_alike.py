@@ -13,9 +13,9 @@ import pytest
 
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
-from gateway.service.ingest import Received
-from gateway.service.store import Location, Server
-from gateway.service.store.store import KIND
+from gateway.inbox import Received
+from gateway.location import Location, Server
+from gateway.store.store import KIND
 from tests.support.scenes import OTHER, Scene, frames, policy
 
 HIGH = Window(name="high", length=10, stride=10, start=3, states=(1,), scale="20")

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.frames import SymbolFrame
+from gateway.loop import Gateway
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
 from gateway.releases.record import set_progress
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import Lease, Store, StoreError
+from gateway.settings import GatewaySettings
+from gateway.store.engine import Lease
+from gateway.store.store import Store, StoreError
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import FLEET, Bench, Public, scheduled, write_config

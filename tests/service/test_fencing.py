@@ -11,11 +11,11 @@ import pytest
 
 from fugu.host.database import AwayError
 from fugu.host.files import FileLostError
-from gateway.database import Lease, open_engine
-from gateway.database.postgresql import PostgresDatabase
-from gateway.location import part_of
-from gateway.service.store import Server, Store, StoreError
-from gateway.service.store.store import KIND
+from gateway.location import Server, part_of
+from gateway.store.engine import Lease
+from gateway.store.opening import open_engine
+from gateway.store.postgresql import PostgresDatabase
+from gateway.store.store import KIND, Store, StoreError
 from tests.support.brokers import wait_until
 from tests.support.postgres import refused, refused_anew
 

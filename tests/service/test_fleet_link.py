@@ -14,7 +14,7 @@ from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic
 from fugu.mqtt import Link
 from gateway.fleet import Registry, Rollouts
-from gateway.service.fleet_link import FleetLink
+from gateway.fleet.service import FleetLink
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held
 from tests.support.simulated_fleets import START, names, new_registry, plan
@@ -306,7 +306,7 @@ def test_a_broker_that_refuses_the_operator_is_not_asked_again_at_once(tmp_path:
 def test_a_flood_of_strangers_while_the_registry_is_locked_grows_nothing_without_bound(
     broker: Mosquitto, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.service.fleet_link._MOST_WAITING", 100)
+    monkeypatch.setattr("gateway.fleet.service._MOST_WAITING", 100)
     operator = Operator(path, broker)
     operator.pass_seconds(5)
     wait_until(lambda: operator.link._link.subscribed, "the broker's answer")

@@ -13,10 +13,10 @@ from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import policy_status_topic
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
+from gateway.fleet_part import FleetPart
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
-from gateway.service.fleet_part import FleetPart
-from gateway.service.settings import GatewaySettings
+from gateway.settings import GatewaySettings
 from tests.support.release_scenes import FLEET, scheduled, write_config
 from tests.support.scenes import Scene, catalogue, frames
 

@@ -12,10 +12,10 @@ import pytest
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import health_topic, symbols_topic
-from gateway.service.ingest import Inbox, Message
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.symbols.tail import Tail
+from gateway.inbox import Inbox, Message
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
+from gateway.store.symbols import Tail
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.processes import Recorder

@@ -15,12 +15,13 @@ import pytest
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
+from gateway.journal.arrivals import Received
 from gateway.releases.audit import verify
 from gateway.releases.entries import LedgerError
 from gateway.releases.ledger import Ledger
-from gateway.service.forgetting import forget_device
-from gateway.service.store import Lease, Store, StoreError
-from gateway.service.symbols.arrivals import Received
+from gateway.retention import forget_device
+from gateway.store.engine import Lease
+from gateway.store.store import Store, StoreError
 from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled

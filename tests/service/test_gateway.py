@@ -12,8 +12,8 @@ import pytest
 from fugu.chains import fixed_lag_marginals
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.sentences import unix_us
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device, GatewayProcess
 from tests.support.scenes import MODELS, Scene, final_state, frames, laid_out, write_policies

@@ -13,10 +13,10 @@ from fugu.chains.arrays import Floats
 from fugu.contract.frames import WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
-from gateway.service.history import StateRow, ValueRow, estimates_between
-from gateway.service.kinds.kind import Place
-from gateway.service.store import StoreError
-from gateway.service.symbols.arrivals import Received
+from gateway.estimates.history import StateRow, ValueRow, estimates_between
+from gateway.journal.arrivals import Received
+from gateway.store.coverage import Place
+from gateway.store.store import StoreError
 from tests.support.measured import measure_policy
 from tests.support.scenes import MODELS, Scene, frames, policy
 
@@ -71,7 +71,7 @@ def brute_force() -> dict[int, Floats]:
 def test_every_tick_of_symbols_is_told_once_in_order_across_gaps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pages: tuple[int, int], sealed: int
 ) -> None:
-    monkeypatch.setattr("gateway.service.symbols.past._PAGES", pages)
+    monkeypatch.setattr("gateway.estimates.past._PAGES", pages)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     made = MADE
     for i, frame in enumerate(made):

@@ -12,7 +12,7 @@ from fugu.contract.descriptions import Description, describe
 from fugu.contract.topics import discovery_topic
 from fugu.mqtt import Link
 from gateway.home_assistant import GATEWAY, HomeAssistant
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import Listener
 from tests.support.processes import policy

@@ -14,17 +14,9 @@ from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame, WindowFra
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.windows import Window
-from gateway.service.ingest import (
-    MAX_PAYLOAD_BYTES,
-    MAX_POINTS_BYTES,
-    Acknowledged,
-    Birth,
-    Inbox,
-    Ingest,
-    Message,
-)
-from gateway.service.symbols.arrivals import Arrivals, Received
-from gateway.service.symbols.streams import Streams
+from gateway.inbox import MAX_PAYLOAD_BYTES, MAX_POINTS_BYTES, Acknowledged, Birth, Inbox, Ingest, Message
+from gateway.journal.arrivals import Arrivals, Received
+from gateway.journal.streams import Streams
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.scenes import BOUNDED, TERNARY, catalogue, policy
 

@@ -27,14 +27,14 @@ from fugu.contract.measure_table import MOST_HELD, TimedTable, encoded_table, me
 from fugu.contract.measurement import check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.topics import symbols_topic, table_topic
-from gateway.service.ingest import Ingest
-from gateway.service.kinds.kind import Place
-from gateway.service.kinds.point_model import MeasureModel, PointEstimates
-from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
-from gateway.service.store import Store
-from gateway.service.symbols.arrivals import Arrivals, Received
-from gateway.service.table_sender import TableSender, make_noise, policy_graph
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.models import MeasureModel, PointEstimates
+from gateway.inbox import Ingest
+from gateway.journal.arrivals import Arrivals, Received
+from gateway.place_tables import TableSender, make_noise, policy_graph
+from gateway.recorder import Recorder
+from gateway.store.coverage import Place
+from gateway.store.store import Store
 from tests.support.measured import decoded_covariance, measure_frames, measure_policy
 from tests.support.scenes import policy as symbol_policy
 
@@ -592,7 +592,7 @@ def test_what_goes_wrong_with_one_stream_stops_nothing(tmp_path: Path, monkeypat
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("gateway.service.table_sender.make_noise", broken)
+    monkeypatch.setattr("gateway.place_tables.make_noise", broken)
     assert sending.pump() == []
     assert sending.scene.counters["unexpected"] == 1
     monkeypatch.undo()
@@ -733,7 +733,7 @@ def test_the_topic_of_tables_is_the_device_s_own(tmp_path: Path) -> None:
 def test_tables_for_likely_states_are_kept_up_to_a_number_and_those_of_the_policy_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.service.store.points.MOST_LIKELY", 5)
+    monkeypatch.setattr("gateway.store.points.MOST_LIKELY", 5)
     scene = Scene(tmp_path / "s.sqlite")
     noise = POLICY.measure_tables[0].noise
     stream, other = scene.store.number("watch", "place"), scene.store.number("ring", "place")

@@ -22,9 +22,9 @@ from fugu.contract.topics import health_topic, status_topic
 from fugu.host.asking import Answering
 from fugu.host.process import log_to_stderr
 from fugu.mqtt import Link
+from gateway.estimates.catalogue import Catalogue
 from gateway.health import Monitor, NotRunningError, Sources, asked
-from gateway.service.policies import Catalogue
-from gateway.service.symbols.arrivals import Heard
+from gateway.journal.arrivals import Heard
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.processes import GatewayProcess
 from tests.support.scenes import catalogue, policy, write_policies

@@ -10,10 +10,10 @@ import pytest
 
 from fugu.contract.errors import FuguError, GuaranteeError, PolicyError
 from fugu.mqtt import Broker
-from gateway.service.kinds.symbol_model import SymbolModel
-from gateway.service.policies import Catalogue
-from gateway.service.settings import GatewaySettings, SettingsError
-from gateway.service.store import Store, StoreError
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.models import SymbolModel
+from gateway.settings import GatewaySettings, SettingsError
+from gateway.store.store import Store, StoreError
 from tests.support.scenes import OTHER, Scene, frames, policy, write_policies
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.service.ownership import Role, Shard, ShardError, owner
+from gateway.shards import Role, Shard, ShardError, owner
 
 NAMES = [f"device-{i}" for i in range(4000)]
 

@@ -9,8 +9,10 @@ import pytest
 
 from fugu.host.database import AwayError, DatabaseError, is_full, is_lost
 from fugu.host.files import FileLostError
-from gateway.database import postgresql
-from gateway.service.store import Lease, Server, Store, StoreError
+from gateway.location import Server
+from gateway.store import postgresql
+from gateway.store.engine import Lease
+from gateway.store.store import Store, StoreError
 from tests.support.brokers import wait_until
 from tests.support.postgres import Postgres
 from tests.support.scenes import Scene, frames

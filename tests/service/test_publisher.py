@@ -17,11 +17,10 @@ from fugu.contract.reports import StateEstimate, WindowCount, decode_estimate
 from fugu.contract.sentences import unix_us
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
-from gateway.service.kinds.reporting import noise_within
-from gateway.service.publisher import MAX_IN_FLIGHT, Publisher
-from gateway.service.store import Outgoing
-from gateway.service.symbols.arrivals import Received
-from gateway.service.waiting import MOST_WAITING, Waiting
+from gateway.estimates.reporting import noise_within
+from gateway.journal.arrivals import Received
+from gateway.publisher import MAX_IN_FLIGHT, MOST_WAITING, Publisher, Waiting
+from gateway.store.store import Outgoing
 from tests.support.measured import measure_policy
 from tests.support.scenes import Scene, frames, policy
 

@@ -24,6 +24,7 @@ from fugu.privacy.chain_class import MarkovChain
 from fugu.privacy.influence import mqm_approx
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
+from gateway.loop import Gateway
 from gateway.releases.allowance import charge, noise_problem, smallest_scale
 from gateway.releases.audit import TrustedPolicies, verify
 from gateway.releases.config import Reader, ReleaseConfigError, check_reader, load_releases
@@ -32,8 +33,7 @@ from gateway.releases.jobs import jobs
 from gateway.releases.ledger import Ledger
 from gateway.releases.setup import release_now
 from gateway.releases.statistics import two_valued
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
+from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.ledgers import key

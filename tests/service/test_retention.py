@@ -13,9 +13,9 @@ import pytest
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.windows import Window
-from gateway.service.kinds.kind import Place
-from gateway.service.retention import Keep, KeepError, Retention
-from gateway.service.symbols.arrivals import Received
+from gateway.journal.arrivals import Received
+from gateway.retention import Keep, KeepError, Retention
+from gateway.store.coverage import Place
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, asked, frames, policy
@@ -333,7 +333,7 @@ def test_a_round_removes_a_bounded_number_of_frames_and_the_rest_follows(tmp_pat
 def test_a_round_removes_a_bounded_number_of_chunks_and_the_rest_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.service.retention._MOST_ROWS", 2)
+    monkeypatch.setattr("gateway.retention._MOST_ROWS", 2)
     scene, _made = symbols(tmp_path, 10)
     scene.recorder.seal(now=True)
     keeper = Keeper(scene, "symbols=3h")

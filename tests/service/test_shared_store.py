@@ -12,15 +12,16 @@ import pytest
 
 from fugu.contract.frames import WindowFrame
 from fugu.contract.windows import Window
+from gateway.estimates.catalogue import Catalogue
+from gateway.journal.arrivals import Received
+from gateway.location import Server
+from gateway.recorder import Recorder
 from gateway.releases.inputs import Question
+from gateway.releases.progress import FleetProgress
 from gateway.releases.schedule import NotKnownError, StoreProgress
 from gateway.releases.statistics import Query
-from gateway.service.fleet_progress import FleetProgress
-from gateway.service.ownership import Shard, owner
-from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
-from gateway.service.store import Server, Store
-from gateway.service.symbols.arrivals import Received
+from gateway.shards import Shard, owner
+from gateway.store.store import Store
 from tests.support.scenes import Scene, final_state, frames, policy
 
 pytestmark = pytest.mark.processes

@@ -13,11 +13,11 @@ from fugu.contract.frames import SymbolFrame
 from fugu.contract.reports import StateEstimate
 from fugu.contract.sentences import unix_us
 from fugu.contract.windows import Window
+from gateway.estimates.history import estimates_between
 from gateway.releases.audit import verify
 from gateway.releases.entries import Key
 from gateway.releases.record import ReleaseRecord, resume_ledger
-from gateway.service.history import estimates_between
-from gateway.service.shifts import MOST_SHIFTS, ShiftError, Shifts
+from gateway.store.coverage import MOST_SHIFTS, ShiftError, Shifts
 from tests.support.ledgers import inputs_of
 from tests.support.release_scenes import Bench, scheduled
 from tests.support.scenes import Scene, policy

@@ -13,11 +13,11 @@ from fugu.contract.envelope import Envelope, Signature
 from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError, TrustError
 from fugu.contract.fleet_documents import RootDocument, verified
 from fugu.contract.trust import Trust
+from gateway.estimates.catalogue import Catalogue
 from gateway.fleet import Document, FleetError, Registry, Target
+from gateway.fleet.enrolled import FleetPolicies, read_roots
 from gateway.fleet.keys import Root, device_trust
 from gateway.fleet.signing import check, read_signed
-from gateway.service.enrolled import FleetPolicies, read_roots
-from gateway.service.policies import Catalogue
 from tests.support.processes import policy
 from tests.support.signing import NOW, Keys, new_keys, policy_document
 

@@ -8,11 +8,11 @@ from fugu.contract.chains import BinaryChains, ChainClass, JointChains, Shown
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
+from gateway.estimates.catalogue import Catalogue
 from gateway.releases.allowance import allowance
 from gateway.releases.config import Audience, Reader, ReleaseConfig, ReleaseConfigError, Scheduled, check_reader
 from gateway.releases.entries import Allowance, named_streams, together_name, units_above
 from gateway.releases.jobs import allowances, jobs, streams_together, together_with
-from gateway.service.policies import Catalogue
 
 PERIOD = 1_000_000
 ALONE = BinaryChains(q=(0.3, 0.3), r=(0.4, 0.4))

@@ -15,11 +15,10 @@ from fugu.chains.arrays import Floats
 from fugu.chains.model import likelihood_rows
 from fugu.contract.chains import BoundedChains
 from fugu.contract.frames import SymbolFrame
-from gateway.service.kinds.kind import Place
-from gateway.service.kinds.symbol_model import Model, model_of
-from gateway.service.symbols.bank import Bank
-from gateway.service.symbols.beliefs import Beliefs, follow, look_back
-from gateway.service.symbols.columns import Columns
+from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
+from gateway.estimates.models import Model, model_of
+from gateway.store.coverage import Place
+from gateway.store.symbols import Columns
 from tests.support.scenes import MODELS, TERNARY, Scene, frames, laid_out, policy
 
 SEALED = pytest.mark.parametrize("sealed", ["not", "half", "whole"])

@@ -12,9 +12,8 @@ import pytest
 from fugu.contract.envelope import is_authentic
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import committed_topic
-from gateway.service.publisher import Publisher
-from gateway.service.store import Store
-from gateway.service.watermark_counter import RESERVED_US, WatermarkCounter
+from gateway.publisher import RESERVED_US, Publisher, WatermarkCounter
+from gateway.store.store import Store
 from tests.support.scenes import Scene, policy
 
 YEAR_US = 365 * 86_400 * 1_000_000

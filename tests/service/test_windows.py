@@ -18,11 +18,11 @@ from fugu.contract.frames import Committed, Gap, Status, StreamCommit, WindowFra
 from fugu.contract.policy import Policy
 from fugu.contract.topics import committed_topic, status_topic, symbols_topic, window_topic
 from fugu.contract.windows import Window
-from gateway.service.ingest import Ingest
-from gateway.service.policies import Catalogue
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.symbols.arrivals import Received
+from gateway.estimates.catalogue import Catalogue
+from gateway.inbox import Ingest
+from gateway.journal.arrivals import Received
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.scenes import Scene, asked, catalogue, frames, policy, write_policies
 

@@ -23,8 +23,8 @@ from gateway.cluster.cluster import Cluster
 from gateway.location import Server
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.service.ownership import owner
-from gateway.service.store import Store
+from gateway.shards import owner
+from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.crowd import Crowd
 from tests.support.gateway_files import gateway_file

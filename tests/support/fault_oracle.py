@@ -21,7 +21,7 @@ from fugu.contract.reports import ReleaseFrame
 from fugu.contract.topics import parse_topic
 from gateway.releases.entries import SITE, Key, nats
 from gateway.releases.ledger import Ledger
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.fault_world import World
 from tests.support.outboxes import symbol_frames, window_frames
 

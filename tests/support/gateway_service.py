@@ -19,8 +19,8 @@ from tests.support.brokers import PATIENCE, Mosquitto
 _PROGRAM = """
 import logging, sys
 from pathlib import Path
-from gateway.service.settings import GatewaySettings
-from gateway.service.process import run
+from gateway.settings import GatewaySettings
+from gateway.process import run
 from fugu.mqtt import Broker
 logging.basicConfig(level=logging.INFO)
 port, store, policies = sys.argv[1:]

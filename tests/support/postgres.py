@@ -22,7 +22,7 @@ import pytest
 
 from fugu.host.database import AwayError
 from fugu.host.files import FileLostError
-from gateway.service.store import Server
+from gateway.location import Server
 from tests.support.brokers import free_port, wait_until
 
 __all__ = ["Postgres", "refused", "refused_anew"]

@@ -10,10 +10,18 @@ _EDGE = {"fugu.contract", "fugu.host", "fugu.mqtt"}
 _NUMBERS = {"fugu.contract", "fugu.chains", "fugu.privacy"}
 _EXACT = {"fugu.audit.exact", "fugu.audit.exact.chains"}
 _SITE = {
-    *("gateway.audit", "gateway.cluster", "gateway.config", "gateway.deployment", "gateway.fleet"),
-    "gateway.history",
-    *("gateway.health", "gateway.location", "gateway.metrics", "gateway.page", "gateway.releases", "gateway.service"),
+    *("gateway.audit", "gateway.cluster", "gateway.config", "gateway.deployment", "gateway.estimates"),
+    *("gateway.fleet", "gateway.health", "gateway.history", "gateway.location", "gateway.metrics", "gateway.page"),
+    *(
+        "gateway.process",
+        "gateway.releases",
+        "gateway.retention",
+        "gateway.settings",
+        "gateway.shards",
+        "gateway.store",
+    ),
 }
+_SET = {"gateway.fleet", "gateway.location", "gateway.metrics", "gateway.retention", "gateway.shards"}
 ROOMS: dict[str, set[str]] = {
     "fugu.contract": set(),
     "fugu.host": {"fugu.contract"},
@@ -31,37 +39,85 @@ ROOMS: dict[str, set[str]] = {
     "edge_agent": _EDGE,
     "firmware_sim": {*_EDGE, "edge_agent"},
     "gateway.location": {"fugu.contract"},
-    "gateway.shard_accounts": {"fugu.contract", "fugu.mqtt"},
+    "gateway.shards": {"fugu.contract", "fugu.mqtt"},
+    "gateway.store": {"fugu.chains", "fugu.contract", "fugu.host", "gateway.location", "gateway.shards"},
+    "gateway.journal": {"fugu.chains", "fugu.contract", "gateway.store"},
+    "gateway.estimates": {
+        *(_NUMBERS | {"fugu.places"}),
+        *("gateway.journal", "gateway.location", "gateway.store"),
+    },
+    "gateway.recorder": {"fugu.contract", "gateway.estimates", "gateway.journal", "gateway.store"},
+    "gateway.publisher": {"fugu.contract", "fugu.mqtt", "gateway.recorder", "gateway.store"},
+    "gateway.inbox": {"fugu.contract", "gateway.estimates", "gateway.journal", "gateway.store"},
     "gateway.findings": {"fugu.contract"},
-    "gateway.health": {*_EDGE, "gateway.describe", "gateway.findings", "gateway.location", "gateway.service"},
     "gateway.metrics": {"fugu.contract"},
-    "gateway.describe": {"fugu.contract", "fugu.mqtt", "gateway.service"},
-    "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.service"},
-    "gateway.database": {"fugu.contract", "fugu.host", "gateway.location"},
-    "gateway.releases": {*(_EDGE | _NUMBERS), "gateway.database", "gateway.location", "gateway.service"},
-    "gateway.fleet": {"fugu.contract", "fugu.host", "fugu.planning", "fugu.places", "fugu.privacy"},
-    "gateway.service": {
+    "gateway.describe": {"fugu.contract", "fugu.mqtt", "gateway.estimates"},
+    "gateway.home_assistant": {"fugu.contract", "fugu.mqtt", "gateway.store"},
+    "gateway.health": {
+        *_EDGE,
+        *("gateway.describe", "gateway.estimates", "gateway.findings", "gateway.journal", "gateway.location"),
+    },
+    "gateway.contradictions": {"fugu.contract", "fugu.mqtt", "gateway.health", "gateway.store"},
+    "gateway.fleet": {
+        *("fugu.contract", "fugu.host", "fugu.mqtt", "fugu.places", "fugu.planning", "fugu.privacy"),
+        *("gateway.contradictions", "gateway.estimates"),
+    },
+    "gateway.releases": {
         *(_EDGE | _NUMBERS),
-        *("fugu.places", "gateway.database", "gateway.fleet", "gateway.location", "gateway.releases"),
-        *("gateway.describe", "gateway.health", "gateway.home_assistant", "gateway.metrics", "gateway.shard_accounts"),
-        "gateway.findings",
+        *("gateway.estimates", "gateway.journal", "gateway.location", "gateway.store"),
+    },
+    "gateway.retention": {
+        *("fugu.contract", "fugu.host"),
+        *("gateway.estimates", "gateway.location", "gateway.recorder", "gateway.releases", "gateway.store"),
+    },
+    "gateway.place_tables": {
+        *(_EDGE | _NUMBERS),
+        *("fugu.places", "gateway.estimates", "gateway.journal", "gateway.recorder", "gateway.store"),
+    },
+    "gateway.shard_watch": {"fugu.contract", "fugu.host", "gateway.location", "gateway.releases", "gateway.store"},
+    "gateway.settings": {"fugu.contract", "fugu.mqtt", *_SET},
+    "gateway.fleet_part": {
+        *_EDGE,
+        *("gateway.describe", "gateway.estimates", "gateway.fleet", "gateway.home_assistant", "gateway.journal"),
+        *("gateway.releases", "gateway.settings", "gateway.shard_watch", "gateway.store"),
+    },
+    "gateway.intake": {
+        *("fugu.contract", "fugu.mqtt"),
+        *("gateway.contradictions", "gateway.estimates", "gateway.fleet", "gateway.health", "gateway.journal"),
+        *("gateway.place_tables", "gateway.publisher", "gateway.recorder", "gateway.retention", "gateway.settings"),
+        *("gateway.shards", "gateway.store"),
+    },
+    "gateway.loop": {
+        *(_EDGE | {"fugu.places"}),
+        *("gateway.describe", "gateway.estimates", "gateway.fleet", "gateway.fleet_part", "gateway.health"),
+        *("gateway.inbox", "gateway.intake", "gateway.journal", "gateway.location", "gateway.metrics"),
+        *("gateway.publisher", "gateway.recorder", "gateway.releases", "gateway.settings", "gateway.shard_watch"),
+        *("gateway.shards", "gateway.store"),
+    },
+    "gateway.process": {
+        *("fugu.host", "fugu.places"),
+        *("gateway.estimates", "gateway.location", "gateway.loop", "gateway.settings"),
     },
     "gateway.page": {*_EDGE, "gateway.findings", "gateway.location", "gateway.releases"},
+    "gateway.config": {*_EDGE, *_SET, "gateway.page", "gateway.releases", "gateway.settings"},
     "gateway.deployment": {
         *_EDGE,
-        *("gateway.config", "gateway.findings", "gateway.health", "gateway.location"),
-        *("gateway.releases", "gateway.service", "gateway.shard_accounts"),
+        *("gateway.config", "gateway.estimates", "gateway.health", "gateway.location"),
+        *("gateway.releases", "gateway.shards", "gateway.store"),
     },
-    "gateway.config": {
-        *_EDGE,
-        *("gateway.location", "gateway.metrics", "gateway.page", "gateway.releases", "gateway.service"),
+    "gateway.cluster": {
+        *("fugu.contract", "fugu.host"),
+        *("gateway.location", "gateway.loop", "gateway.process", "gateway.settings", "gateway.shard_watch"),
+        *("gateway.shards", "gateway.store"),
     },
-    "gateway.cluster": {"fugu.contract", "fugu.host", "gateway.database", "gateway.location", "gateway.service"},
-    "gateway.history": {*_NUMBERS, "gateway.database", "gateway.location", "gateway.releases", "gateway.service"},
+    "gateway.history": {
+        *_NUMBERS,
+        *("gateway.estimates", "gateway.location", "gateway.releases", "gateway.store"),
+    },
     "gateway.audit": {
         *(_NUMBERS | _EXACT),
         *("fugu.attack", "fugu.audit", "fugu.host", "fugu.planning"),
-        *("gateway.deployment", "gateway.releases", "gateway.service"),
+        *("gateway.deployment", "gateway.location", "gateway.releases", "gateway.store"),
     },
     "fugu.cli": {
         *(_EDGE | _NUMBERS | _SITE),
@@ -82,19 +138,12 @@ FOLDERS = {
     "fugu.mqtt": "link",
     "fugu.places": "dphmm",
     "fugu.svg": "cli",
-    "gateway.config": "service",
-    "gateway.database": "service",
     "gateway.deployment": "deploy",
-    "gateway.describe": "service",
-    "gateway.findings": "service",
-    "gateway.health": "service",
-    "gateway.home_assistant": "service",
-    "gateway.location": "service",
-    "gateway.metrics": "service",
     "gateway.page": "dashboard",
     "gateway.releases": "release",
-    "gateway.shard_accounts": "service",
 }
+_LOOP = "service"
+"""The tests of all that the gateway's loop is made of are in one folder."""
 _EVERYWHERE = ("tests/test_structure.py", "tests/system", "tests/foreign")
 
 
@@ -113,9 +162,15 @@ def above(room: str) -> set[str]:
     return found
 
 
+def folder_of(room: str) -> str:
+    """The folder of a room's tests."""
+    own = {"gateway.audit", "gateway.cluster", "gateway.fleet", "gateway.history", *FOLDERS}
+    return _LOOP if room.startswith("gateway.") and room not in own else FOLDERS.get(room, room.rpartition(".")[2])
+
+
 def folders(room: str) -> list[str]:
     """What to give to pytest; tests of the whole are of every room."""
-    found = {f"tests/{FOLDERS.get(name, name.rpartition('.')[2])}" for name in above(room)}
+    found = {f"tests/{folder_of(name)}" for name in above(room)}
     return [*sorted(found), *_EVERYWHERE]
 
 

@@ -18,13 +18,14 @@ from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock, Policy, Thresholds
 from fugu.contract.windows import Window
-from gateway.service.kinds.kind import Place
-from gateway.service.kinds.symbol_model import model_of
-from gateway.service.ownership import Shard
-from gateway.service.policies import Catalogue
-from gateway.service.recorder import Recorder
-from gateway.service.store import Location, Store
-from gateway.service.symbols.arrivals import Arrivals, Received
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.models import model_of
+from gateway.journal.arrivals import Arrivals, Received
+from gateway.location import Location
+from gateway.recorder import Recorder
+from gateway.shards import Shard
+from gateway.store.coverage import Place
+from gateway.store.store import Store
 
 BINARY = NoiseTable.binary(1_200_000_000, 900_000_000)
 OTHER = NoiseTable.binary(1_500_000_000, 1_400_000_000)

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from fugu.contract.frames import SymbolFrame
-from gateway.service.store import Store, StoreError
+from gateway.store.store import Store, StoreError
 
 __all__ = ["stored_symbols"]
 

@@ -11,8 +11,8 @@ from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, TimedTable
 from fugu.contract.noise_table import SCALE, NoiseTable
-from gateway.service.kinds.point_model import MeasureModel
-from gateway.service.table_sender import make_noise
+from gateway.estimates.models import MeasureModel
+from gateway.place_tables import make_noise
 from tests.support.measured import measure_policy
 
 __all__ = ["FOR_EVER", "FULL", "MARKED", "SETS", "WALK", "made", "message", "plan"]

@@ -13,10 +13,10 @@ import pytest
 
 from gateway.cluster.actor import served
 from gateway.cluster.cluster import Cluster
-from gateway.database import Lease
-from gateway.database.postgresql import PostgresDatabase
-from gateway.service.shard_channel import KIND, channel_of
-from gateway.service.store import Server
+from gateway.location import Server
+from gateway.shard_watch import KIND, channel_of
+from gateway.store.engine import Lease
+from gateway.store.postgresql import PostgresDatabase
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.clusters import Fleet, check_store, lose_nodes
 from tests.support.crowd import Crowd

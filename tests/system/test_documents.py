@@ -24,7 +24,7 @@ from gateway.fleet import Registry
 from gateway.health import NotRunningError, asked
 from gateway.location import Server
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.board_policies import board_policy
 from tests.support.brokers import PATIENCE, Mosquitto, free_port, wait_until
 from tests.support.command import runner

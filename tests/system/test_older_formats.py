@@ -15,7 +15,7 @@ from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.trust import TrustState
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.signing import Keys
 
 FILES: dict[str, Callable[[Path], object]] = {

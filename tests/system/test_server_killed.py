@@ -13,9 +13,10 @@ import pytest
 from edge_agent.outbox import Outbox
 from firmware_sim.devices import AgentProcess, simulate_recording, write_device
 from fugu.mqtt import Broker
-from gateway.service.service import Gateway
-from gateway.service.settings import GatewaySettings
-from gateway.service.store import Server, Store
+from gateway.location import Server
+from gateway.loop import Gateway
+from gateway.settings import GatewaySettings
+from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.postgres import Postgres
 from tests.support.processes import Recorder, by_tick, policy

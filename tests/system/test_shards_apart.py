@@ -17,8 +17,8 @@ from gateway.health import asked
 from gateway.location import Server
 from gateway.releases.audit import verify
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.service.ownership import owner
-from gateway.service.store import Store
+from gateway.shards import owner
+from gateway.store.store import Store
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.gateway_service import Device
 from tests.support.release_scenes import Public, scheduled, write_config

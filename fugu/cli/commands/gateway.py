@@ -54,7 +54,7 @@ def run(
       fugu gateway run gateway.toml --shard 0/2
       fugu gateway run gateway.toml --shard fleet/2
     """
-    from gateway.service.process import run as serve
+    from gateway.process import run as serve
 
     logs.begin()
     gateway = gateway_of(config)
@@ -172,7 +172,7 @@ def history(
       fugu gateway history watch hr --store home.db --json
     """
     from fugu.cli.view.gateway import history_json, history_line
-    from gateway.service.history import estimates_between
+    from gateway.estimates.history import estimates_between
 
     place = place_of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
@@ -195,7 +195,7 @@ def forget(
     examples:
       fugu gateway forget watch --store home.db
     """
-    from gateway.service.forgetting import forget_device
+    from gateway.retention import forget_device
 
     place = place_of(store)
     with working(f"erasing {device}"):

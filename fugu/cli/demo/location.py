@@ -26,7 +26,7 @@ from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.policy_builder import MeasureHeader, build_measure_policy
 from fugu.svg import points, svg
-from gateway.service.history import Row, ValueRow, estimates_between
+from gateway.estimates.history import Row, ValueRow, estimates_between
 
 __all__ = ["run"]
 

@@ -13,7 +13,7 @@ from fugu.planning.chain_source import learned_words
 from fugu.privacy.learned_class import LearnedModel
 
 if TYPE_CHECKING:
-    from gateway.service.history import Row
+    from gateway.estimates.history import Row
 
 
 __all__ = ["history_json", "history_line", "show_learned", "show_rows", "show_status"]
@@ -76,7 +76,7 @@ def history_json(row: Row) -> str:
 
 def history_line(row: Row) -> str:
     """The same for people."""
-    from gateway.service.history import StateRow  # for a status it would load too much
+    from gateway.estimates.history import StateRow
 
     where = f"{row.device}/{row.stream} tick {row.tick}"
     if isinstance(row, StateRow):

@@ -17,7 +17,7 @@ import pytest
 
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.topics import committed_topic, symbols_topic
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.memory import high_water_bytes
 from tests.support.mqtt_packets import Publication, Splitter, acknowledgement, connect, publication, publish, subscribe

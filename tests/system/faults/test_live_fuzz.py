@@ -31,7 +31,7 @@ from fugu.contract.topics import (
 )
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
-from gateway.service.store import Store
+from gateway.store.store import Store
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.memory import high_water_bytes
 from tests.support.mutations import SEEDS, mutated

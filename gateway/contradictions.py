@@ -1,0 +1,124 @@
+"""A device that contradicts itself: two devices have one identity, or one has forgotten what it has drawn.
+
+Both draw for the same ticks, and whoever hears both learns more of them than one symbol says. So an operator is told,
+and, where the gateway was started so, the device is stopped: a signed document that can do nothing else reaches
+everyone who has that identity, and holds until an operator has signed a newer policy document. Frames under an older
+one are known to contradict one another; they stop nobody again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fugu.contract.measure_frames import AnyFrame
+from fugu.contract.reports import AlarmCode
+from fugu.contract.topics import stop_topic
+from fugu.mqtt import Link
+from gateway.health import Monitor
+from gateway.store.store import Store
+
+__all__ = ["Contradictions", "Stopping"]
+
+
+_LOOK_SECONDS = 1.0
+
+
+class Stopping(NamedTuple):
+    """How devices are stopped.
+
+    Attributes:
+        sign: gives the signed stop of a device, up to a version.
+        newest: the version of the newest policy document of the fleet.
+        in_force: the version that each enrolled device has said last that it follows.
+    """
+
+    sign: Callable[[str, int], bytes]
+    newest: Callable[[], int]
+    in_force: Callable[[], dict[str, int]]
+
+
+class Contradictions:
+    """Used by the worker.
+
+    Args:
+        stopping: none where devices are not stopped.
+    """
+
+    def __init__(
+        self,
+        fleet: str,
+        store: Store,
+        link: Link,
+        monitor: Monitor,
+        stopping: Stopping | None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._fleet = fleet
+        self._conflicts = store.conflicts
+        self._link = link
+        self._monitor = monitor
+        self._stopping = stopping
+        self._wall = wall
+        stops = self._conflicts.stops()
+        self._known = {device: version for device, (version, _) in stops.items()}
+        self._stops = {device: version for device, (version, over) in stops.items() if not over}
+        self._due = set(self._stops)
+        self._found: dict[str, int] = {}
+        self._look_at = 0.0
+        for one in self._conflicts.every():
+            name, detail = _words(one.device, one.sequence, one.first)
+            monitor.remember(AlarmCode.CONFLICT, name, detail, one.times, since=one.since, last=one.last)
+
+    def found(self, device: str, sequence: str, frame: AnyFrame) -> None:
+        """A frame contradicts one that is stored; within the transaction in which that was seen."""
+        self._conflicts.note(device, sequence, frame.first, int(self._wall()))
+        self._monitor.note(AlarmCode.CONFLICT, *_words(device, sequence, frame.first))
+        if self._stopping is None or device not in self._stopping.in_force():
+            return  # it would not believe a stop
+        if frame.policy_version > self._known.get(device, 0):
+            self._found[device] = max(self._found.get(device, 0), frame.policy_version)
+
+    @property
+    def stops(self) -> bool:
+        """Whether devices are stopped."""
+        return self._stopping is not None
+
+    def connected(self) -> None:
+        """There is a new connection: a broker may have lost what it had."""
+        self._due |= set(self._stops)
+
+    def pump(self) -> None:
+        """Stop those who are to be stopped, and let those go on who have a newer document.
+
+        Raises:
+            DatabaseError: the store cannot be used; it is tried again.
+        """
+        if self._stopping is None:
+            return
+        for device, version in list(self._found.items()):
+            self._known[device] = self._stops[device] = max(version, self._stopping.newest())
+            self._conflicts.stop(device, self._stops[device])
+            self._due.add(device)
+            del self._found[device]
+        if self._due and self._link.connected:
+            for device in sorted(self._due):
+                self._publish(device, self._stopping.sign(device, self._stops[device]))
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_SECONDS
+            in_force = self._stopping.in_force()
+            for device in [one for one, version in self._stops.items() if in_force.get(one, 0) > version]:
+                self._conflicts.go_on(device)
+                del self._stops[device]
+                self._due.discard(device)
+                self._publish(device, b"")
+        self._monitor.hold(AlarmCode.STOPPED, self._stops)
+
+    def _publish(self, device: str, payload: bytes) -> None:
+        if self._link.publish(stop_topic(self._fleet, device), payload, retain=True) is not None:
+            self._due.discard(device)
+
+
+def _words(device: str, sequence: str, first: int) -> tuple[str, str]:
+    return f"{device}/{sequence}", f"first at tick {first}"

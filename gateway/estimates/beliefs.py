@@ -1,0 +1,313 @@
+"""What is known of many streams after their newest symbols: one kernel call for the frames of a round.
+
+Of a stream: the distribution of its state at its newest tick, given all symbols up to there. Each tick is predicted,
+weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks without a
+symbol the distribution is carried by the transition matrix. It begins anew from the stationary distribution where the
+states or the clock come to mean something else, where the device's clock was set (how much time lies between the two
+numbers, nobody knows), and where the model holds the symbols for impossible.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.kernel import kernel
+from gateway.estimates.models import Model
+from gateway.store.symbols import Bytes, Columns
+
+__all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back"]
+
+
+class Models(NamedTuple):
+    """What kernels read; a model's numbers begin at its entries of `at`.
+
+    Attributes:
+        facts: (models, 5): states k; which models mean the same by their states; where in `numbers` the transition
+            matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
+        numbers: all of them.
+    """
+
+    facts: Ints
+    numbers: Floats
+
+
+class Bank:
+    """Gives each model an index.
+
+    Attributes:
+        models: by index.
+        states: the most that any has.
+    """
+
+    def __init__(self) -> None:
+        self.models: list[Model] = []
+        self.states = 2
+        self._known: dict[int, int] = {}
+        self._meanings: dict[object, int] = {}
+        self._facts: list[tuple[int, int, int, int, int]] = []
+        self._numbers: list[Floats] = []
+        self._size = 0
+        self._arrays: Models | None = None
+
+    def index(self, model: Model) -> int:
+        """The index of a model; equal policies share one object."""
+        if (found := self._known.get(id(model))) is None:
+            found = self._known[id(model)] = len(self.models)
+            self.models.append(model)
+            meaning = self._meanings.setdefault(model.meaning, len(self._meanings))
+            places = [self._put(part) for part in (model.transition, model.rows, model.initial)]
+            self._facts.append((len(model.initial), meaning, places[0], places[1], places[2]))
+            self.states = max(self.states, len(model.initial))
+            self._arrays = None
+        return found
+
+    def _put(self, part: Floats) -> int:
+        at, flat = self._size, np.ascontiguousarray(part, dtype=np.float64).ravel()
+        self._numbers.append(flat)
+        self._size += len(flat)
+        return at
+
+    @property
+    def arrays(self) -> Models:
+        """All models so far."""
+        if self._arrays is None:
+            numbers = np.concatenate([np.zeros(0), *self._numbers])
+            self._arrays = Models(np.array(self._facts, dtype=np.int64).reshape(-1, 5), numbers)
+        return self._arrays
+
+
+NONE, GIVEN = -1, -2
+"""In place of a model's index: nothing is known yet; or the distribution of the next row's first tick is."""
+_FEW = 64
+
+
+class Beliefs(NamedTuple):
+    """Of so many streams what is known of each.
+
+    Attributes:
+        state: (streams, 3): index of the model, `NONE` or `GIVEN`; newest tick that has a symbol; its shift.
+        distribution: (streams, k), at that tick.
+    """
+
+    state: Ints
+    distribution: Floats
+
+    @classmethod
+    def unknown(cls, streams: int, states: int) -> Beliefs:
+        """Nothing is known."""
+        state = np.zeros((streams, 3), dtype=np.int64)
+        state[:, 0] = NONE
+        return cls(state, np.zeros((streams, states)))
+
+    def widened(self, states: int) -> Beliefs:
+        """Room for models of so many states."""
+        more = states - self.distribution.shape[1]
+        return self if more <= 0 else Beliefs(self.state, np.pad(self.distribution, ((0, 0), (0, more))))
+
+    def grown(self, streams: int) -> Beliefs:
+        """Room for so many streams; nothing is known of new ones."""
+        if streams <= len(self.state):
+            return self
+        new = Beliefs.unknown(max(streams, 2 * len(self.state)) - len(self.state), self.distribution.shape[1])
+        return Beliefs(np.concatenate((self.state, new.state)), np.concatenate((self.distribution, new.distribution)))
+
+
+def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: Columns, order: Ints) -> Floats:
+    """Bring beliefs up to date.
+
+    Args:
+        beliefs: changed in place.
+        which, model: (n,) of each row the stream in `beliefs`, and the index of its model.
+        order: (n,) the rows in the order of their streams and ticks; rows without symbols change nothing.
+
+    Returns:
+        (n, k), of each row the distribution of its first tick, given all symbols before it.
+    """
+    firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
+    work = np.empty((4, beliefs.distribution.shape[1], beliefs.distribution.shape[1]))
+    given = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
+    _follow(order, which, model, *given, *models, *beliefs, firsts, work)
+    return firsts
+
+
+@kernel
+def _follow(
+    order: Ints, which: Ints, model: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, start: Ints,
+    packed: Bytes, facts: Ints, numbers: Floats, state: Ints, distribution: Floats, firsts: Floats, work: Floats,
+) -> None:  # fmt: skip
+    for row in order:
+        if count[row] == 0:
+            continue
+        s, m = which[row], model[row]
+        k, meaning, chain, rows, initial = facts[m]
+        known = state[s, 0]
+        if known != GIVEN:
+            goes_on = known >= 0 and facts[known, 1] == meaning and state[s, 2] == shift[row]
+            if not goes_on:
+                for x in range(k):
+                    distribution[s, x] = numbers[initial + x]
+            else:
+                _ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
+        for x in range(k):
+            firsts[row, x] = distribution[s, x]
+        if k == 2:
+            _two(distribution, s, numbers, chain, rows, initial, packed, start[row], count[row], bits[row])
+        else:
+            for t in range(count[row]):
+                if t:
+                    _step(distribution, s, k, numbers, chain, work[0, 0])
+                _weigh(distribution, s, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
+        state[s, 0], state[s, 1], state[s, 2] = m, first[row] + count[row] - 1, shift[row]
+
+
+@kernel
+def _symbol(packed: Bytes, start: int, t: int, bits: int) -> int:
+    each = 8 // bits
+    return int((packed[start + t // each] >> (8 - bits - bits * (t % each))) & ((1 << bits) - 1))
+
+
+@kernel
+def _two(
+    distribution: Floats, s: int, numbers: Floats, chain: int, rows: int, initial: int, packed: Bytes, start: int,
+    count: int, bits: int,
+) -> None:  # fmt: skip
+    """A frame of a stream of two states; the same operations as for more."""
+    p00, p01, p10, p11 = numbers[chain], numbers[chain + 1], numbers[chain + 2], numbers[chain + 3]
+    a, b = distribution[s, 0], distribution[s, 1]
+    each, mask = 8 // bits, (1 << bits) - 1
+    for t in range(count):
+        if t:
+            a, b = a * p00 + b * p10, a * p01 + b * p11
+        at = rows + 2 * ((packed[start + t // each] >> (8 - bits - bits * (t % each))) & mask)
+        c, d = a * numbers[at], b * numbers[at + 1]
+        if not c + d > 0.0:
+            a, b = numbers[initial], numbers[initial + 1]
+            c, d = a * numbers[at], b * numbers[at + 1]
+        if c + d > 0.0:
+            factor = 1.0 / (c + d)
+            a, b = c * factor, d * factor
+    distribution[s, 0], distribution[s, 1] = a, b
+
+
+@kernel
+def _step(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, work: Floats) -> None:
+    """One tick ahead."""
+    for y in range(k):
+        total = 0.0
+        for x in range(k):
+            total += distribution[s, x] * numbers[chain + x * k + y]
+        work[y] = total
+    for y in range(k):
+        distribution[s, y] = work[y]
+
+
+@kernel
+def _weigh(distribution: Floats, s: int, k: int, numbers: Floats, at: int, initial: int) -> None:
+    """Condition on a symbol; where that is impossible, on the symbol alone."""
+    total = 0.0
+    for x in range(k):
+        total += distribution[s, x] * numbers[at + x]
+    if not total > 0.0:
+        total = 0.0
+        for x in range(k):
+            distribution[s, x] = numbers[initial + x]
+            total += distribution[s, x] * numbers[at + x]
+    if total > 0.0:
+        for x in range(k):
+            distribution[s, x] *= numbers[at + x] / total
+
+
+@kernel
+def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ticks: int, work: Floats) -> None:
+    """So many ticks ahead, at least one, and normalised; far ahead by squaring."""
+    if ticks <= _FEW:
+        for _ in range(ticks):
+            _step(distribution, s, k, numbers, chain, work[0, 0])
+    else:
+        power, other = work[1], work[2]
+        for x in range(k):
+            for y in range(k):
+                power[x, y] = numbers[chain + x * k + y]
+        while ticks:
+            if ticks & 1:
+                for y in range(k):
+                    work[0, 0, y] = 0.0
+                    for x in range(k):
+                        work[0, 0, y] += distribution[s, x] * power[x, y]
+                for y in range(k):
+                    distribution[s, y] = work[0, 0, y]
+            ticks >>= 1
+            if ticks:
+                for x in range(k):
+                    for y in range(k):
+                        other[x, y] = 0.0
+                        for z in range(k):
+                            other[x, y] += power[x, z] * power[z, y]
+                power, other = other, power
+    total = 0.0
+    for x in range(k):
+        total += distribution[s, x]
+    for x in range(k):
+        distribution[s, x] /= total
+
+
+def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:
+    """What frames say of their own ticks, each given the symbols of up to `lag` later ones of the same frame.
+
+    Args:
+        model: (n,) of each row.
+        firsts: (n, k), as `follow` returns it.
+
+    Returns:
+        (n, k) means over the ticks of a row of the probabilities of the states, and (n, k) those of its last tick.
+    """
+    means, lasts = np.zeros_like(firsts), np.zeros_like(firsts)
+    longest = int(columns.ticks.max(initial=1))
+    work = np.empty((longest + 3, firsts.shape[1]))
+    given = (columns.ticks, columns.bits, columns.start, columns.packed)
+    _look_back(model, *given, *models, firsts, lag, means, lasts, work)
+    return means, lasts
+
+
+@kernel
+def _look_back(
+    model: Ints, count: Ints, bits: Ints, start: Ints, packed: Bytes, facts: Ints, numbers: Floats, firsts: Floats,
+    lag: int, means: Floats, lasts: Floats, work: Floats,
+) -> None:  # fmt: skip
+    for row in range(model.size):
+        k, _, chain, rows, initial = facts[model[row]]
+        n = count[row]
+        spare, after = n, n + 1  # rows of `work` behind the beliefs
+        for x in range(k):
+            work[0, x] = firsts[row, x]
+        for t in range(n):
+            if t:
+                for x in range(k):
+                    work[t, x] = work[t - 1, x]
+                _step(work, t, k, numbers, chain, work[spare])
+            _weigh(work, t, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
+        for x in range(k):
+            lasts[row, x] = work[n - 1, x]
+        for t in range(n):
+            for x in range(k):
+                work[after, x] = 1.0
+            for later in range(min(t + lag, n - 1), t, -1):
+                at = rows + k * _symbol(packed, start[row], later, bits[row])
+                highest = 0.0
+                for x in range(k):
+                    total = 0.0
+                    for y in range(k):
+                        total += numbers[chain + x * k + y] * numbers[at + y] * work[after, y]
+                    work[spare, x] = total
+                    highest = max(highest, total)
+                for x in range(k):
+                    work[after, x] = work[spare, x] / highest if highest > 0.0 else 1.0
+            total = 0.0
+            for x in range(k):
+                total += work[t, x] * work[after, x]
+            for x in range(k):
+                share = work[t, x] * work[after, x] / total if total > 0.0 else work[t, x]
+                means[row, x] += share / n

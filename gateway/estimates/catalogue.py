@@ -1,0 +1,232 @@
+"""The policies of a fleet, by device, stream and version: what may arrive, and the model to estimate with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Self, TypeVar
+
+from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, Reason
+from fugu.contract.frames import sequence_name
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.policies import AnyPolicy, read_policy
+from fugu.contract.policy import Policy
+from gateway.estimates.models import MeasureModel, SymbolModel
+
+__all__ = ["Catalogue", "UnknownDeviceError", "UnknownPolicyVersionError", "WrongKindError"]
+
+
+class UnknownDeviceError(FuguError, reason=Reason.UNKNOWN_DEVICE):
+    """No policy names the device."""
+
+
+class UnknownStreamError(FuguError, reason=Reason.UNKNOWN_STREAM):
+    """No policy of the device names the stream."""
+
+
+class UnknownPolicyVersionError(FuguError, reason=Reason.UNKNOWN_POLICY_VERSION):
+    """No policy of the stream has the version."""
+
+
+class WrongKindError(FuguError, reason=Reason.WRONG_KIND):
+    """Symbols of a measured stream, or points of another."""
+
+
+AnyModel = SymbolModel | MeasureModel
+_Model = TypeVar("_Model", SymbolModel, MeasureModel)
+
+
+class Catalogue:
+    """Policies that have passed their checks.
+
+    Args:
+        fleet: the fleet that every policy must be for.
+        owns: whether a device's policies are of any interest; those of others are left out.
+    """
+
+    def __init__(self, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> None:
+        self.fleet = fleet
+        self.owns = owns
+        self._devices: dict[str, dict[str, dict[int, AnyModel]]] = {}
+        self._retired: dict[tuple[str, str, int], AnyModel] = {}
+        self._stored: dict[tuple[str, str], set[int]] = {}
+        self._kinds: dict[tuple[str, str], type[AnyPolicy]] = {}
+        self._verified: set[object] = set()
+
+    @classmethod
+    def load(cls, directory: Path | None, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> Self:
+        """Read every `*.json` file of a directory; without one, policies have to come from elsewhere.
+
+        Raises:
+            PolicyError: one line with the name of the first file that is wrong.
+            GuaranteeError: one line with the name of the first file whose guarantee is false.
+        """
+        catalogue = cls(fleet, owns)
+        if directory is None:
+            return catalogue
+        try:
+            files = sorted(path for path in directory.iterdir() if path.suffix == ".json")
+        except OSError as error:
+            raise PolicyError(f"cannot read the policies directory: {error.strerror}") from None
+        if not files:
+            raise PolicyError("the policies directory holds no .json file")
+        for path in files:
+            try:
+                catalogue.add(read_policy(path.read_bytes()))
+            except (PolicyError, GuaranteeError) as error:
+                raise type(error)(f"{path.name}: {error}") from None
+            except OSError as error:
+                raise PolicyError(f"{path.name}: {error.strerror}") from None
+        return catalogue
+
+    def add(self, policy: AnyPolicy) -> None:
+        """Accept frames under a policy.
+
+        Raises:
+            PolicyError: if it is for another fleet, or contradicts one with the same version.
+            GuaranteeError: if its own guarantee is false.
+        """
+        if policy.fleet != self.fleet:
+            raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
+        if not self.owns(policy.device):
+            return
+        if (claim := _claim(policy)) not in self._verified:
+            policy.verify(float("inf"))
+            self._verified.add(claim)
+        self._refuse_other_kind(policy)
+        versions = self._devices.setdefault(policy.device, {}).setdefault(policy.stream, {})
+        if policy.version in versions and versions[policy.version].policy != policy:
+            raise PolicyError(f"another policy of {policy.device}/{policy.stream} has version {policy.version} too")
+        versions[policy.version] = _model(policy)
+
+    def _refuse_other_kind(self, policy: AnyPolicy) -> None:
+        if self._kinds.setdefault((policy.device, policy.stream), type(policy)) is not type(policy):
+            raise PolicyError(
+                f"{policy.device}/{policy.stream} has policies of symbols and of measurements: use two streams"
+            )
+
+    def retire(self, documents: Iterable[str]) -> None:
+        """Note policies that stored frames were made under, for their models; no new frames may come under them.
+
+        Raises:
+            PolicyError: if one contradicts a loaded policy of the same version, or is of another kind.
+        """
+        for document in documents:
+            policy = read_policy(document)
+            key = (policy.device, policy.stream, policy.version)
+            loaded = self._devices.get(policy.device, {}).get(policy.stream, {}).get(policy.version)
+            self._refuse_other_kind(policy)
+            self._stored.setdefault(key[:2], set()).add(policy.version)
+            if loaded is None:
+                self._retired[key] = _model(policy)
+            elif loaded.policy != policy:
+                raise PolicyError(
+                    f"version {policy.version} of {policy.device}/{policy.stream} is not the policy that the stored "
+                    "frames were made under; give the changed policy a new version"
+                )
+
+    def find(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
+        """The policy in force that a frame names, as a model of its kind.
+
+        Raises:
+            UnknownDeviceError, UnknownStreamError, UnknownPolicyVersionError: the first part that is not known.
+            WrongKindError: the stream is of the other kind.
+        """
+        return _of_kind(self._entry(device, stream, version), kind)
+
+    def recall(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
+        """A policy in force or retired, as a model of its kind; errors as for `find`."""
+        return _of_kind(self._any(device, stream, version), kind)
+
+    def policy(self, device: str, stream: str, version: int) -> AnyPolicy:
+        """A policy in force or retired, whichever kind it is; errors as for `find`."""
+        return self._any(device, stream, version).policy
+
+    def _entry(self, device: str, stream: str, version: int) -> AnyModel:
+        if (streams := self._devices.get(device)) is None:
+            raise UnknownDeviceError(f"no policy for device {device}")
+        if (versions := streams.get(stream)) is None:
+            raise UnknownStreamError(f"no policy for stream {device}/{stream}")
+        if (known := versions.get(version)) is None:
+            raise UnknownPolicyVersionError(f"no policy version {version} of {device}/{stream}")
+        return known
+
+    def _any(self, device: str, stream: str, version: int) -> AnyModel:
+        return self._retired.get((device, stream, version)) or self._entry(device, stream, version)
+
+    def policies(self, device: str, stream: str) -> list[Policy]:
+        """All policies of a stream of symbols, retired ones first, then in the order of their versions."""
+        retired = [known for key, known in sorted(self._retired.items()) if key[:2] == (device, stream)]
+        loaded = sorted(self._devices.get(device, {}).get(stream, {}).items())
+        every = (*retired, *(known for _, known in loaded))
+        return [known.policy for known in every if isinstance(known, SymbolModel)]
+
+    def sequences(self, device: str, stream: str) -> list[str]:
+        """What a device sends of a stream: symbols or points under its own name, and each window; now, or formerly."""
+        policies = self.policies(device, stream)
+        names = {window.name for policy in policies for window in policy.windows}
+        only = bool(policies) and all(policy.table is None for policy in policies)
+        return [*([] if only else [stream]), *(sequence_name(stream, name) for name in sorted(names))]
+
+    def is_measured(self, device: str, stream: str) -> bool:
+        """Whether a stream's policies are of measurements."""
+        return self._kinds.get((device, stream)) is MeasurePolicy
+
+    def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:
+        """Policies of a stream by version, retired ones too."""
+        retired = {key[2]: model for key, model in self._retired.items() if key[:2] == (device, stream)}
+        every = retired | self._devices.get(device, {}).get(stream, {})
+        return {version: model.policy for version, model in every.items()}
+
+    def stored_versions(self, device: str, stream: str) -> frozenset[int]:
+        """The versions that stored frames were made under when the gateway started."""
+        return frozenset(self._stored.get((device, stream), ()))
+
+    def newest(self, device: str, stream: str) -> AnyPolicy | None:
+        """The newest policy in force of a stream."""
+        newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
+        return None if newest is None else newest[1].policy
+
+    def newest_measure(self, device: str, stream: str) -> MeasureModel | None:
+        """The newest policy in force of a measured stream; none for a stream of symbols."""
+        newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
+        return newest[1] if newest is not None and isinstance(newest[1], MeasureModel) else None
+
+    def measured(self) -> list[tuple[str, str]]:
+        """Device and stream of every measured stream with a policy in force, sorted."""
+        every = ((device, stream) for device in self._devices for stream in self._devices[device])
+        return sorted(key for key in every if self.is_measured(*key))
+
+    def symbol_streams(self) -> list[tuple[str, str]]:
+        """Device and stream of every stream of symbols, those of retired policies too, sorted."""
+        return sorted(key for key, kind in self._kinds.items() if kind is Policy)
+
+    def names(self) -> tuple[str, ...]:
+        """All devices that have a policy in force, sorted."""
+        return tuple(sorted(self._devices))
+
+    def devices(self, stream: str) -> tuple[str, ...]:
+        """The devices that have a stream, sorted."""
+        return tuple(sorted(device for device, streams in self._devices.items() if stream in streams))
+
+    def streams(self, device: str) -> tuple[str, ...]:
+        """The streams of a device, sorted; none if it is not known."""
+        return tuple(sorted(self._devices.get(device, ())))
+
+
+def _model(policy: AnyPolicy) -> AnyModel:
+    return SymbolModel.of(policy) if isinstance(policy, Policy) else MeasureModel(policy)
+
+
+def _claim(policy: AnyPolicy) -> object:
+    """What a policy promises, and by what; equal claims need to be checked only once."""
+    if isinstance(policy, Policy):
+        return policy.chains, policy.table, policy.guarantee, policy.windows, policy.windows_guarantee
+    return policy.model_dump_json(exclude={"fleet", "device", "stream"})
+
+
+def _of_kind(known: AnyModel, kind: type[_Model]) -> _Model:
+    if not isinstance(known, kind):
+        what = "a measured stream" if isinstance(known, MeasureModel) else "a stream of symbols"
+        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is {what}")
+    return known

@@ -1,0 +1,441 @@
+"""Moves what the journal holds into chunks, in one pass over the frames of all streams.
+
+Most streams go on where they were sealed last. Where late frames have come, or the last chunk is small, the chunks from
+there on are made anew, together with what has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice, pairwise, takewhile
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.kernel import kernel
+from fugu.contract.frames import MAX_TICK, SymbolFrame
+from gateway.estimates.beliefs import GIVEN, Bank, Beliefs, follow
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.models import Model, SymbolModel, smoothed
+from gateway.store.coverage import Place
+from gateway.store.store import Store
+from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Bytes, Chunk, Columns, Head, packed_size, since
+
+__all__ = ["Past", "TickProbabilities", "cut", "seal"]
+
+
+_PAGES = 4, 32
+"""How many frames are read at once, at first and at most: often the first few are enough."""
+
+
+class TickProbabilities(NamedTuple):
+    """Probabilities (n, s) of the states at n consecutive ticks.
+
+    Attributes:
+        version: of the policy whose states they are.
+        first: tick of the first row.
+        shift: by how many ticks the numbers are ahead of the wall clock.
+    """
+
+    version: int
+    first: int
+    shift: int
+    probabilities: Floats
+
+    def cut(self, first: int, last: int) -> TickProbabilities:
+        """Only the ticks from one to another."""
+        low = max(first - self.first, 0)
+        inside = self.probabilities[low : max(last - self.first + 1, low)]
+        return self._replace(first=self.first + low, probabilities=inside)
+
+
+class Standing(NamedTuple):
+    """What is known of one stream before some rows of it."""
+
+    beliefs: Beliefs
+    rows: Columns
+
+
+class _Stretch(NamedTuple):
+    """Symbols (n,) of consecutive ticks under one policy and one shift, and the distribution (k,) of the first."""
+
+    version: int
+    first: int
+    shift: int
+    symbols: Ints
+    distribution: Floats
+
+    @property
+    def last(self) -> int:
+        """Tick of the last symbol."""
+        return self.first + len(self.symbols) - 1
+
+
+class Past:
+    """Reads a store.
+
+    Args:
+        lag: ticks of later symbols that estimates see.
+
+    Attributes:
+        bank: the models that were needed so far.
+    """
+
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
+        self._frames = store.symbols
+        self._catalogue = catalogue
+        self._lag = lag
+        self.bank = Bank()
+        self._indices: dict[tuple[str, str, int], int] = {}
+
+    def model(self, device: str, stream: str, version: int) -> int:
+        """The index of the model of a policy version."""
+        key = (device, stream, version)
+        if (found := self._indices.get(key)) is None:
+            known = self._catalogue.recall(device, stream, version, SymbolModel)
+            found = self._indices[key] = self.bank.index(known.numbers)
+        return found
+
+    def models(self, place: Place, columns: Columns) -> Ints:
+        """(n,) the indices of the models of a stream's rows."""
+        versions, inverse = np.unique(columns.version, return_inverse=True)
+        found = [self.model(place.device, place.stream, version) for version in versions.tolist()]
+        return np.array(found, dtype=np.int64)[inverse] if found else inverse.astype(np.int64)
+
+    def standing(self, place: Place, tick: int, last: int = MAX_TICK) -> Standing:
+        """The rows that reach from a tick to another, and what is known before the first; that may begin earlier."""
+        tick = self._start(place, tick)
+        tail = self._frames.tail.of(place.number, tick, last)
+        head = self._frames.head(place.number)
+        if head is not None and head.last < tick:
+            return Standing(self.after(place, head), tail)
+        chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
+        rows = Columns.joined([*(chunk.columns() for chunk in chunks), tail])
+        rows = rows.take(np.argsort(rows.first, kind="stable"))
+        return Standing(self._before(place, int(rows.first[0]) if rows.rows else tick), rows)
+
+    def _start(self, place: Place, tick: int) -> int:
+        """Where to begin to know what is known at a tick: chunks do not know of late frames in the journal."""
+        earliest = self._frames.tail.first(place.number)
+        return tick if earliest is None else min(tick, earliest)
+
+    def _before(self, place: Place, tick: int) -> Beliefs:
+        """What is known before a tick that a chunk begins with, or that is after all or before all of them."""
+        head = self._frames.head(place.number)
+        if head is not None and head.last < tick:
+            return self.after(place, head)
+        beliefs = Beliefs.unknown(1, self.bank.states)
+        chunk = next(self._frames.chunks(place.number, tick), None)
+        if chunk is not None and chunk.first == tick:
+            beliefs = beliefs.widened(len(chunk.distribution))
+            beliefs.state[0, 0] = GIVEN
+            beliefs.distribution[0, : len(chunk.distribution)] = chunk.distribution
+        return beliefs
+
+    def after(self, place: Place, head: Head) -> Beliefs:
+        """What is known at the end of what is sealed."""
+        model = self.model(place.device, place.stream, head.version)
+        beliefs = Beliefs.unknown(1, self.bank.states)
+        beliefs.state[0] = model, head.last, head.shift
+        beliefs.distribution[0, : len(head.distribution)] = head.distribution
+        return beliefs
+
+    def follow(self, place: Place, standing: Standing) -> tuple[Beliefs, Floats]:
+        """What is known after the rows, and (n, k) the distributions of their first ticks."""
+        rows = standing.rows
+        model = self.models(place, rows)
+        beliefs = standing.beliefs.widened(self.bank.states)
+        which = np.zeros(rows.rows, dtype=np.int64)
+        return beliefs, follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
+
+    def distribution_at(self, place: Place, frame: SymbolFrame) -> Floats:
+        """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
+        standing = self.standing(place, frame.first, frame.first)
+        before = np.flatnonzero(standing.rows.first < frame.first)
+        earlier = [_until(standing.rows.frame(row), frame.first) for row in before.tolist()]
+        rows = Columns.of((place.number, one) for one in (*earlier, frame))
+        _, firsts = self.follow(place, Standing(standing.beliefs, rows))
+        distribution: Floats = firsts[-1, : self._states(place, frame)].copy()
+        return distribution
+
+    def _states(self, place: Place, frame: SymbolFrame) -> int:
+        return len(self.bank.models[self.model(place.device, place.stream, frame.policy_version)].initial)
+
+    def rest(self, place: Place, chunk: Chunk, first: int) -> Chunk:
+        """What is left of a chunk from a tick on, which is not above its last one."""
+        rows = chunk.columns()
+        frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
+        frames[0] = since(frames[0], first)
+        distribution, left = (
+            self.distribution_at(place, frames[0]),
+            Columns.of((place.number, frame) for frame in frames),
+        )
+        fields = (left.version, left.shift, left.first - frames[0].first, left.ticks, left.bits)
+        runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
+        return chunk._replace(
+            first=frames[0].first, distribution=distribution, runs=runs, symbols=left.packed.tobytes()
+        )
+
+    def estimates(
+        self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False
+    ) -> Iterator[TickProbabilities]:
+        """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
+
+        Symbols of another policy version, or from after the clock was set, do not count for the ticks before them.
+        Ticks without a symbol have an estimate where fewer than `lag` of them lie side by side within a version.
+
+        Args:
+            newest: whether the newest `lag` ticks have one, too, which later symbols may change.
+        """
+        waiting: list[_Stretch] = []
+        end = -1
+        for stretch in self._stretches(place, first):
+            end = stretch.last
+            waiting.append(stretch)
+            while len(waiting) > 1 and waiting[0].last + self._lag < stretch.first:
+                yield from self._told(place, waiting, first, last, MAX_TICK)
+                del waiting[0]
+            if end >= last + self._lag:
+                break
+        while waiting:
+            yield from self._told(place, waiting, first, last, MAX_TICK if newest else end - self._lag)
+            del waiting[0]
+
+    def _stretches(self, place: Place, first: int) -> Iterator[_Stretch]:
+        """Symbols from before a tick on, or from it if a chunk begins there, page by page."""
+        start = self._start(place, first)
+        chunk = next(self._frames.chunks(place.number, start), None)
+        begin = chunk.first if chunk is not None and chunk.first <= start else 0
+        frames, (size, most) = self._frames.following(place.number, begin), _PAGES
+        beliefs: Beliefs | None = None
+        while page := list(islice(frames, size)):
+            rows = Columns.of((place.number, frame) for frame in page)
+            if beliefs is None:
+                beliefs = self._before(place, page[0].first)
+            beliefs, distributions = self.follow(place, Standing(beliefs, rows))
+            joined = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
+            for low, high in pairwise([0, *(np.flatnonzero(~joined) + 1).tolist(), len(page)]):
+                symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
+                distribution = distributions[low, : self._states(place, page[low])].copy()
+                yield _Stretch(
+                    page[low].policy_version, page[low].first, page[low].shift, symbols.astype(np.int64), distribution
+                )
+            size = min(2 * size, most)
+
+    def _told(
+        self, place: Place, some: list[_Stretch], first: int, last: int, newest: int
+    ) -> Iterator[TickProbabilities]:
+        """The ticks first..last, and up to `newest`, of the first of some stretches, and of a short gap after it."""
+        one = some[0]
+        model, parts, at, ticks = self._model(place, one), [one.symbols], one.last, len(one.symbols)
+        for later in some[1:]:
+            gap = later.first - at - 1
+            if self._model(place, later) is not model or later.shift != one.shift or gap >= max(self._lag, 1):
+                break
+            if at == one.last:
+                ticks += gap
+            parts += [np.full(gap, -1, dtype=np.int64), later.symbols]
+            at = later.last
+            if at >= one.first + ticks - 1 + self._lag:
+                break
+        low, high = max(first - one.first, 0), min(min(last, newest) - one.first + 1, ticks)
+        if low < high:
+            found = smoothed(model, one.distribution, np.concatenate(parts)[: high + self._lag], self._lag)
+            yield TickProbabilities(one.version, one.first + low, one.shift, found[low:high])
+
+    def _model(self, place: Place, one: _Stretch) -> Model:
+        return self.bank.models[self.model(place.device, place.stream, one.version)]
+
+
+def _until(frame: SymbolFrame, tick: int) -> SymbolFrame:
+    """A frame's part before a tick, which it begins before."""
+    symbols = frame.symbols[: tick - frame.first]
+    return SymbolFrame(frame.policy_version, frame.previous, frame.first, symbols, bits=frame.bits, shift=frame.shift)
+
+
+_DAY_US = 86_400_000_000
+
+
+def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
+    """Write chunks of all that the journal holds, within a transaction; the journal is empty afterwards.
+
+    Returns:
+        The sequences that it had anything of.
+    """
+    places = store.places(store.symbols.tail.numbers)
+    rows, standing, removed = _rows(store, past, {place.number: place for place in places})
+    numbers, which = np.unique(rows.number, return_inverse=True)
+    some = set(numbers.tolist())
+    sealed = [place for place in places if place.number in some]
+    model = _models(past, sealed, rows, which)
+    states, sizes = past.bank.states, past.bank.arrays.facts[:, 0]
+    beliefs = Beliefs.unknown(len(sealed), states)
+    for at, place in enumerate(sealed):
+        if (known := standing.get(place.number)) is not None:
+            beliefs.state[at], beliefs.distribution[at, : known.distribution.shape[1]] = (
+                known.state[0],
+                known.distribution[0],
+            )
+    firsts = follow(beliefs, past.bank.arrays, which, model, rows, np.arange(rows.rows))
+    chunks, last = [], {}
+    for piece in cut(rows, CHUNK_TICKS, CHUNK_SPAN):
+        place, distribution = sealed[which[piece.row]], firsts[piece.row, : sizes[model[piece.row]]]
+        version, shift = piece.runs[-1][:2]
+        clock = catalogue.policy(place.device, place.stream, version).clock
+        day = (clock.epoch_us + (piece.last + 1 - shift) * clock.period_us) // _DAY_US
+        chunks.append(
+            Chunk(place.number, piece.first, piece.last, distribution, version, day, piece.runs, piece.symbols)
+        )
+        last[place.number] = piece
+    heads = []
+    for place, (known, tick, shift), distribution in zip(
+        sealed, beliefs.state.tolist(), beliefs.distribution, strict=True
+    ):
+        piece = last[place.number]
+        version = piece.runs[-1][0]
+        heads.append(
+            Head(place.number, tick, shift, version, distribution[: sizes[known]], piece.first, piece.ticks, -1)
+        )
+    store.symbols.seal(removed, chunks, heads)
+    return places
+
+
+def _rows(
+    store: Store, past: Past, places: dict[int, Place]
+) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
+    """What is to be sealed, by sequence and in tick order.
+
+    Returns:
+        The rows; what is known of each sequence before its first one, if anything is; and the ticks from which on
+        chunks are made anew, by sequence.
+    """
+    every = store.symbols.tail.every()
+    numbers, begins = np.unique(every.number, return_index=True)
+    firsts = every.first[begins].tolist()
+    heads = {head.number: head for head in store.symbols.heads(numbers.tolist())}
+    standing: dict[int, Beliefs] = {}
+    parts, removed = [], []
+    for number, first in zip(numbers.tolist(), firsts, strict=True):
+        if (head := heads.get(number)) is None:
+            continue
+        if head.last < first and (head.chunk < 0 or head.ticks >= SMALL_TICKS):
+            standing[number] = past.after(places[number], head)
+            continue
+        found = past.standing(places[number], min(first, head.chunk) if head.chunk >= 0 else first)
+        standing[number] = found.beliefs
+        parts.append(found.rows)
+        removed.append((number, min(first, int(found.rows.first[0]))))
+    if parts:
+        whole = every.take(np.flatnonzero(~np.isin(every.number, np.array([number for number, _ in removed]))))
+        every = Columns.joined((whole, *parts))
+        every = every.take(np.lexsort((every.first, every.number)))
+    return every, standing, removed
+
+
+def _models(past: Past, places: list[Place], rows: Columns, which: Ints) -> Ints:
+    """(n,) the indices of the rows' models."""
+    keys, inverse = np.unique(which << 32 | rows.version, return_inverse=True)
+    found = []
+    for key in keys.tolist():
+        place = places[key >> 32]
+        found.append(past.model(place.device, place.stream, key & (1 << 32) - 1))
+    return np.array(found, dtype=np.int64)[inverse]
+
+
+class Piece(NamedTuple):
+    """A chunk to be: the first of the given rows that it holds, its ticks, and its runs, as `store.symbols.Chunk`."""
+
+    row: int
+    first: int
+    last: int
+    ticks: int
+    runs: tuple[tuple[int, int, int, int, int], ...]
+    symbols: bytes
+
+
+def cut(columns: Columns, most_ticks: int, most_span: int) -> Iterator[Piece]:
+    """Cut rows with symbols, in the order of their sequences and ticks, into chunks; none is of two sequences.
+
+    Args:
+        most_ticks: symbols of a chunk, at most, unless a single row has more.
+        most_span: ticks from the first to the last of a chunk, at most.
+    """
+    chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
+    given = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
+    chunks, runs = _number(*given, most_ticks, most_span, chunk_of, run_of)
+    table = np.zeros((runs, 6), dtype=np.int64)
+    _describe(*given[1:], chunk_of, run_of, table)
+    sizes = packed_size(table[:, 3], table[:, 4])
+    ends = np.cumsum(sizes)
+    packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
+    _join(columns.ticks, columns.bits, columns.start, columns.packed, run_of, ends - sizes, packed)
+    rows = np.searchsorted(chunk_of, np.arange(chunks))
+    first_runs = np.searchsorted(table[:, 5], np.arange(chunks + 1)).tolist()
+    begins, stored, lists = [0, *ends.tolist()], packed.tobytes(), table.tolist()
+    for chunk, row in enumerate(rows.tolist()):
+        low, high = first_runs[chunk], first_runs[chunk + 1]
+        first = lists[low][2]
+        some = tuple(
+            (version, shift, at - first, count, bits) for version, shift, at, count, bits, _ in lists[low:high]
+        )
+        last = first + some[-1][2] + some[-1][3] - 1
+        yield Piece(row, first, last, sum(run[3] for run in some), some, stored[begins[low] : begins[high]])
+
+
+@kernel
+def _number(
+    number: Ints, version: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, most_ticks: int, most_span: int,
+    chunk_of: Ints, run_of: Ints,
+) -> tuple[int, int]:  # fmt: skip
+    """Number the chunks and the runs of rows; how many there are."""
+    chunk, run, ticks, begin = -1, -1, 0, 0
+    for row in range(number.size):
+        last, before = first[row] + count[row] - 1, row - 1
+        if row == 0 or number[row] != number[before] or ticks + count[row] > most_ticks or last - begin >= most_span:
+            chunk, ticks, begin = chunk + 1, 0, first[row]
+            run += 1
+        elif (
+            first[row] != first[before] + count[before]
+            or version[row] != version[before]
+            or shift[row] != shift[before]
+            or bits[row] != bits[before]
+        ):
+            run += 1
+        ticks += count[row]
+        chunk_of[row], run_of[row] = chunk, run
+    return chunk + 1, run + 1
+
+
+@kernel
+def _describe(
+    version: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, chunk_of: Ints, run_of: Ints, table: Ints
+) -> None:
+    """Fill in of each run its version, shift, first tick, ticks, bits of a symbol, and chunk."""
+    for row in range(version.size):
+        run = run_of[row]
+        if table[run, 3] == 0:
+            table[run, 0], table[run, 1], table[run, 2] = version[row], shift[row], first[row]
+            table[run, 4], table[run, 5] = bits[row], chunk_of[row]
+        table[run, 3] += count[row]
+
+
+@kernel
+def _join(count: Ints, bits: Ints, start: Ints, packed: Bytes, run_of: Ints, begins: Ints, out: Bytes) -> None:
+    """Pack the symbols of each run from where it begins, into zeroed bytes."""
+    run, to = -1, 0
+    for row in range(count.size):
+        if run_of[row] != run:
+            run, to = run_of[row], 0
+        wide, at, base = bits[row], start[row], begins[run]
+        each, mask = 8 // wide, (1 << wide) - 1
+        if to % each == 0:  # whole bytes
+            size = (count[row] + each - 1) // each
+            for i in range(size):
+                out[base + to // each + i] = packed[at + i]
+            to += count[row]
+            continue
+        for i in range(count[row]):
+            symbol = (packed[at + i // each] >> (8 - wide - wide * (i % each))) & mask
+            out[base + to // each] |= np.uint8(symbol << (8 - wide - wide * (to % each)))
+            to += 1

@@ -1,0 +1,325 @@
+"""Compiles the kernels that a round needs, so that the first frame does not wait for it.
+
+Symbols: one of a table's for each tick, followed by the stream's model as they come, all streams at once.
+
+Frames that simply go on where their stream ends are taken as arrays. The others are looked at one by one, as frames of
+other kinds are, and end in the same journal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.model import likelihood_rows
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import SymbolFrame
+from fugu.contract.policy import Clock
+from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
+from gateway.estimates.catalogue import Catalogue, WrongKindError
+from gateway.estimates.kind import Kind
+from gateway.estimates.models import Model, SymbolModel
+from gateway.estimates.past import Past, cut, seal
+from gateway.estimates.reporting import Fresh, Reports
+from gateway.journal.arrivals import AFTER, END, MARKS, NUMBER, SHIFT, UNKNOWN, VERSION, Arrivals, following, parse
+from gateway.journal.streams import Streams, grown
+from gateway.store.coverage import FrameSpan, Place
+from gateway.store.store import Store
+from gateway.store.symbols import Columns
+
+__all__ = ["Symbols", "warm"]
+
+
+class SymbolRangeError(FuguError, reason=Reason.SYMBOL_OUT_OF_RANGE):
+    """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
+
+
+class Tracked(NamedTuple):
+    """The newest frame of a stream, and the belief (k,) at its last tick."""
+
+    frame: SymbolFrame
+    belief: Floats
+
+
+class Symbols(Kind[SymbolFrame]):
+    """The kind of frames of symbols.
+
+    Args:
+        store: owned by the thread that calls.
+        lag: ticks of later symbols that estimates see.
+        streams: the slots of streams.
+
+    Attributes:
+        past: what stored symbols say.
+        reports: what is to be told.
+    """
+
+    counter = ""
+
+    def __init__(self, store: Store, catalogue: Catalogue, lag: int, streams: Streams) -> None:
+        self._store = store
+        self._frames = store.symbols
+        self._streams = streams
+        self._catalogue = catalogue
+        self.past = Past(store, catalogue, lag)
+        self._places: dict[int, Place] = {}
+        unread = store.symbols.unreported()
+        self.reports = Reports(catalogue, self.past, lag, unread, self._look_up, self._place)
+        self._marks = np.zeros((0, MARKS), dtype=np.int64)
+        self._models = np.zeros(0, dtype=np.int64)
+        self._beliefs = Beliefs.unknown(0, 2)
+        self._round = _Round(Arrivals.of(streams, ()))
+
+    decode = staticmethod(SymbolFrame.decode)
+
+    @staticmethod
+    def verify(catalogue: Catalogue, device: str, stream: str, frame: SymbolFrame) -> None:
+        """Check that the symbols are those of the policy's table, in as many bits as they take there."""
+        known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
+        if not known.allowed:
+            raise WrongKindError(f"{device}/{stream} has windows only under policy version {frame.policy_version}")
+        if frame.symbols.translate(None, delete=known.allowed):
+            raise SymbolRangeError(f"symbol above {known.allowed[-1]}")
+        if frame.bits != known.bits:
+            raise SymbolRangeError(f"{frame.bits} bits a symbol, not {known.bits}")
+
+    @staticmethod
+    def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
+        """Whether two frames say the same; neither how one was filled up nor what is before it matters."""
+        return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
+
+    # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable
+
+    def begin(self, arrivals: Arrivals, counted: Counter[str]) -> dict[int, list[SymbolFrame]]:
+        """Take the frames that go on where their stream ends.
+
+        Returns:
+            Of each slot the other frames, in tick order.
+        """
+        self._grow()
+        slots, columns = arrivals.slots, arrivals.symbols
+        order = np.lexsort((columns.first, slots))
+        now = self._round = _Round(arrivals)
+        now.taken = following(slots, columns, order, self._marks)
+        now.models = self._models[slots]
+        columns.number[:] = self._marks[slots, NUMBER]
+        counted["stored"] += int(now.taken.sum())
+        left: dict[int, list[SymbolFrame]] = {}
+        for row in order[~now.taken[order]].tolist():
+            left.setdefault(int(slots[row]), []).append(columns.frame(row))
+        return left
+
+    def overlapping(self, place: Place, frame: SymbolFrame) -> SymbolFrame | None:
+        """What is there of a frame's ticks, as one frame if it is all alike; else the first part of it."""
+        slot = self._streams.slot(place.device, place.stream)
+        fresh = self._round.overlapping(slot, frame)
+        stored = self._frames.holding(place.number, frame.first, frame.last)
+        if fresh or not stored:
+            return next(iter(fresh), None)
+        alike = len({(one.policy_version, one.bits, one.shift) for one in stored}) == 1
+        whole = stored[-1].last - stored[0].first + 1 == sum(len(one.symbols) for one in stored)
+        return replace(stored[0], symbols=b"".join(one.symbols for one in stored)) if alike and whole else stored[0]
+
+    def add(self, place: Place, frame: SymbolFrame, counted: Counter[str], *, late: bool) -> None:
+        """Take a frame that was left."""
+        slot = self._streams.slot(place.device, place.stream)
+        self._round.closer.setdefault(slot, []).append((place.number, frame))
+        if late:
+            counted["late"] += 1
+            self._round.anew.add(slot)
+
+    def account(self, place: Place, span: FrameSpan) -> None:
+        """Take note that a frame that is not stored accounts for ticks."""
+        self._round.accounted.append((place.number, span.previous, span.last))
+
+    def revise(self, place: Place, late: Sequence[int]) -> None:
+        """Nothing yet: `write` computes anew what late frames change."""
+
+    def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, known: bool) -> None:
+        """Frames of a stream have been looked at one by one; those that go on from there need not be.
+
+        Args:
+            interval: the last one that is accounted for, (after, end], none if there is none.
+            shift: of its newest frame.
+            known: whether there was anything of the stream before this round.
+        """
+        added = self._round.closer.get(slot)
+        if known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:
+            self._round.anew.add(slot)
+        if added:
+            version = added[-1][1].policy_version
+            self._models[slot] = self.past.model(*self._streams.names[slot], version)
+            self._marks[slot, VERSION] = version
+        if interval is not None:
+            self._places[number] = Place(number, *self._streams.names[slot])
+            self._marks[slot, NUMBER], self._marks[slot, SHIFT] = number, shift
+            self._marks[slot, AFTER], self._marks[slot, END] = interval
+
+    def end(self, device: str, stream: str) -> int:
+        """The last tick that is known to be accounted for, -1 if that is not known here."""
+        slot = self._streams.find(device, stream)
+        return -1 if slot is None or slot >= len(self._marks) else max(int(self._marks[slot, END]), -1)
+
+    def write(self) -> None:
+        """Put all that was taken into the journal, and follow it."""
+        now, columns = self._round, self._round.arrivals.symbols
+        rows = np.flatnonzero(now.taken)
+        batch, slots, models = columns.take(rows), now.arrivals.slots[rows], now.models[rows]
+        if now.closer or now.accounted:
+            closer = [(slot, *one) for slot, some in now.closer.items() for one in some]
+            named = [self.past.model(*self._streams.names[slot], frame.policy_version) for slot, _, frame in closer]
+            parts = (batch, Columns.of((number, frame) for _, number, frame in closer), _accounting(now.accounted))
+            slots = np.concatenate((slots, np.array([slot for slot, *_ in closer], dtype=np.int64)))
+            models, batch = np.concatenate((models, np.array(named, dtype=np.int64))), Columns.joined(parts)
+        if batch.rows:
+            self._frames.append(batch)
+        if batch.rows or now.anew:
+            self._follow(batch, slots, models)
+
+    def confirm(self) -> None:
+        """What was written is durable."""
+        for some in self._round.newest:
+            self.reports.put(*some)
+        self._round = _Round(Arrivals.of(self._streams, ()))
+
+    def read_again(self) -> None:
+        """Read the store anew: what is in memory may be ahead of it."""
+        self._frames.read_again()
+        self._marks[:, END] = UNKNOWN
+        self._beliefs = Beliefs.unknown(len(self._marks), self._beliefs.distribution.shape[1])
+        self._round = _Round(Arrivals.of(self._streams, ()))
+
+    def seal(self) -> list[Place]:
+        """Move what the journal holds into chunks; `sealed` after the transaction.
+
+        Returns:
+            The sequences that it had anything of.
+        """
+        places = seal(self._store, self._catalogue, self.past)
+        self._frames.put_reported(self.reports.known.items())
+        return places
+
+    def sealed(self) -> None:
+        """The journal is empty."""
+        self._frames.read_again()
+        self.reports.sealed()
+
+    def newest(self, device: str, stream: str) -> Tracked | None:
+        """The newest frame of a stream, and the belief at its end; computed from the store."""
+        number = self._store.stream_id(device, stream)
+        found = None if number is None else self._look_up(number)
+        if found is None:
+            return None
+        frame, place = found.columns.frame(0), Place(int(found.columns.number[0]), device, stream)
+        beliefs, _ = self.past.follow(place, self.past.standing(place, frame.first))
+        states = len(self.past.bank.models[int(beliefs.state[0, 0])].initial)
+        return Tracked(frame, beliefs.distribution[0, :states].copy())
+
+    def _place(self, number: int) -> Place:
+        if (place := self._places.get(number)) is None:
+            (place,) = self._store.places([number])
+            self._places[number] = place
+        return place
+
+    def _grow(self) -> None:
+        streams, before = len(self._streams.names), len(self._marks)
+        self._marks = grown(self._marks, streams, 0)
+        self._marks[before:, END] = UNKNOWN
+        self._models = grown(self._models, streams, 0)
+        self._beliefs = self._beliefs.grown(len(self._marks))
+
+    def _follow(self, batch: Columns, slots: Ints, models: Ints) -> None:
+        """Bring beliefs up to date with rows, of which the last ones may only account for ticks."""
+        now, some = self._round, slots.tolist()
+        self._beliefs = self._beliefs.widened(self.past.bank.states)
+        order = np.lexsort((batch.first[: len(some)], slots))
+        if now.anew:
+            order = order[~np.isin(slots[order], np.array([*now.anew], dtype=np.int64))]
+        firsts = follow(self._beliefs, self.past.bank.arrays, slots, models, batch, order)
+        ends = order[np.flatnonzero(np.diff(slots[order], append=-1))]
+        now.newest.append((Fresh(batch, firsts), batch.number[ends].tolist(), ends.tolist(), len(order)))
+        for slot in now.anew:
+            if (found := self._anew(slot)) is not None and (frames := some.count(slot)):
+                number = int(self._marks[slot, NUMBER])
+                now.newest.append((found, [number], [found.columns.rows - 1], frames))
+
+    def _anew(self, slot: int) -> Fresh | None:
+        """Compute again what is known of a stream, from what is stored; its frames, of which the last is the newest."""
+        place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
+        first = self._frames.tail.first(place.number)
+        standing = self.past.standing(place, self._frames.last(place.number) + 1 if first is None else first)
+        beliefs, firsts = self.past.follow(place, standing)
+        self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
+        self._beliefs.state[slot] = beliefs.state[0]
+        self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
+        return Fresh(standing.rows, firsts) if standing.rows.rows else None
+
+    def _look_up(self, number: int) -> Fresh | None:
+        """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""
+        place = self._place(number)
+        newest, end = self._frames.tail.newest(number), self._frames.last(number)
+        if newest is not None and newest.last > end:
+            frame = newest
+        elif end < 0 or not (found := self._frames.holding(number, end, end)):
+            return None
+        else:
+            policy = self._catalogue.policy(place.device, place.stream, found[0].policy_version)
+            some = self._frames.holding(number, max(end - policy.frame_ticks + 1, 0), end)
+            frame = some[-1]
+        distribution = self.past.distribution_at(place, frame)
+        return Fresh(Columns.of([(number, frame)]), distribution[np.newaxis])
+
+
+class _Round:
+    """What is taken of the frames of a round, until it is durable.
+
+    Attributes:
+        taken, models: (n,) of each row of the arrivals whether it goes on where its stream ends, and by which model.
+        closer: of each slot the frames that were looked at and are to be stored, with the number of their sequence.
+        accounted: sequences and ticks (after, through] that are accounted for without a frame.
+        anew: slots of which everything since an earlier tick is to be computed again.
+        newest: what is to be told, as `Reports.put` takes it.
+    """
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self.arrivals, self.last = arrivals, arrivals.symbols.last
+        self.taken = np.zeros(arrivals.symbols.rows, dtype=np.bool_)
+        self.models = np.zeros(arrivals.symbols.rows, dtype=np.int64)
+        self.closer: dict[int, list[tuple[int, SymbolFrame]]] = {}
+        self.accounted: list[tuple[int, int, int]] = []
+        self.anew: set[int] = set()
+        self.newest: list[tuple[Fresh, list[int], list[int], int]] = []
+
+    def overlapping(self, slot: int, frame: SymbolFrame) -> list[SymbolFrame]:
+        """The frames of a slot that are to be stored and have ticks of a frame."""
+        inside = (self.arrivals.symbols.first <= frame.last) & (self.last >= frame.first)
+        rows = np.flatnonzero(inside & self.taken & (self.arrivals.slots == slot)).tolist()
+        closer = (one for _, one in self.closer.get(slot, ()) if one.first <= frame.last and frame.first <= one.last)
+        return [*map(self.arrivals.symbols.frame, rows), *closer]
+
+
+def _accounting(some: Sequence[tuple[int, int, int]]) -> Columns:
+    """Rows without symbols that account for ticks (after, through] of sequences."""
+    number, previous, last = np.array(some, dtype=np.int64).reshape(-1, 3).T.copy()
+    none = np.zeros(len(number), dtype=np.int64)
+    return Columns(number, none, none, previous, last + 1, none, none + 1, none, np.zeros(0, dtype=np.uint8))
+
+
+def warm() -> None:
+    """Take a frame that nobody has sent through all of them; what they are compiled for does not depend on models."""
+    columns, read = parse([SymbolFrame(1, -1, 0, bytes(3)).encode()])
+    streams, none = Streams(), np.zeros(1, dtype=np.int64)
+    streams.follow("", streams.slot("", ""), 1, 2, Clock(epoch_us=0, period_us=1_000))
+    streams.passing(none, columns, read, 1)
+    following(none, columns, none, np.zeros((1, MARKS), dtype=np.int64))
+    bank, table = Bank(), np.full((2, 2), 0.5)
+    bank.index(Model(table, table, likelihood_rows(table), table[0], None))
+    columns = columns.take(none)
+    firsts = follow(Beliefs.unknown(1, bank.states), bank.arrays, none, none, columns, none)
+    look_back(bank.arrays, none, columns, firsts, 1)
+    list(cut(columns, 1, 1))

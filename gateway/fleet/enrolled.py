@@ -1,0 +1,303 @@
+"""What a gateway knows of devices that are enrolled: their policies and keys, and what is signed for them.
+
+Documents of the registry, by which the gateway understands the frames of enrolled devices, are believed only if enough
+policy keys of a root have signed them, here as on a device; the registry's file is no authority.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from fugu.contract.envelope import Envelope, Kind, sign
+from fugu.contract.errors import FuguError, PolicyError, TrustError
+from fugu.contract.fleet_documents import (
+    PolicyDocument,
+    RootDocument,
+    StopDocument,
+    TableDocument,
+    TimeDocument,
+    read_document,
+    verified,
+    write_document,
+)
+from fugu.contract.measure_table import TimedTable, encoded_table
+from fugu.mqtt import Broker
+from gateway.contradictions import Stopping
+from gateway.estimates.catalogue import Catalogue
+from gateway.fleet import Document, KeyStoreError, Registry, RegistryError
+from gateway.fleet.keys import decrypted, read_passphrase, read_private
+
+__all__ = ["Enrolled", "FleetFiles"]
+
+
+_log = logging.getLogger(__name__)
+_REFRESH_SECONDS = 2.0
+
+
+def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]]:
+    """Root documents with their envelopes, in the order of their versions; the newest is in force.
+
+    Raises:
+        PolicyError: one cannot be read, or is another fleet's.
+    """
+    if not paths:
+        raise PolicyError("a registry needs the root documents of its fleet")
+    found = []
+    for path in paths:
+        try:
+            payload = path.read_bytes()
+            envelope = Envelope.decode(payload)
+            document = read_document(RootDocument, envelope.payload)
+        except OSError as error:
+            raise PolicyError(f"cannot read {path}: {error.strerror}") from None
+        except FuguError as error:
+            raise PolicyError(f"{path}: {error}") from None
+        if envelope.kind != "root" or document.fleet != fleet:
+            raise PolicyError(f"{path} is not a root of fleet {fleet}")
+        try:
+            verified(envelope, document.root, document.public_keys)
+        except TrustError:
+            raise PolicyError(f"{path} is not signed by its own keys") from None
+        found.append((document, payload))
+    return sorted(found, key=lambda pair: pair[0].version)
+
+
+class FleetPolicies:
+    """Follows the registry.
+
+    Args:
+        registry: open; the same thread uses it.
+        roots: every root that policies may have been signed under.
+        counters: counts `documents_taken` and `documents_refused`.
+    """
+
+    def __init__(
+        self, registry: Registry, roots: list[RootDocument], catalogue: Catalogue, counters: Counter[str]
+    ) -> None:
+        self._registry = registry
+        self._roots = roots
+        self._catalogue = catalogue
+        self._counters = counters
+        self._documents: dict[int, PolicyDocument | None] = {}
+        self._added: set[tuple[int, str]] = set()
+
+    @property
+    def devices(self) -> set[str]:
+        """All that the registry ever brought policies for."""
+        return {device for _, device in self._added}
+
+    def refresh(self) -> bool:
+        """Take what is new in the registry; whether there was anything.
+
+        Raises:
+            RegistryError: the registry cannot be read.
+        """
+        devices = self._registry.devices()
+        before = len(self._added)
+        for document in self._registry.documents():
+            if document.version not in self._documents:
+                self._documents[document.version] = self._opened(document)
+            if (opened := self._documents[document.version]) is None:
+                continue
+            for device in devices:
+                key = (document.version, device.name)
+                if (
+                    key not in self._added
+                    and self._catalogue.owns(device.name)
+                    and opened.to.reaches(device.name, tuple(device.groups))
+                ):
+                    self._add(opened, device.name)
+                    self._added.add(key)
+        return len(self._added) > before
+
+    def _opened(self, document: Document) -> PolicyDocument | None:
+        try:
+            envelope = Envelope.decode(document.payload)
+            if envelope.kind != "policy" or not any(_signed_under(root, envelope) for root in self._roots):
+                raise PolicyError("it is not signed by the policy keys of a root")
+            opened = read_document(PolicyDocument, envelope.payload)
+            if (opened.fleet, opened.version) != (self._catalogue.fleet, document.version):
+                raise PolicyError(f"it is version {opened.version} of fleet {opened.fleet}")
+        except FuguError as error:
+            self._counters["documents_refused"] += 1
+            _log.error("document %d of the registry is not believed: %s", document.version, error)
+            return None
+        self._counters["documents_taken"] += 1
+        return opened
+
+    def _add(self, document: PolicyDocument, device: str) -> None:
+        try:
+            for policy in document.for_device(device):
+                self._catalogue.add(policy)
+        except FuguError as error:
+            self._counters["documents_refused"] += 1
+            _log.error("document %d cannot be used for %s: %s", document.version, device, error)
+
+
+def _signed_under(root: RootDocument, envelope: Envelope) -> bool:
+    try:
+        verified(envelope, root.policy, root.public_keys)
+    except TrustError:
+        return False
+    return True
+
+
+class SignerError(FuguError):
+    """The gateway's key cannot be used."""
+
+
+class Signer:
+    """Signs for one fleet.
+
+    Args:
+        key: PEM file of the private key, encrypted, readable by its owner only.
+        passphrase_file: its first line is the key's passphrase; readable by its owner only.
+
+    Raises:
+        SignerError: one line that says what is wrong with the files.
+    """
+
+    def __init__(self, fleet: str, key: Path, passphrase_file: Path) -> None:
+        self._fleet = fleet
+        try:
+            self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
+        except KeyStoreError as error:
+            raise SignerError(str(error)) from None
+
+    @property
+    def public(self) -> bytes:
+        """The public key, 32 bytes."""
+        return self._key.public_key().public_bytes_raw()
+
+    def table(self, device: str, stream: str, table: TimedTable) -> bytes:
+        """The envelope of a table."""
+        document = TableDocument(fleet=self._fleet, device=device, stream=stream, table=encoded_table(table))
+        return self._sealed("table", write_document(document))
+
+    def stop(self, device: str, version: int) -> bytes:
+        """The envelope of a stop of a device, up to a version of policy documents."""
+        return self._sealed("stop", write_document(StopDocument(fleet=self._fleet, device=device, version=version)))
+
+    def time(self, seconds: int) -> bytes:
+        """The envelope of the time, in Unix seconds."""
+        return self._sealed("time", write_document(TimeDocument(fleet=self._fleet, time=seconds)))
+
+    def _sealed(self, kind: Kind, payload: bytes) -> bytes:
+        return sign(kind, payload, [self._key]).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFiles:
+    """Where a gateway finds what it needs for a fleet.
+
+    Attributes:
+        roots: envelopes of all root documents, in any order.
+        operator: the broker, with the operator's credentials; nobody else may publish policies.
+        key: the gateway's private key, for tables, the time and stops; none signs nothing.
+        passphrase_file: of that key.
+    """
+
+    registry: Path
+    roots: tuple[Path, ...]
+    operator: Broker
+    key: Path | None = None
+    passphrase_file: Path | None = None
+
+
+class Enrolled:
+    """Follows the registry; used by one thread.
+
+    Args:
+        counters: counts `documents_taken`, `documents_refused` and `fleet_errors`.
+
+    Attributes:
+        roots: every root document with its envelope, the newest last.
+        signer: signs with the gateway's key; none if there is none.
+
+    Raises:
+        FuguError: one line that says which file is wrong.
+    """
+
+    def __init__(self, fleet: str, files: FleetFiles, catalogue: Catalogue, counters: Counter[str]) -> None:
+        self._counters = counters
+        self.roots = read_roots(list(files.roots), fleet)
+        self.signer = _signer(fleet, files)
+        if self.signer is not None and self.signer.public not in self.roots[-1][0].gateway_keys:
+            raise SignerError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
+        self._registry = Registry(files.registry)
+        try:
+            if self._registry.fleet != fleet:
+                raise SignerError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
+            self._policies = FleetPolicies(self._registry, [root for root, _ in self.roots], catalogue, counters)
+            self._policies.refresh()
+            self._refresh_at = 0.0
+            self._enrolled: dict[str, int] = {}
+            self._keys: dict[str, bytes] = {}
+            self._note_devices()
+        except BaseException:
+            self._registry.close()
+            raise
+
+    def close(self) -> None:
+        """Close the registry."""
+        self._registry.close()
+
+    def refresh(self) -> bool:
+        """Look at the registry now and then; whether the catalogue has new policies, or a device has come or gone."""
+        now = time.monotonic()
+        if now < self._refresh_at:
+            return False
+        self._refresh_at = now + _REFRESH_SECONDS
+        try:
+            before = set(self._keys)
+            self._note_devices()
+            return self._policies.refresh() or before != set(self._keys)
+        except RegistryError as error:
+            self._counters["fleet_errors"] += 1
+            if self._counters["fleet_errors"] == 1:
+                _log.error("policies of the registry wait: %s", error)
+            return False
+
+    def _note_devices(self) -> None:
+        """Which devices are enrolled, and which version each has said that it follows."""
+        self._keys = self._registry.keys()
+        self._newest = self._registry.newest_version()
+        reports = {one.name: one.reported for one in self._registry.devices()}
+        self._enrolled = {name: (said.in_force or 0) if said else 0 for name, said in reports.items()}
+
+    def has(self, device: str) -> bool:
+        """Whether a device is of the registry, with a policy or without."""
+        return device in self._enrolled
+
+    def has_left(self, device: str) -> bool:
+        """Whether a device was of the registry, and is no more."""
+        return device in self._policies.devices and device not in self._keys
+
+    def key(self, device: str) -> bytes | None:
+        """The key that an enrolled device knows its watermarks by."""
+        return self._keys.get(device)
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """How its devices are stopped; none if nothing is signed."""
+        if self.signer is None:
+            return None
+        return Stopping(self.signer.stop, lambda: self._newest, lambda: self._enrolled)
+
+    def sealed(self, device: str, stream: str, table: TimedTable) -> bytes:
+        """A table as a device believes it: signed, if the device is enrolled."""
+        if self.signer is None or device not in self._keys:
+            return table.encode()
+        return self.signer.table(device, stream, table)
+
+
+def _signer(fleet: str, files: FleetFiles) -> Signer | None:
+    if files.key is None:
+        return None
+    if files.passphrase_file is None:
+        raise SignerError("the gateway's key needs a file with its passphrase")
+    return Signer(fleet, files.key, files.passphrase_file)

@@ -1,0 +1,309 @@
+"""What a fleet of enrolled devices is told, and says: policy documents, what devices say of them, and the time.
+
+The operator's connection: publishes the documents that devices should have, and notes down what devices say.
+
+It has credentials of its own, because nobody else may publish policies. Once a second it writes what has arrived into
+the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained and at most so many a
+second, until the broker has acknowledged it. After every new connection it first listens for a while, so that retained
+answers are known before any device is taken for silent, and so are the retained documents: those that the broker has
+lost are published again. It can withhold documents and replay them, no more, and their versions stop replay. A registry
+that is locked or full stops nothing: it is tried again, with nothing lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+
+from fugu.contract.envelope import encode_roots
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
+from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, root_topic, time_topic
+from fugu.mqtt import Link
+from gateway.fleet import PolicyReport, Registry, RegistryError, Rollouts, Sighting
+from gateway.fleet.enrolled import Enrolled, FleetFiles
+
+__all__ = ["FleetService"]
+
+
+_log = logging.getLogger(__name__)
+_STEP_SECONDS = 1.0
+_SETTLE_SECONDS = 5.0
+_REFUSED_SECONDS = 60.0
+_MOST_WAITING = 20_000
+
+
+class FleetLink:
+    """A fleet's registry at a broker; one thread uses it.
+
+    Args:
+        path: of the registry, which must be there.
+        link: a connection with the operator's credentials, for nobody else; subscribed, started and stopped here.
+        counters: counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost`
+            (by the broker, which had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`,
+            `fleet_errors`, and every answer that is none by its reason.
+        messages_per_second: published at most.
+        seconds: a clock that only goes forward.
+        now_us: the time, in microseconds of Unix time.
+
+    Attributes:
+        connections: how often the broker has accepted the connection.
+
+    Raises:
+        RegistryError: the registry cannot be opened.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        link: Link,
+        counters: Counter[str],
+        *,
+        messages_per_second: int = 50,
+        decode: Callable[[bytes], PolicyStatus] = PolicyStatus.decode,
+        settle_seconds: float = _SETTLE_SECONDS,
+        seconds: Callable[[], float] = time.monotonic,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._registry = Registry(path)
+        self._rollouts = Rollouts(self._registry)
+        self._link = link
+        self._counters = counters
+        self._most = messages_per_second
+        self._decode = decode
+        self._settle_seconds = settle_seconds
+        self._seconds = seconds
+        self._now_us = now_us
+        self._sightings: list[Sighting] = []
+        self._reports: dict[str, tuple[PolicyStatus, int]] = {}
+        self._judged: dict[bytes, int] = {}
+        self._in_flight: dict[int, tuple[str, int]] = {}
+        self._answers: deque[tuple[int, bool]] = deque()
+        self._acknowledged: list[tuple[str, int]] = []
+        self._not_before: dict[str, float] = {}
+        self.connections = 0
+        self._listens = 0
+        self._held: dict[str, bytes] = {}
+        self._held_since = 0.0
+        self._ready = 0.0
+        self._compared = False
+        self._next_step = 0.0
+        link.subscriptions = (policy_set_topic(self._registry.fleet, "+"),)
+        link.on_connected = self._connected
+        link.on_message = self._delivered
+        link.on_published = lambda message_id, accepted: self._answers.append((message_id, accepted))
+
+    @property
+    def fleet(self) -> str:
+        """The fleet's name."""
+        return self._registry.fleet
+
+    def start(self) -> None:
+        """Connect, in the background; a `LinkError` if TLS or password files cannot be read."""
+        self._link.start()
+
+    def stop(self) -> None:
+        """Disconnect, and write down what has arrived."""
+        self._link.stop()
+        try:
+            self._note()
+        except RegistryError as error:  # devices' answers are retained: they come again
+            _log.error("what devices said last is not in the registry: %s", error)
+        self._registry.close()
+
+    def seen(self, device: str, status: Status) -> None:
+        """A device's birth, status or last will has arrived."""
+        if len(self._sightings) >= _MOST_WAITING:
+            self._counters["fleet_dropped"] += 1
+            return
+        self._sightings.append(
+            Sighting(
+                *(device, status.online, status.outbox_depth, " ".join(status.codes), status.agent_version),
+                self._now_us(),
+            )
+        )
+
+    def reported(self, device: str, payload: bytes) -> None:
+        """A device's answer to a document has arrived; of several within a second the last one counts."""
+        try:
+            answer = self._decode(payload)
+        except FuguError as error:
+            self._counters[error.reason] += 1
+            return
+        if device not in self._reports and len(self._reports) >= _MOST_WAITING:
+            self._counters["fleet_dropped"] += 1
+            return
+        self._reports[device] = answer, self._now_us()
+
+    def pump(self, *, listening: bool = True) -> None:
+        """Do what is due; to be called several times a second.
+
+        Args:
+            listening: whether the connection is there on which devices' statuses and answers arrive.
+        """
+        self._link.maintain()
+        now = self._seconds()
+        if now < self._next_step:
+            return
+        self._next_step = now + _STEP_SECONDS
+        try:
+            self._note()
+            if self._listened(now, self._link.connected and listening):
+                self._send(now)
+        except RegistryError as error:
+            self._counters["fleet_errors"] += 1
+            if self._counters["fleet_errors"] == 1:
+                _log.error("rollouts wait: %s", error)
+
+    def _note(self) -> None:
+        while self._answers:
+            message_id, accepted = self._answers.popleft()
+            sent = self._in_flight.pop(message_id, None)
+            if sent is not None and accepted:
+                self._acknowledged.append(sent)
+            elif sent is not None:
+                self._counters["policies_refused"] += 1
+                self._not_before[sent[0]] = self._seconds() + _REFUSED_SECONDS
+        if self._acknowledged:
+            self._registry.published(self._acknowledged)
+            self._counters["policies_acknowledged"] += len(self._acknowledged)
+            self._acknowledged = []
+        if self._sightings:
+            self._counters["fleet_strangers"] += self._registry.seen(self._sightings)
+            self._sightings = []
+        if self._reports:
+            reports = [self._report(device, *answer) for device, answer in self._reports.items()]
+            self._counters["fleet_strangers"] += self._registry.reported(reports)
+            self._reports = {}
+
+    def _report(self, device: str, answer: PolicyStatus, time_us: int) -> PolicyReport:
+        if not answer.reason:
+            return PolicyReport(device, answer.version, "accepted", "", time_us, answer.stale, answer.version)
+        text = f"{answer.reason}: {answer.detail}" if answer.detail else answer.reason
+        judged = self._version_of(answer.judged)
+        return PolicyReport(device, judged, "refused", text, time_us, answer.stale, answer.version)
+
+    def _version_of(self, judged: bytes) -> int:
+        """The version of the document that a device judged, 0 if it is none of ours."""
+        newest = max(self._judged.values(), default=0)
+        if judged not in self._judged and newest != self._registry.newest_version():
+            self._judged = {
+                hashlib.sha256(one.payload).digest()[:JUDGED_BYTES]: one.version for one in self._registry.documents()
+            }
+        return self._judged.get(judged, 0)
+
+    def _connected(self) -> None:
+        """The broker may have forgotten everything; called in the network thread."""
+        self._held = {}
+        self.connections += 1
+
+    def _delivered(self, topic: str, payload: bytes, _retained: bool) -> None:
+        """The broker has a document; called in the network thread."""
+        self._held[parse_topic(topic).device] = hashlib.sha256(payload).digest()[:JUDGED_BYTES]
+        self._held_since = self._seconds()
+
+    def _listened(self, now: float, connected: bool) -> bool:
+        """Whether the connections have been there for long enough, and the broker has said what it has."""
+        if not connected:
+            self._listens = 0
+            return False
+        if self._listens != self.connections:
+            self._listens, self._compared = self.connections, False
+            self._in_flight.clear()
+            self._ready = now + self._settle_seconds
+        if not self._compared and now >= max(self._ready, self._held_since + _STEP_SECONDS):
+            held = {device: self._version_of(document) for device, document in dict(self._held).items()}
+            self._counters["policies_lost"] += self._registry.publish_again(held)
+            self._compared = True
+        return self._compared
+
+    def _send(self, now: float) -> None:
+        """Let rollouts go on, and publish the documents that wait longest."""
+        self._not_before = {device: until for device, until in self._not_before.items() if until > now}
+        under_way = set(self._in_flight.values())
+        free = self._most
+        for due in self._rollouts.due(self._now_us(), free + len(under_way) + len(self._not_before)):
+            if (due.device, due.version) in under_way or due.device in self._not_before:
+                continue
+            if free == 0:
+                return
+            topic = policy_set_topic(self._registry.fleet, due.device)
+            if (message_id := self._link.publish(topic, due.payload, retain=True)) is None:
+                return
+            self._in_flight[message_id] = due.device, due.version
+            self._counters["policies_sent"] += 1
+            free -= 1
+
+
+_TIME_SECONDS = 300.0
+
+
+class FleetService:
+    """Used by the gateway's worker; made, started and stopped by the thread that starts the gateway.
+
+    Args:
+        link: the gateway's connection.
+        enrolled: of the same files.
+
+    Raises:
+        FuguError: one line that says which file is wrong.
+    """
+
+    def __init__(self, fleet: str, files: FleetFiles, link: Link, enrolled: Enrolled, counters: Counter[str]) -> None:
+        self._fleet = fleet
+        self._link = link
+        self._chain = encode_roots([payload for _, payload in enrolled.roots])
+        self._signer = enrolled.signer
+        self._operator = Link(files.operator, client_id=f"operator-{fleet}")
+        self._messages = FleetLink(files.registry, self._operator, counters)
+        self._time_at = 0.0
+        self._rooted = 0
+
+    @staticmethod
+    def topics(fleet: str) -> tuple[str, ...]:
+        """What the gateway's connection subscribes to for this."""
+        return (policy_status_topic(fleet, "+"),)
+
+    def start(self) -> None:
+        """Connect as the operator, in the background."""
+        self._messages.start()
+
+    def stop(self) -> None:
+        """Disconnect, and write down what has arrived."""
+        self._messages.stop()
+
+    def heard(self, topic: str, payload: bytes) -> bool:
+        """Take note of what a device says of itself; whether the message was for nobody else."""
+        try:
+            parsed = parse_topic(topic)
+            if parsed.kind == "status" and parsed.fleet == self._fleet:
+                self._messages.seen(parsed.device, Status.decode(payload))
+            elif parsed.kind == "policy_status" and parsed.fleet == self._fleet:
+                self._messages.reported(parsed.device, payload)
+                return True
+        except FuguError:
+            return False  # whoever else reads it counts it
+        return False
+
+    def connected(self) -> None:
+        """The gateway has a new connection, to a broker that may have forgotten the time."""
+        self._time_at = 0.0
+
+    def pump(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        self._messages.pump(listening=self._link.connected)
+        self._publish_root()
+        if self._signer is not None and now >= self._time_at and self._link.connected:
+            sent = self._link.publish(time_topic(self._fleet), self._signer.time(int(time.time())), retain=True)
+            self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
+
+    def _publish_root(self) -> None:
+        """Say which roots there are, after every new connection."""
+        connections = self._messages.connections
+        if connections != self._rooted and self._operator.publish(root_topic(self._fleet), self._chain, retain=True):
+            self._rooted = connections

@@ -1,0 +1,382 @@
+"""From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway.
+
+Between the network thread and the worker is a queue for each device. Together they are bounded, in messages and in
+bytes, and many messages are taken at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from threading import Condition
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, AnyFrame, MeasureFrame, Released
+from fugu.contract.topics import parse_topic
+from gateway.estimates.catalogue import Catalogue, UnknownDeviceError
+from gateway.estimates.counts_and_points import Points, Windows
+from gateway.estimates.kind import Kind
+from gateway.estimates.models import SymbolModel
+from gateway.estimates.symbols import Symbols
+from gateway.journal.arrivals import Arrivals, Received, parse
+from gateway.journal.streams import Streams, newest_tick, tick_at
+from gateway.store.symbols import Columns
+
+__all__ = ["Acknowledged", "Connected", "Event", "Inbox", "Ingest", "Message"]
+
+
+_log = logging.getLogger(__name__)
+_REPEAT_SECONDS = 60.0
+_LEAST_MESSAGES, _LEAST_BYTES = 64, 1 << 19
+"""Of a device these may always wait, if there is room at all."""
+_AT_ONCE = 256
+"""Messages of a device in a round, at most: what others send meanwhile waits for no more."""
+
+
+class Message(NamedTuple):
+    """What the broker has delivered."""
+
+    topic: str
+    payload: bytes
+
+
+class Acknowledged(NamedTuple):
+    """The broker has answered for a message of ours; unless it was accepted, nobody will get it."""
+
+    message_id: int
+    accepted: bool = True
+
+
+class Connected(NamedTuple):
+    """There is a new connection."""
+
+
+Event = Message | Acknowledged | Connected
+
+
+class _Queue:
+    """What waits of one sender: of the device that the topics name."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages: deque[Message] = deque()
+        self.bytes = 0
+
+
+class Inbox:
+    """A queue for each device, of which none takes the room or the time of the others.
+
+    A device may have as much waiting as there is room left for all; what is beyond is refused at once, and its device
+    sends it again. Until nothing of it waits, such a device has few turns: the processor is for reading, or what others
+    send would wait in the broker behind all that it has sent. If there is no room because very many wait, the network
+    thread waits, so that the rest stays with the broker. Devices are served in turns. What the broker has answered is
+    taken first: behind a queue of frames, what waits for it would starve.
+
+    Args:
+        capacity: in messages.
+        capacity_bytes: of their payloads together; a message that begins below it is taken.
+        patience: seconds to wait for room; then the message is refused.
+        pause: seconds between the turns of a device that has sent more than its share.
+    """
+
+    def __init__(self, capacity: int, capacity_bytes: int, patience: float, pause: float = 0.25) -> None:
+        self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
+        self._patience = patience
+        self._pause = pause
+        self._count = self._bytes = 0
+        self._oversized = 0
+        self._beyond: Counter[str] = Counter()
+        self._answers: deque[Acknowledged | Connected] = deque()
+        self._queues: dict[str, _Queue] = {}
+        self._slow: dict[str, _Queue] = {}
+        self._slow_due = 0.0
+        self._changed = Condition()
+        self._closed = False
+
+    def deliver(self, messages: Sequence[Message]) -> int:
+        """Append messages, but for those that are larger than any valid one.
+
+        Returns:
+            How many were not taken, because the queue is closed or full, or has its share of their device.
+        """
+        missed = 0
+        with self._changed:
+            for at, message in enumerate(messages):
+                size = len(message.payload)
+                if size > MAX_POINTS_BYTES:
+                    self._oversized += 1
+                    continue
+                device = "".join(message.topic.split("/", 4)[3:4])
+                queue = self._queue(device)
+                if queue is not None and self._is_beyond(queue):
+                    self._beyond[device] += 1
+                    missed += 1
+                    self._slow[device] = queue
+                    self._queues.pop(device, None)
+                    continue
+                if self._closed or not self._accepts:
+                    self._wake()
+                    accepts = self._changed.wait_for(lambda: self._closed or self._accepts, timeout=self._patience)
+                    if self._closed or not accepts:
+                        return missed + len(messages) - at
+                    queue = self._queue(device)
+                if queue is None:
+                    queue = self._queues[device] = _Queue()
+                queue.messages.append(message)
+                queue.bytes += size
+                self._count += 1
+                self._bytes += size
+            self._wake()
+            return missed
+
+    def _queue(self, device: str) -> _Queue | None:
+        return self._queues.get(device) or self._slow.get(device)
+
+    def _is_beyond(self, queue: _Queue) -> bool:
+        return len(queue.messages) >= max(self._capacity - self._count, _LEAST_MESSAGES) or queue.bytes >= max(
+            self._capacity_bytes - self._bytes, _LEAST_BYTES
+        )
+
+    def notify(self, event: Acknowledged | Connected) -> None:
+        """Append what takes next to no memory, and is wanted after closing, too."""
+        with self._changed:
+            self._answers.append(event)
+            self._wake()
+
+    def take(self, most: int, timeout: float) -> list[Event]:
+        """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
+
+        Args:
+            most: messages, of a device at most so many that a round with them is short.
+        """
+        with self._changed:
+            if self._slow:
+                timeout = min(timeout, max(self._slow_due - time.monotonic(), 0.0))
+            self._changed.wait_for(lambda: self._is_ready or self._closed, timeout=timeout)
+            return self._take(most)
+
+    def take_after_close(self, timeout: float) -> list[Event]:
+        """Remove everything; wait for it although the queue is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.waiting > 0, timeout=timeout)
+            return self._take(self._count, self._count)
+
+    def _take(self, most: int, each: int = _AT_ONCE) -> list[Event]:
+        taken: list[Event] = [*self._answers]
+        self._answers.clear()
+        slow = self._slow if self._slow_due <= (now := time.monotonic()) or self._closed else {}
+        if slow:
+            self._slow, self._slow_due = {}, now + self._pause
+            self._queues |= slow
+        left = dict.fromkeys(self._queues, each)
+        while most and left:
+            share = max(most // len(left), 1)
+            for device in [*left][:most]:
+                queue = self._queues.pop(device)
+                messages = [queue.messages.popleft() for _ in range(min(share, left[device], len(queue.messages)))]
+                size = sum(len(message.payload) for message in messages)
+                queue.bytes -= size
+                self._bytes -= size
+                self._count -= len(messages)
+                most -= len(messages)
+                left[device] -= len(messages)
+                taken += messages
+                if queue.messages:
+                    self._queues[device] = queue  # behind the others
+                if not (queue.messages and left[device]):
+                    del left[device]
+        self._slow |= {device: self._queues.pop(device) for device in slow if device in self._queues}
+        if self._accepts:
+            self._changed.notify_all()
+        return taken
+
+    def oversized(self) -> int:
+        """How many messages were too large to be taken, since this was asked last."""
+        with self._changed:
+            found, self._oversized = self._oversized, 0
+            return found
+
+    def beyond(self) -> Counter[str]:
+        """By device how many messages were beyond its share, since this was asked last."""
+        with self._changed:
+            found, self._beyond = self._beyond, Counter()
+            return found
+
+    def close(self) -> None:
+        """Refuse messages from now on."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait."""
+        return len(self._answers) + self._count
+
+    @property
+    def drained(self) -> bool:
+        """Whether the queue is closed and empty."""
+        with self._changed:
+            return self._closed and not self.waiting
+
+    @property
+    def _is_ready(self) -> bool:
+        return bool(self._answers or self._queues or (self._slow and self._slow_due <= time.monotonic()))
+
+    @property
+    def _accepts(self) -> bool:
+        return self._count < self._capacity and self._bytes < self._capacity_bytes
+
+    def _wake(self) -> None:
+        if self._is_ready:
+            self._changed.notify_all()
+
+
+MAX_PAYLOAD_BYTES = len(SymbolFrame(1, -1, 0, bytes(MAX_FRAME_TICKS), bits=8).encode())
+"""The largest symbol frame; a status message and window counts are smaller, too."""
+MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX_MEASURE_TICKS).encode())
+"""The largest frame of points, and the largest message of all."""
+_POINTS = bytes([MeasureFrame.SCHEMA])
+
+
+class WrongFleetError(FuguError, reason=Reason.WRONG_FLEET):
+    """The message is another fleet's."""
+
+
+class OversizedError(FuguError, reason=Reason.OVERSIZED):
+    """The payload is larger than any valid one."""
+
+
+class FromTheFutureError(FuguError, reason=Reason.FROM_THE_FUTURE):
+    """The frame is about ticks that have not come yet, by the gateway's clock."""
+
+
+class Birth(NamedTuple):
+    """A known device has come online."""
+
+    device: str
+
+
+class Ingest:
+    """Checks messages against the contract, the policies and the time.
+
+    Args:
+        now_us: the time in microseconds of Unix time; the system's if not given.
+        refused: told the topic and the reason of each message that is refused.
+        streams: learns of the streams of symbols.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        counters: Counter[str],
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        refused: Callable[[str, Reason], None] = lambda _topic, _reason: None,
+        streams: Streams | None = None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._counters = counters
+        self._now_us = now_us
+        self._refused = refused
+        self._streams = Streams() if streams is None else streams
+        self._said = float("-inf")
+
+    def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[Birth]]:
+        """What may be stored of some messages, and who has come online.
+
+        Frames on topics that others have come on are read and checked all at once; what does not pass there, and every
+        other message, is read by itself, and refused with its reason if it is wrong.
+        """
+        slots = np.array([self._streams.topics.get(topic, -1) for topic, _ in messages], dtype=np.int64)
+        rows = np.flatnonzero(slots >= 0)
+        columns, read = parse([messages[row].payload for row in rows.tolist()])
+        passed = self._streams.passing(slots[rows], columns, read, self._now_us())
+        self._counters["received"] += int(passed.sum())
+        fast = rows[passed]
+        columns = columns.take(np.flatnonzero(passed))
+        if len(fast) == len(messages):
+            return Arrivals(slots, columns, []), []
+        by_itself = np.ones(len(messages), dtype=np.bool_)
+        by_itself[fast] = False
+        places, found, births = [], [], []
+        for row in np.flatnonzero(by_itself).tolist():
+            meaning = self.read(*messages[row])
+            if isinstance(meaning, Received):
+                found.append(meaning)
+                if isinstance(meaning.frame, SymbolFrame):
+                    places.append(row)
+            elif isinstance(meaning, Birth):
+                births.append(meaning)
+        more = Arrivals.of(self._streams, found)
+        order = np.argsort(np.concatenate((fast, np.array(places, dtype=np.int64))))
+        symbols = Columns.joined((columns, more.symbols)).take(order)
+        return Arrivals(np.concatenate((slots[fast], more.slots))[order], symbols, more.others), births
+
+    def read(self, topic: str, payload: bytes) -> Received | Birth | None:
+        """The message's meaning; none if it is refused, or says that a device is offline."""
+        self._counters["received"] += 1
+        try:
+            return self._read(topic, payload)
+        except FuguError as error:
+            self._counters[error.reason] += 1
+            self._refused(topic, error.reason)
+        except Exception:  # what nobody thought of must not stop the gateway either; its text may hold payload
+            self._counters[Reason.UNEXPECTED] += 1
+        return None
+
+    def _read(self, topic: str, payload: bytes) -> Received | Birth | None:
+        if len(payload) > (MAX_POINTS_BYTES if payload[:1] == _POINTS else MAX_PAYLOAD_BYTES):
+            raise OversizedError(f"payload of {len(payload)} bytes")
+        parsed = parse_topic(topic)
+        if parsed.fleet != self._catalogue.fleet:
+            raise WrongFleetError(f"message of fleet {parsed.fleet}")
+        if parsed.kind == "status":
+            if not self._catalogue.streams(parsed.device):
+                raise UnknownDeviceError(f"no policy for device {parsed.device}")
+            return Birth(parsed.device) if Status.decode(payload).online else None
+        if (kind := _kind(parsed.kind, payload)) is None:
+            return None
+        frame = kind.decode(payload)
+        kind.verify(self._catalogue, parsed.device, parsed.stream, frame)
+        self._refuse_future(parsed.device, parsed.stream, frame)
+        if isinstance(frame, SymbolFrame):
+            self._follow(topic, parsed.device, parsed.stream, frame.policy_version)
+        return Received(parsed.device, parsed.stream, frame)
+
+    def _follow(self, topic: str, device: str, stream: str, version: int) -> None:
+        known = self._catalogue.find(device, stream, version, SymbolModel)
+        slot = self._streams.slot(device, stream)
+        self._streams.follow(topic, slot, version, len(known.allowed), known.policy.clock)
+
+    def _refuse_future(self, device: str, stream: str, frame: AnyFrame) -> None:
+        """Refuse ticks that nobody can have drawn yet; say so, because this machine's clock may be the wrong one."""
+        clock, now = self._catalogue.policy(device, stream, frame.policy_version).clock, self._now_us()
+        if (last := frame.last - frame.shift) <= newest_tick(clock, now):
+            return
+        if time.monotonic() - self._said >= _REPEAT_SECONDS:
+            self._said = time.monotonic()
+            ahead = (last - tick_at(clock, now)) * clock.period_us // 1_000_000
+            _log.warning(
+                "a frame of %s/%s is refused: it ends %d s after this machine's clock, which says %s; where that is "
+                "wrong, set it (devices keep what is refused, and send it again)",
+                *(device, stream, ahead, datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
+            )
+        raise FromTheFutureError("the frame is of ticks that have not come yet")
+
+
+def _kind(topic: str, payload: bytes) -> type[Kind[Any]] | None:
+    """The kind of frames on a kind of topics, none if there are none; points and symbols have the same topics."""
+    if topic == "window":
+        return Windows
+    if topic == "symbols":
+        return Points if payload[:1] == _POINTS else Symbols
+    return None

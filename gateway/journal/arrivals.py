@@ -1,0 +1,225 @@
+"""What has come in a round, checked: frames of symbols as columns, other frames as they are.
+
+A compiled parser for the one layout in which `fugu.contract.frames.SymbolFrame` is written.
+
+It takes nothing that the contract's decoder would not take, and reads the same from it. What it does not take goes to
+that decoder, which takes other layouts of the same numbers, too, and says what is wrong with the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Bools, Ints
+from fugu.chains.kernel import kernel
+from fugu.contract.frames import MAX_FRAME_TICKS, MAX_TICK, SymbolFrame
+from fugu.contract.measure_frames import AnyFrame
+from gateway.journal.streams import Streams
+from gateway.store.symbols import Bytes, Columns
+
+__all__ = [
+    "AFTER",
+    "END",
+    "MARKS",
+    "NUMBER",
+    "SHIFT",
+    "UNKNOWN",
+    "VERSION",
+    "Arrivals",
+    "Heard",
+    "Received",
+    "following",
+    "parse",
+]
+
+
+NUMBER, AFTER, END, SHIFT, VERSION = range(5)
+MARKS = 5
+"""What is stored of a stream: its number in the store, the last interval (after, end] of ticks that are accounted
+for, and shift and policy version of its newest frame."""
+UNKNOWN = -2
+"""In place of the end of a stream that has to be looked up."""
+
+
+def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
+    """Take the frames that go on where their stream ends, without a gap, under the same policy and clock.
+
+    From the first frame on that does not, no more of its stream are taken.
+
+    Args:
+        slots: (n,) of each row the stream in `marks`.
+        order: (n,) the rows in the order of their streams and ticks.
+        marks: (streams, 5), changed in place by what is taken.
+
+    Returns:
+        (n,) which rows are taken.
+    """
+    taken = np.zeros(columns.rows, dtype=np.bool_)
+    _following(
+        order, slots, columns.version, columns.shift, columns.previous, columns.first, columns.ticks, marks, taken
+    )
+    return taken
+
+
+@kernel
+def _following(
+    order: Ints, slots: Ints, version: Ints, shift: Ints, previous: Ints, first: Ints, count: Ints, marks: Ints,
+    taken: Bools,
+) -> None:  # fmt: skip
+    slot, going = -1, True
+    for row in order:
+        if slots[row] != slot:
+            slot, going = slots[row], True
+        mark = marks[slot]
+        going &= mark[AFTER] <= previous[row] <= mark[END] < first[row]
+        going &= version[row] == mark[VERSION] and shift[row] == mark[SHIFT]
+        if going:
+            mark[END] = first[row] + count[row] - 1
+            taken[row] = True
+
+
+HEAD_BYTES = 45
+"""Before the packed symbols: schema, array of 8, and eight fields, each of a fixed width."""
+_TYPES = (
+    (0, 1),
+    (1, 0x98),
+    (2, 0xCE),
+    (7, 0xD3),
+    (16, 0xD3),
+    (25, 0xD3),
+    (34, 0xCC),
+    (36, 0xCD),
+    (39, 0xCD),
+    (42, 0xC5),
+)
+"""Where each field begins, and the byte that says its type; docs/protocol.md has the layout."""
+
+
+def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
+    """Read frames of symbols.
+
+    Returns:
+        A row for each payload, with number 0, and (n,) whether it was read; the other rows mean nothing.
+    """
+    rows = len(payloads)
+    data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
+    ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=rows))
+    fields = np.zeros((8, rows), dtype=np.int64)
+    read = np.zeros(rows, dtype=np.bool_)
+    _parse(data, ends, fields, read)
+    return Columns._make((*fields, data)), read
+
+
+@kernel
+def _number(data: Bytes, at: int, size: int) -> int:
+    found = np.uint64(0)
+    for i in range(at, at + size):
+        found = (found << np.uint64(8)) | np.uint64(data[i])
+    return int(np.int64(found))
+
+
+@kernel
+def _parse(data: Bytes, ends: Ints, fields: Ints, read: Bools) -> None:
+    """Fill the columns (8, n) of the rows that are frames, and say which are."""
+    for row in range(ends.size):
+        at = ends[row - 1] if row else 0
+        size = ends[row] - at
+        if size <= HEAD_BYTES:
+            continue
+        whole = True
+        for where, kind in _TYPES:
+            whole &= data[at + where] == kind
+        version = _number(data, at + 3, 4)
+        shift, previous, first = _number(data, at + 8, 8), _number(data, at + 17, 8), _number(data, at + 26, 8)
+        bits, count, padding = _number(data, at + 35, 1), _number(data, at + 37, 2), _number(data, at + 40, 2)
+        whole &= bits == 1 or bits == 2 or bits == 4 or bits == 8
+        whole &= count >= 1 and count + padding <= MAX_FRAME_TICKS
+        whole &= version >= 1 and -1 <= previous < first and 0 <= shift <= first and first <= MAX_TICK
+        if not whole or first + count - 1 > MAX_TICK:
+            continue
+        packed = (count + padding) * bits + 7 >> 3
+        if _number(data, at + 43, 2) != packed or size != HEAD_BYTES + packed:
+            continue
+        used = count * bits  # what follows in the last byte, and in those of the padding, is zero
+        rest = data[at + HEAD_BYTES + (used >> 3)] & (0xFF >> (used & 7)) if used & 7 else 0
+        for i in range(at + HEAD_BYTES + (used + 7 >> 3), at + size):
+            rest |= data[i]
+        if rest:
+            continue
+        read[row] = True
+        fields[1, row], fields[2, row], fields[3, row], fields[4, row] = version, shift, previous, first
+        fields[5, row], fields[6, row], fields[7, row] = count, bits, at + HEAD_BYTES
+
+
+class Received(NamedTuple):
+    """A frame that may be stored."""
+
+    device: str
+    stream: str
+    frame: AnyFrame
+
+
+class Heard(NamedTuple):
+    """The newest frame of a stream in a round: its policy version, last tick and shift."""
+
+    device: str
+    stream: str
+    version: int
+    last: int
+    shift: int
+
+
+class Arrivals(NamedTuple):
+    """Frames that may be stored.
+
+    Attributes:
+        slots: (n,) of each row of `symbols` its stream.
+        symbols: in the order in which they came.
+        others: frames of points and windows.
+    """
+
+    slots: Ints
+    symbols: Columns
+    others: list[Received]
+
+    @classmethod
+    def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
+        """Frames one by one."""
+        some = list(received)
+        symbols = [(streams.slot(one.device, one.stream), one.frame) for one in some if _has_symbols(one)]
+        rows = [(0, frame) for _, frame in symbols if isinstance(frame, SymbolFrame)]
+        slots = np.array([slot for slot, _ in symbols], dtype=np.int64)
+        return cls(slots, Columns.of(rows), [one for one in some if not _has_symbols(one)])
+
+    @property
+    def frames(self) -> int:
+        """How many there are."""
+        return self.symbols.rows + len(self.others)
+
+    def halves(self) -> tuple[Arrivals, Arrivals]:
+        """Two parts, each with some of them if there are two or more."""
+        rows, others = self.symbols.rows, self.others
+        low = rows // 2 if others else (rows + 1) // 2
+        first = Arrivals(self.slots[:low], self.symbols.take(np.arange(low)), others[: (len(others) + 1) // 2])
+        rest = self.symbols.take(np.arange(low, rows))
+        return first, Arrivals(self.slots[low:], rest, others[(len(others) + 1) // 2 :])
+
+    def newest(self, streams: Streams) -> Iterator[Heard]:
+        """Of each stream the frame that ends last."""
+        last = self.symbols.last
+        order = np.lexsort((last, self.slots))
+        ends = np.flatnonzero(np.diff(self.slots[order], append=-1))
+        rows = order[ends]
+        found = (self.slots[rows], self.symbols.version[rows], last[rows], self.symbols.shift[rows])
+        for slot, version, tick, shift in zip(*(column.tolist() for column in found), strict=True):
+            device, stream = streams.names[slot]
+            yield Heard(device, stream, version, tick, shift)
+        for device, stream, frame in self.others:
+            yield Heard(device, stream, frame.policy_version, frame.last, frame.shift)
+
+
+def _has_symbols(one: Received) -> bool:
+    return isinstance(one.frame, SymbolFrame)

@@ -1,0 +1,292 @@
+"""Makes a measured stream's tables, from its policy and nothing secret, and sends them ahead of their ticks.
+
+Sets of possible states that the policy itself has no table for get one; with a delta, so do the likely states that the
+newest belief leaves of them. A table is kept in the store before it is sent, because frames name it by its number. A
+device that comes online is sent everything again; until then, and whenever nothing fits, it uses its fallback.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.chains.arrays import Bools
+from fugu.contract.errors import FuguError, cause
+from fugu.contract.frames import MAX_TICK
+from fugu.contract.measure_policy import MeasurePolicy
+from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
+from fugu.contract.measurement import check_noise
+from fugu.contract.topics import table_topic
+from fugu.host.database import DatabaseError, is_lost
+from fugu.mqtt import Link
+from fugu.places.graphs import GraphError, delta_set, surrogates
+from fugu.places.hull import capped, complete_hull
+from fugu.places.protection import protect_likely
+from fugu.places.tables import TableError, compile_noise
+from gateway.estimates.catalogue import Catalogue, UnknownPolicyVersionError
+from gateway.estimates.models import MeasureModel
+from gateway.journal.streams import tick_at
+from gateway.recorder import Recorder
+from gateway.store.store import Store
+
+__all__ = ["TableSender"]
+
+
+class Made(NamedTuple):
+    """Noise for a set of possible states.
+
+    Attributes:
+        noise: none if the fallback has to do.
+        added: pairs (exposed state, partner) that were joined.
+        reason: why there is none.
+    """
+
+    noise: Noise | None
+    added: tuple[tuple[int, int], ...] = ()
+    reason: str = ""
+
+
+def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> Made:
+    """Make what the device may draw from while some states are possible.
+
+    Args:
+        possible: N booleans, at least two true.
+        likely: N booleans within them; the others have the nearest of these as surrogates.
+
+    Returns:
+        Noise that passes the device's check, or why there is none.
+    """
+    policy, values = model.policy, model.values
+    try:
+        found = protect_likely(
+            values, policy_graph(model), possible, likely, objective=policy.objective, cap=policy.factor
+        )
+        hull = found.hull
+        if found.factor > policy.factor:
+            hull = capped(hull, complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
+        noise = compile_noise(hull, values, possible, policy.epsilon, likely)
+        check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
+    except (TableError, GraphError, FuguError) as error:
+        return Made(None, reason=str(error))
+    return Made(noise, found.added)
+
+
+def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
+    """The policy graph as an N x N matrix."""
+    count = len(model.values)
+    return np.array([[bool(others >> y & 1) for y in range(count)] for others in model.measurement.neighbours])
+
+
+_log = logging.getLogger(__name__)
+_Key = tuple[str, str]
+_LEAST_SECONDS = 5.0
+_LOOK_SECONDS = 0.2
+_REST_SECONDS = 30.0
+_SPARE = 4
+"""Places that the schedule leaves to tables that follow the belief."""
+_MOST_REMEMBERED = 256
+_MOST_NUMBER = 2**32 - 1
+FOR_EVER = MAX_TICK + 1
+
+
+class TableSender:
+    """Looks now and then at what each device will need.
+
+    Args:
+        counters: counts `tables_made`, `tables_sent`, `tables_failed`.
+        now_us: the time in microseconds of Unix time.
+        sealed: the bytes of a table for a stream of a device; without it, those of its message.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        recorder: Recorder,
+        link: Link,
+        counters: Counter[str],
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        sealed: Callable[[str, str, TimedTable], bytes] | None = None,
+    ) -> None:
+        self._store = store
+        self._catalogue = catalogue
+        self._points = recorder.points
+        self._link = link
+        self._counters = counters
+        self._now_us = now_us
+        self._sealed = sealed or (lambda _device, _stream, table: table.encode())
+        self._streams = catalogue.measured()
+        self._sent: dict[_Key, dict[int, int]] = {key: {} for key in self._streams}
+        self._versions: dict[_Key, int] = {}
+        self._look_at: dict[_Key, float] = {}
+        self._failed: set[tuple[_Key, int, bytes]] = set()
+        self._made: dict[tuple[_Key, int, bytes], TimedTable] = {}
+
+    def renew(self) -> None:
+        """The catalogue has new policies."""
+        self._streams = self._catalogue.measured()
+        for key in self._streams:
+            self._sent.setdefault(key, {})
+
+    def born(self, device: str) -> None:
+        """A device has come online, and has none of the tables that were sent."""
+        for key in self._streams:
+            if key[0] == device:
+                self._sent[key].clear()
+                self._look_at.pop(key, None)
+
+    def stored(self, device: str, stream: str) -> None:
+        """The belief about a stream has changed."""
+        self._look_at.pop((device, stream), None)
+
+    def pump(self) -> None:
+        """Send what will be needed soon and has not been sent.
+
+        Raises:
+            DatabaseError: the store is damaged or gone.
+        """
+        if not self._link.connected:
+            return
+        now = time.monotonic()
+        for key in self._streams:
+            if self._look_at.get(key, 0.0) <= now:
+                try:
+                    self._send(key)
+                except DatabaseError as error:
+                    if is_lost(error):
+                        raise
+                    self._counters["store_errors"] += 1
+                except Exception as error:  # the device has its fallback, and the gateway goes on
+                    self._counters["unexpected"] += 1
+                    _log.error("%s/%s: no tables: %s", *key, cause(error))
+                    self._look_at[key] = now + _REST_SECONDS
+                    continue
+                self._look_at[key] = now + _LOOK_SECONDS
+
+    def _send(self, key: _Key) -> None:
+        model = self._model(key)
+        if self._versions.get(key) != model.policy.version:  # a device forgets its tables with their policy
+            self._versions[key] = model.policy.version
+            self._sent[key] = {}
+        clock = model.policy.clock
+        tick = tick_at(clock, self._now_us()) + 1
+        if tick < 0:
+            return
+        if (newest := self._points.newest(*key)) is not None:
+            tick += newest.frame.shift  # tables are for the device's own numbers
+        sent = self._sent[key] = {number: until for number, until in self._sent[key].items() if until > tick}
+        for table in self._wanted(key, model, tick):
+            if sent.get(table.number) == table.until:
+                continue
+            if self._link.publish(table_topic(self._catalogue.fleet, *key), self._sealed(*key, table)) is None:
+                return
+            sent[table.number] = table.until
+            self._counters["tables_sent"] += 1
+
+    def _model(self, key: _Key) -> MeasureModel:
+        """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
+        if (newest := self._points.newest(*key)) is not None:
+            with suppress(UnknownPolicyVersionError):
+                return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
+        model = self._catalogue.newest_measure(*key)
+        assert model is not None
+        return model
+
+    def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[TimedTable]:
+        policy = model.policy
+        ahead = max(2 * policy.frame_ticks, int(_LEAST_SECONDS * 1e6) // policy.clock.period_us)
+        yield from self._scheduled(key, model, tick, ahead)
+        if policy.delta > 0.0:
+            yield from self._likely(key, model, tick, ahead)
+
+    def _scheduled(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
+        ours = {table.constraint for table in model.policy.measure_tables}
+        if not model.policy.changes:  # otherwise sets may stay for many ticks, and change later
+            ahead = min(ahead, len(model.reach.all()))
+        near = {model.reach.at(later): later for later in range(tick + ahead, tick - 1, -1)}
+        for constraint, later in sorted(near.items(), key=itemgetter(1)):
+            if constraint in ours or constraint.bit_count() < 2:
+                continue
+            first, until = model.reach.ticks(constraint)
+            possible, ticks = model.possible(later), (first, FOR_EVER if until is None else until)
+            table = self._table(key, model, possible, possible, ticks, MOST_HELD - _SPARE)
+            if table is not None:
+                yield table
+
+    def _likely(self, key: _Key, model: MeasureModel, tick: int, ahead: int) -> Iterator[TimedTable]:
+        newest = self._points.newest(*key)
+        if newest is None or newest.frame.last >= tick:
+            return
+        if self._catalogue.recall(*key, newest.frame.policy_version, MeasureModel).meaning != model.meaning:
+            return
+        possible = model.possible(tick)
+        distribution = model.ahead(newest.belief, newest.frame.last, tick - newest.frame.last)
+        distributions = (model.measured(distribution), model.measured(model.ahead(distribution, tick, ahead)))
+        likely = (
+            delta_set(distributions[0], model.policy.delta) | delta_set(distributions[1], model.policy.delta)
+        ) & possible
+        if likely.sum() < 2 or np.array_equal(likely, possible):
+            return
+        # validity in whole steps, so that the same table is not sent again for every tick
+        table = self._table(key, model, possible, likely, (tick, (tick // ahead + 2) * ahead), MOST_HELD)
+        if table is not None:
+            yield table
+
+    def _table(
+        self, key: _Key, model: MeasureModel, possible: Bools, likely: Bools, ticks: tuple[int, int], capacity: int
+    ) -> TimedTable | None:
+        """The table for some states, as it was made before or made now; none if the device has no room for it.
+
+        So a device never has to give up a table that is still valid: it could not say which one it misses then.
+        """
+        policy = model.policy
+        name = np.packbits(possible).tobytes() + np.packbits(likely).tobytes()
+        if (key, policy.version, name) in self._failed:
+            return None
+        store = self._store.points
+        stream = self._store.number(*key)
+        before = self._made.get((key, policy.version, name)) or store.table_for(stream, policy.version, name)
+        if (before is None or before.number not in self._sent[key]) and len(self._sent[key]) >= capacity:
+            return None
+        if before is not None and before.until >= ticks[1]:
+            self._remember((key, policy.version, name), before)
+            return before
+        if before is not None:
+            number, noise = before.number, before.noise
+        else:
+            made = make_noise(model, possible, likely)
+            if made.noise is None:
+                if len(self._failed) >= _MOST_REMEMBERED:
+                    self._failed.clear()
+                self._failed.add((key, policy.version, name))
+                self._counters["tables_failed"] += 1
+                _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), made.reason)
+                return None
+            if made.added:
+                joined = ", ".join(f"{state} with {partner}" for state, partner in made.added[:5])
+                _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, joined)
+            number, noise = store.next_number(stream, policy.version, self._least_number(policy)), made.noise
+            self._counters["tables_made"] += 1
+        constraint = set_of(np.flatnonzero(possible).tolist())
+        table = TimedTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
+        with self._store.transaction():
+            store.put_table(stream, name, table)
+        self._remember((key, policy.version, name), table)
+        return table
+
+    def _least_number(self, policy: MeasurePolicy) -> int:
+        """What a new table may be called: numbers follow the clock, so that a lost store repeats none."""
+        return min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
+
+    def _remember(self, name: tuple[_Key, int, bytes], table: TimedTable) -> None:
+        if name not in self._made and len(self._made) >= _MOST_REMEMBERED:
+            del self._made[next(iter(self._made))]
+        self._made[name] = table

@@ -1,0 +1,119 @@
+"""The gateway as a process: signals, the service manager, the exit code."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fugu.host.clock import Wake
+from fugu.host.process import Notifier
+from fugu.places.tracking import warm as warm_points
+from gateway.estimates.symbols import warm
+from gateway.location import Location, Server
+from gateway.loop import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError
+from gateway.settings import GatewaySettings, SettingsError
+
+__all__ = ["prepare", "run", "serve"]
+
+
+_log = logging.getLogger(__name__)
+_SWITCH_SECONDS = 1e-4
+_START_BYTES_PER_SECOND = 2_000_000
+
+
+def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
+    """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
+
+    Args:
+        started: called when the store is checked and the gateway serves.
+
+    Returns:
+        The process's exit code: 0, or 1 if the worker has ended by itself.
+
+    Raises:
+        FuguError: one line that says what keeps the gateway from starting.
+    """
+    if not isinstance(settings.store, Server) and settings.shards > 1:
+        raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
+    gateway = Gateway(settings)
+    wanted = Wake()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: wanted.set())
+    notifier = Notifier.of_process()
+    notifier.starting(_start_seconds(settings.store))
+
+    def serves() -> None:
+        _log.info("gateway of fleet %s has started", settings.fleet)
+        started()
+
+    code = serve(gateway, wanted, serves, notifier=notifier)
+    _log.info("gateway has stopped: %s", " ".join(f"{name}={n}" for name, n in sorted(gateway.counters.items())))
+    return code
+
+
+def prepare() -> None:
+    """Load what a gateway computes with, of any fleet, and compile it if need be: one that starts then does at once."""
+    warm()
+    warm_points()
+
+
+def serve(
+    gateway: Gateway,
+    wanted: Wake,
+    started: Callable[[], None],
+    turn: Callable[[], bool] = lambda: True,
+    notifier: Notifier | None = None,
+) -> int:
+    """Start a gateway, and serve until it is to end, or has ended by itself.
+
+    A shard waits before until as many shards may have the devices.
+
+    Args:
+        wanted: set when it is to end.
+        started: called when it serves.
+        turn: called now and then; whether to go on.
+        notifier: is told how it is.
+
+    Returns:
+        The process's exit code: 0, or 1 if the gateway has ended by itself.
+
+    Raises:
+        FuguError: one line that says what keeps it from starting.
+    """
+    manager = notifier or Notifier()
+    # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it
+    # for that long each time, and frames come in at two thirds of the rate.
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    said = False
+    while not said or not wanted.wait(IDLE_SECONDS):
+        try:
+            gateway.start()
+            break
+        except NotArrangedError as error:
+            if not said:
+                _log.warning("%s", error)
+            said = True
+            manager.starting(STUCK_SECONDS)
+        if not turn():
+            return 0
+    else:
+        return 0
+    manager.ready()
+    started()
+    while not wanted.wait(IDLE_SECONDS) and not gateway.failed.is_set() and turn():
+        if gateway.is_alive:
+            manager.alive(time.monotonic())
+    manager.stopping()
+    gateway.stop()
+    return 1 if gateway.failed.is_set() else 0
+
+
+def _start_seconds(store: Location) -> float:
+    """How long it may take at most to look at a store that is a file."""
+    if not isinstance(store, Path):
+        return STUCK_SECONDS
+    return STUCK_SECONDS + (store.stat().st_size if store.exists() else 0) / _START_BYTES_PER_SECOND

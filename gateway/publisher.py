@@ -1,0 +1,313 @@
+"""What the gateway says: watermarks to devices, reports to whoever listens.
+
+Both have a share of what may be under way, so that neither holds up the other. Neither a crash nor a broken connection
+loses the newest report: those of points and windows wait in the store's outbox until the broker has acknowledged them;
+of a stream of symbols the newest is told again until the broker is known to have it. A watermark is said again whenever
+its device gives a sign of life.
+
+The time of what is told of a stream, or of one of its windows, never goes back: what is older is left out, and in the
+store for whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
+
+The numbers of watermarks: each above every one before, across restarts, and across gateways that follow each other.
+
+They are microseconds of Unix time as it was at the start, so that a gateway with a new store is above the one before
+it. What has been used is reserved in the store beforehand: a clock that was set back, or was ahead for a while, changes
+nothing for a gateway that keeps its store.
+
+Which frames are reported next: the newest of every stream in turn.
+
+A live subscriber needs what is newest, and none of them should wait for a device that sends much. So streams take
+turns, each with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not
+reported any more: they are in the store, for whoever asks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from fugu.contract.envelope import sign_committed
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.reports import Estimate, WindowCount
+from fugu.contract.topics import committed_topic, count_topic, estimate_topic
+from fugu.mqtt import Link
+from gateway.recorder import Recorder
+from gateway.store.store import Outgoing, Store
+
+__all__ = ["Publisher"]
+
+
+RESERVED_US = 10_000_000
+
+
+class WatermarkCounter:
+    """Counts from where the store or the clock says, whichever is further.
+
+    Args:
+        now_us: Unix time in microseconds, asked once.
+        elapsed_us: a monotonic time in microseconds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        elapsed_us: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
+    ) -> None:
+        self._store = store
+        self._elapsed_us = elapsed_us
+        self._reserved = store.reserved_counter()
+        self._last = max(now_us(), self._reserved)
+        self._ahead = self._last - elapsed_us()
+
+    def next(self) -> int:
+        """A number above all before.
+
+        Raises:
+            DatabaseError: the store cannot be used.
+        """
+        number = max(self._last + 1, self._ahead + self._elapsed_us())
+        if number > self._reserved:
+            self._store.reserve_counter(number + RESERVED_US)
+            self._reserved = number + RESERVED_US
+        self._last = number
+        return number
+
+
+MOST_WAITING = 32
+"""Frames of one sequence that wait, at most."""
+
+
+@dataclass
+class _Line:
+    """One sequence of frames: whose it is, and the serials of what waits, by frame."""
+
+    of: Outgoing
+    serials: dict[int, int] = field(default_factory=dict)
+
+
+class Waiting:
+    """What waits, by sequence; the store has the same."""
+
+    def __init__(self) -> None:
+        self._lines: dict[int, _Line] = {}
+
+    def __len__(self) -> int:
+        return sum(len(line.serials) for line in self._lines.values())
+
+    def put(self, outgoing: Outgoing) -> int | None:
+        """Add one, in place of what waits of the same frame.
+
+        Returns:
+            The serial of one that is not published any more, if there are too many of its sequence.
+        """
+        line = self._lines.setdefault(outgoing.stream_id, _Line(outgoing))
+        line.serials[outgoing.frame] = outgoing.serial
+        return line.serials.pop(min(line.serials)) if len(line.serials) > MOST_WAITING else None
+
+    def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
+        """Remove so many, the newest of each sequence in turn; those of one sequence in their order.
+
+        Returns:
+            Them, and the serials of those that are not published any more, because newer ones of their sequence are.
+        """
+        taken: list[Outgoing] = []
+        overtaken: list[int] = []
+        share = max(1, capacity // max(1, len(self._lines)))
+        while self._lines and (left := capacity - len(taken)) > 0:
+            line = self._lines.pop(next(iter(self._lines)))
+            frames = sorted(line.serials)
+            newest = frames[-min(share, left) :]
+            taken += [line.of._replace(serial=line.serials.pop(frame), frame=frame) for frame in newest]
+            overtaken += line.serials.values()
+        return taken, overtaken
+
+
+MAX_IN_FLIGHT = 200
+"""Watermarks that the broker has not acknowledged, at most; and as many reports."""
+_READ = 1_000
+_FORGET_EVERY = 500
+
+
+class Publisher:
+    """Publishes as much as the connection takes, and queues the rest.
+
+    Args:
+        key: the key that a device knows its watermarks by, none if it has none; none if nobody has one.
+        counters: counts `committed`, `estimates`, `counts` (of windows), `coalesced` (frames that are not reported,
+            because a newer one of their stream was, or too many waited), and under their `Reason` those that cannot be
+            reported.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        fleet: str,
+        store: Store,
+        recorder: Recorder,
+        counters: Counter[str],
+        *,
+        key: Callable[[str], bytes | None] | None = None,
+    ) -> None:
+        self._link = link
+        self._fleet = fleet
+        self._store = store
+        self._recorder = recorder
+        self._counters = counters
+        self._owed: dict[str, None] = {}
+        self._watermarks: set[int] = set()
+        self._reports: dict[int, int] = {}
+        self._symbols = recorder.symbols.reports
+        self._told_symbols: dict[int, tuple[int, int]] = {}
+        self._symbols_told: dict[int, datetime] = {}
+        self._waiting = Waiting()
+        self._before = store.newest_frames()
+        self._told: dict[int, datetime | None] = {}
+        self._read_through = 0
+        self._done: list[int] = []
+        self._counter = WatermarkCounter(store)
+        self._key = key
+
+    def owe(self, device: str) -> None:
+        """Publish the device's watermark at the next opportunity."""
+        self._owed[device] = None
+
+    def acknowledged(self, message_id: int) -> None:
+        """The broker has a message."""
+        self._watermarks.discard(message_id)
+        if (serial := self._reports.pop(message_id, None)) is not None:
+            self._done.append(serial)
+        elif (told := self._told_symbols.pop(message_id, None)) is not None:
+            self._symbols.acknowledged(*told)
+
+    def begin_anew(self) -> None:
+        """What was under way will never be answered: reports are published again, watermarks when they are owed."""
+        self._watermarks.clear()
+        self._reports.clear()
+        for number, _ in self._told_symbols.values():
+            self._symbols.put_again(number)
+        self._told_symbols.clear()
+        self._waiting = Waiting()
+        self._read_through = 0
+
+    def pump(self, *, idle: bool) -> None:
+        """Publish what there is room for; when there is nothing else to do, also tidy the outbox.
+
+        Raises:
+            DatabaseError: if the store cannot be used; nothing is lost then.
+        """
+        self._say_watermarks()
+        self._report_symbols()
+        self._report()
+        if self._done and (idle or len(self._done) >= _FORGET_EVERY):
+            self._store.forget_outgoing(self._done)
+            self._done.clear()
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is owed or under way."""
+        under_way = self._watermarks or self._reports or self._told_symbols
+        return not (self._owed or under_way or self._done)
+
+    @property
+    def reports_waiting(self) -> int:
+        """How many frames and windows wait to be reported."""
+        return len(self._symbols) + len(self._waiting)
+
+    def _say_watermarks(self) -> None:
+        if self._owed and self._link.connected:
+            self._store.check()  # what has gone with its file is not durable, whatever was noted of it
+        while self._owed and self._link.connected and len(self._watermarks) < MAX_IN_FLIGHT:
+            device = next(iter(self._owed))
+            for message in self._recorder.committed(device):
+                said = replace(message, counter=self._counter.next())
+                if self._key is not None and (key := self._key(device)) is not None:
+                    said = sign_committed(key, self._fleet, device, said)
+                topic = committed_topic(self._fleet, device)
+                if (message_id := self._link.publish(topic, said.encode())) is None:
+                    return
+                self._watermarks.add(message_id)
+                self._counters["committed"] += 1
+            del self._owed[device]
+
+    def _report_symbols(self) -> None:
+        """Publish of streams of symbols what is new, each once."""
+        if not self._link.connected:
+            return
+        under_way = len(self._reports) + len(self._told_symbols)
+        reports = self._symbols.take(max(MAX_IN_FLIGHT - under_way, 0))
+        self._counters["coalesced"] += self._symbols.take_coalesced()
+        for sent, (place, tick, estimate, refused) in enumerate(reports):
+            if estimate is None:
+                self._counters[Reason.UNEXPECTED if refused is None else refused.reason] += 1
+                continue
+            if (told := self._symbols_told.get(place.number)) is not None and estimate.time < told:
+                self._counters["coalesced"] += 1
+                continue
+            topic = estimate_topic(self._fleet, place.device, place.stream)
+            if (message_id := self._link.publish(topic, estimate.encode())) is None:
+                for unsent in reports[sent:]:
+                    self._symbols.put_again(unsent.place.number)
+                return
+            self._symbols_told[place.number] = estimate.time
+            self._told_symbols[message_id] = place.number, tick
+            self._counters["estimates"] += 1
+
+    def _report(self) -> None:
+        while new := self._store.outbox(self._read_through, _READ):
+            for outgoing in new:
+                if (left_out := self._waiting.put(outgoing)) is not None:
+                    self._leave_out(left_out)
+            self._read_through = new[-1].serial
+        if not self._link.connected:
+            return
+        under_way = len(self._reports) + len(self._told_symbols)
+        taken, overtaken = self._waiting.take(max(MAX_IN_FLIGHT - under_way, 0))
+        for serial in overtaken:
+            self._leave_out(serial)
+        sent = 0
+        try:
+            while sent < len(taken) and self._send(taken[sent]):
+                sent += 1
+        finally:
+            for unsent in taken[sent:]:
+                self._waiting.put(unsent)
+
+    def _leave_out(self, serial: int) -> None:
+        self._done.append(serial)
+        self._counters["coalesced"] += 1
+
+    def _send(self, outgoing: Outgoing) -> bool:
+        """Publish what is known of a frame, unless that is nothing or a newer one was; whether it is dealt with."""
+        if (report := self._made(outgoing)) is None:
+            self._done.append(outgoing.serial)
+            return True
+        if (told := self._last_told(outgoing)) is not None and report.time < told:
+            self._leave_out(outgoing.serial)
+            return True
+        topic = (count_topic if outgoing.window else estimate_topic)(self._fleet, outgoing.device, outgoing.stream)
+        if (message_id := self._link.publish(topic, report.encode())) is None:
+            return False
+        self._told[outgoing.stream_id] = report.time
+        self._reports[message_id] = outgoing.serial
+        self._counters["counts" if outgoing.window else "estimates"] += 1
+        return True
+
+    def _made(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+        try:
+            return self._recorder.report(outgoing)
+        except FuguError as error:
+            self._counters[error.reason] += 1
+            return None
+
+    def _last_told(self, outgoing: Outgoing) -> datetime | None:
+        """The time of the newest report that may have been published of a sequence, also before the start."""
+        number = outgoing.stream_id
+        if number not in self._told:
+            frame = self._before.pop(number, None)
+            newest = None if frame is None else self._made(outgoing._replace(frame=frame))
+            self._told[number] = None if newest is None else newest.time
+        return self._told[number]

@@ -1,0 +1,320 @@
+"""A batch of frames becomes durable: which are new, what they change, in one transaction.
+
+A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
+its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
+re-sends for nothing. A frame before one that is stored is late, and what follows from the later ones is brought up to
+date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no longer no frame is stored:
+one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is accounted for from then on, so that
+its device forgets it. Where a sequence has very many gaps, a frame that would make another is `scattered`, and not
+taken until some are filled.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fugu.contract.frames import MAX_STREAMS, Committed, SymbolFrame, WindowFrame
+from fugu.contract.measure_frames import AnyFrame, MeasureFrame
+from fugu.contract.reports import Estimate, WindowCount
+from gateway.estimates.catalogue import Catalogue
+from gateway.estimates.counts_and_points import Points, Windows
+from gateway.estimates.kind import Kind
+from gateway.estimates.symbols import Symbols
+from gateway.journal.arrivals import Arrivals
+from gateway.journal.streams import Streams
+from gateway.store.coverage import Coverage, FrameSpan, Place, ShiftError, Shifts
+from gateway.store.store import Outgoing, Store
+
+__all__ = ["Recorder"]
+
+
+SEAL_BYTES, STREAM_BYTES, MOST_SEAL_BYTES = 1 << 24, 4_000, 1 << 27
+"""Of the journal in memory: when it is sealed; later with so many streams, so that chunks are not small; at most."""
+SEAL_SECONDS = 3_600.0
+SEAL_AGAIN_SECONDS = 60.0
+"""After the store could not do it: frames go on into the journal until then, if there is room."""
+MOST_INTERVALS = 4096
+"""Of a sequence's ticks that are accounted for, at most: a device fills its gaps from the lowest on."""
+
+
+@dataclass
+class _Sequence:
+    """What the store says of a sequence of frames, kept in memory.
+
+    Attributes:
+        number: none while nothing is stored.
+        begin: frames that begin before it are not stored.
+        rewritten: whether more than the end of its coverage has changed since that was stored.
+    """
+
+    number: int | None
+    coverage: Coverage
+    shifts: Shifts
+    begin: int = 0
+    versions: set[int] = field(default_factory=set)
+    rewritten: bool = False
+
+
+class Recorder:
+    """The state of every sequence of frames, backed by a store.
+
+    Args:
+        store: owned by the thread that calls.
+        lag: ticks of later symbols that estimates see.
+        counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
+        conflict: told the device, the sequence and the frame of each conflict, within the transaction.
+        seconds: a clock that only goes forward.
+
+    Attributes:
+        streams: the slots of streams of symbols.
+        symbols: what is known from symbols.
+        points: what is known from points.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        lag: int,
+        counters: Counter[str],
+        conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._conflict = conflict
+        self._catalogue = catalogue
+        self._counters = counters
+        self._sequences: dict[tuple[str, str], _Sequence] = {}
+        self._repeats: Counter[str] = Counter()
+        self._sealed = seconds()
+        self._seal_from = 0.0
+        self._seconds = seconds
+        self.streams = Streams()
+        self.symbols = Symbols(store, catalogue, lag, self.streams)
+        self.points = Points(store, catalogue, lag)
+        self._kinds: dict[type[AnyFrame], Kind[Any]] = {
+            SymbolFrame: self.symbols,
+            MeasureFrame: self.points,
+            WindowFrame: Windows(store, catalogue),
+        }
+
+    def record(self, arrivals: Arrivals) -> None:
+        """Store the new frames of a round and what they change, or nothing of it.
+
+        Raises:
+            DatabaseError: if the store cannot take it.
+        """
+        groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
+        for device, stream, frame in arrivals.others:
+            kind = self._kinds[type(frame)]
+            groups.setdefault((kind, device, stream, kind.sequence(stream, frame)), []).append(frame)
+        counted: Counter[str] = Counter()
+        try:
+            with self._store.transaction():
+                for slot, left in self.symbols.begin(arrivals, counted).items():
+                    self._record_symbols(slot, left, counted)
+                for (kind, device, stream, name), frames in groups.items():
+                    self._record(kind, device, stream, name, frames, counted)
+                self.symbols.write()
+        except BaseException:
+            self._read_again()
+            raise
+        self.symbols.confirm()
+        self._counters.update(counted)
+
+    def repeats(self) -> Counter[str]:
+        """By device how many frames were of ticks that are accounted for, since this was asked last."""
+        found, self._repeats = self._repeats, Counter()
+        return found
+
+    def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
+        """Look at frames of a stream of symbols one by one."""
+        device, stream = self.streams.names[slot]
+        sequence = self._load(device, stream)
+        known = sequence.coverage.end >= 0
+        self._record(self.symbols, device, stream, stream, [*frames], counted)
+        assert sequence.number is not None
+        last = sequence.coverage.last if len(sequence.coverage) else None
+        self.symbols.mark(slot, sequence.number, last, sequence.shifts.newest, known=known)
+
+    def _read_again(self) -> None:
+        """Drop what is in memory: it may be ahead of the store."""
+        self._sequences.clear()
+        self.symbols.read_again()
+
+    def seal(self, *, now: bool = False) -> None:
+        """Seal the journal if it is large or old; with `now`, whatever it is.
+
+        What the broker is known to have of what was told is written down with it.
+
+        Raises:
+            DatabaseError: the store does not take it; nothing is lost then.
+        """
+        tail, seconds = self._store.symbols.tail, self._seconds()
+        if not tail.rows and not now:
+            self._sealed = seconds
+            return
+        if not now and seconds < self._seal_from:
+            return
+        limit = min(max(SEAL_BYTES, STREAM_BYTES * tail.sequences), MOST_SEAL_BYTES)
+        if not (now or tail.size >= limit or seconds - self._sealed >= SEAL_SECONDS):
+            return
+        try:
+            with self._store.transaction():
+                self._store_coverage(self.symbols.seal())
+        except BaseException:
+            self._seal_from = seconds + SEAL_AGAIN_SECONDS
+            self._read_again()
+            raise
+        self.symbols.sealed()
+        self._sealed = seconds
+
+    def _store_coverage(self, places: list[Place]) -> None:
+        """Store what some streams of symbols have accounted for."""
+        ends = []
+        for number, device, stream in places:
+            sequence = self._load(device, stream)
+            if sequence.rewritten:
+                self._store.put_coverage(number, sequence.coverage.intervals)
+                sequence.rewritten = False
+            else:
+                ends.append((number, *sequence.coverage.last))
+        self._store.extend_coverage(ends)
+
+    def committed(self, device: str) -> list[Committed]:
+        """The watermark of a device, in as many messages as it takes."""
+        names = [
+            name for stream in self._catalogue.streams(device) for name in self._catalogue.sequences(device, stream)
+        ]
+        commits = [self._load(device, name).coverage.commit(name) for name in names]
+        return [Committed(tuple(commits[i : i + MAX_STREAMS])) for i in range(0, len(commits), MAX_STREAMS)]
+
+    def reached(self, device: str, stream: str) -> int:
+        """The last tick of the newest frame of a stream, -1 if there is none."""
+        return self._load(device, stream).coverage.end
+
+    def has_frames(self, device: str) -> bool:
+        """Whether a frame of a device is stored."""
+        streams = self._catalogue.streams(device)
+        names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
+        return any(self._load(device, name).coverage.end >= 0 for name in names)
+
+    def shifts(self, device: str, name: str) -> Shifts:
+        """By how much the numbers of a stream, or of a sequence of windows, are ahead of the wall clock."""
+        return self._load(device, name).shifts
+
+    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
+        """Whether no frame of the ticks first..last is missing."""
+        return self._load(device, stream).coverage.holds(first, last)
+
+    def removed(self, device: str, sequence: str, begin: int) -> None:
+        """Frames of a sequence that begin before a tick, or a window's index, have been removed from the store."""
+        loaded = self._load(device, sequence)
+        loaded.begin = max(loaded.begin, begin)
+
+    def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
+        """What people are told of a stored frame; none if it is gone.
+
+        Raises:
+            FuguError: it cannot be said.
+        """
+        if outgoing.window:
+            kind: Kind[Any] = self._kinds[WindowFrame]
+        else:
+            measured = self._catalogue.is_measured(outgoing.device, outgoing.stream)
+            kind = self._kinds[MeasureFrame if measured else SymbolFrame]
+        found: Estimate | WindowCount | None = kind.report(
+            Place(outgoing.stream_id, outgoing.device, outgoing.stream), outgoing.frame
+        )
+        return found
+
+    def _record(
+        self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counted: Counter[str]
+    ) -> None:
+        """Store the new ones of some frames of a sequence."""
+        sequence = self._load(device, name)
+        if sequence.number is None:
+            sequence.number = self._store.number(device, name)
+        place = Place(sequence.number, device, stream)
+        late: list[int] = []
+        for frame in sorted(frames, key=lambda frame: kind.span(frame).first):
+            span = kind.span(frame)
+            is_late = span.first <= sequence.coverage.end
+            touched = is_late and sequence.coverage.meets(span.first, span.last)
+            if touched and (stored := kind.overlapping(place, frame)) is not None:
+                self._repeats[device] += 1
+                if kind.same(stored, frame):  # it may account for more now: for frames that its device had to drop
+                    counted[kind.counter + "duplicate"] += 1
+                    self._account_for(sequence, kind, place, span, stored=True)
+                else:
+                    counted[kind.counter + "conflict"] += 1
+                    self._conflict(device, name, frame)
+                continue
+            if span.first < sequence.begin:
+                self._repeats[device] += 1
+                counter = self._dismissed(sequence, kind, place, span)
+                counted[kind.counter + counter] += 1
+                if counter == "conflict":
+                    self._conflict(device, name, frame)
+                continue
+            if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
+                counted[kind.counter + "scattered"] += 1
+                continue
+            try:
+                changed = sequence.shifts.add(frame.shift, span.first, span.last, sequence.coverage.end)
+            except ShiftError as error:
+                counted[error.reason] += 1
+                continue
+            if changed:
+                self._store.put_shifts(place.number, changed, sequence.shifts.oldest)
+            if is_late:
+                late.append(span.first)
+            elif late:
+                kind.revise(place, late)
+                late = []
+            kind.add(place, frame, counted, late=is_late)
+            self._account_for(sequence, kind, place, span, stored=False)
+            if frame.policy_version not in sequence.versions:
+                policy = self._catalogue.policy(device, stream, frame.policy_version)
+                self._store.add_policy(place.number, frame.policy_version, policy.to_json())
+                sequence.versions.add(frame.policy_version)
+            counted[kind.counter + "stored"] += 1
+        if late:
+            kind.revise(place, late)
+
+    def _dismissed(self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan) -> str:
+        """What a frame of ticks counts as whose frames are not kept."""
+        known = sequence.coverage.holds(span.first, span.last)
+        if not known and sequence.coverage.meets(span.first, span.last):
+            return "conflict"
+        self._account_for(sequence, kind, place, span, stored=True)  # also for frames that its device had to drop since
+        return "duplicate" if known else "too_old"
+
+    def _account_for(
+        self, sequence: _Sequence, kind: Kind[Any], place: Place, span: FrameSpan, *, stored: bool
+    ) -> None:
+        """Account for a frame's ticks; `stored` if the frame itself is not to be, or is already."""
+        if (merge := sequence.coverage.add(span.previous, span.last)) is None:
+            return
+        if kind is not self.symbols:
+            self._store.merge_coverage(place.number, merge)
+            return
+        sequence.rewritten = True
+        if stored:
+            self.symbols.account(place, span)
+
+    def _load(self, device: str, name: str) -> _Sequence:
+        if (loaded := self._sequences.get((device, name))) is None:
+            number = self._store.stream_id(device, name)
+            intervals = [] if number is None else self._store.coverage(number)
+            unsealed = [] if number is None else self._store.symbols.tail.intervals(number)
+            begin = 0 if number is None else self._store.aged.begin(number)
+            sequence = _Sequence(number, Coverage([*intervals, *unsealed]), self._store.shifts(number), begin)
+            sequence.rewritten = bool(unsealed)
+            loaded = self._sequences[device, name] = sequence
+        loaded.coverage.extend(self.symbols.end(device, name))
+        return loaded

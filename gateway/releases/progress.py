@@ -1,0 +1,124 @@
+"""How far devices are whose frames other processes store: read from the store that all of them share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from fugu.contract.frames import sequence_name
+from gateway.releases.inputs import Question
+from gateway.releases.schedule import NotKnownError, Reached, StoreProgress
+from gateway.store.coverage import Coverage, Shifts
+from gateway.store.store import Store
+
+__all__ = ["FleetProgress"]
+
+
+_LOOK_SECONDS = 0.5
+_SHARE = 10
+"""What is stored is read again in at most one part of so many of the time."""
+
+
+class FleetProgress:
+    """A `Progress` of all shards: what they have stored a moment ago.
+
+    Nothing is decided while one of them is missing: how far its devices are, nobody knows.
+
+    Args:
+        store: owned by the thread that calls.
+        missing: the shards that nothing was heard of lately.
+    """
+
+    def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
+        self._store = store
+        self._shards = shards
+        self._missing = missing
+        self._read = _Stored(store)
+        self._progress = StoreProgress(store, self._read)
+        self._look_at = 0.0
+        self._took = 0.0
+
+    def look(self) -> bool:
+        """Read again what is stored, if it is time for that; whether it was.
+
+        Raises:
+            DatabaseError: the store cannot be used.
+        """
+        now = time.monotonic()
+        if now < self._look_at:
+            return False
+        self._store.symbols.catch_up(self._shards)
+        self._read.forget()
+        self._took += time.monotonic() - now
+        self._look_at, self._took = now + max(_LOOK_SECONDS, _SHARE * self._took), 0.0
+        return True
+
+    def reached(self, question: Question) -> Reached:
+        """As in `Progress`."""
+        if missing := self._missing():
+            raise NotKnownError(f"shards {missing} are missing")
+        return self._of(question).reached(question)
+
+    def complete(self, question: Question, first: int, end: int) -> bool:
+        """As in `Progress`."""
+        return self._of(question).complete(question, first, end)
+
+    def next_frame(self, question: Question, tick: int) -> int | None:
+        """As in `Progress`."""
+        return self._of(question).next_frame(question, tick)
+
+    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
+        """As in `Progress`."""
+        return self._of(question).wall_tick(question, numbers)
+
+    def _of(self, question: Question) -> StoreProgress:
+        began = time.monotonic()
+        self._read.load(question)
+        self._took += time.monotonic() - began
+        return self._progress
+
+
+class _Stored:
+    """What is accounted for of sequences, as it was when it was read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
+
+    def forget(self) -> None:
+        """Read everything again."""
+        self._known.clear()
+
+    def load(self, question: Question) -> None:
+        """Read what a question is about, many devices at a time."""
+        wanted: dict[str, list[str]] = {}
+        for device, name in _sequences(question):
+            if (device, name) not in self._known:
+                wanted.setdefault(name, []).append(device)
+        for name, devices in wanted.items():
+            numbers = self._store.numbers(name, devices)
+            found = self._store.accounted([*numbers.values()])
+            for device in devices:
+                known = found[numbers[device]] if device in numbers else (Coverage(), Shifts())
+                self._known[device, name] = known
+
+    def shifts(self, device: str, name: str) -> Shifts:
+        """By how much the numbers of a sequence are ahead of the wall clock."""
+        return self._known[device, name][1]
+
+    def reached(self, device: str, stream: str) -> int:
+        """The last tick of the newest frame of a sequence, -1 if there is none."""
+        return self._known[device, stream][0].end
+
+    def complete(self, device: str, stream: str, first: int, last: int) -> bool:
+        """Whether no frame of the ticks first..last is missing."""
+        return self._known[device, stream][0].holds(first, last)
+
+
+def _sequences(question: Question) -> Iterator[tuple[str, str]]:
+    """Device and name of every sequence that a question is about."""
+    for device in question.devices:
+        if device not in question.silent:
+            yield device, question.stream
+        if (window := question.windows.get(device)) is not None:
+            yield device, sequence_name(question.stream, window.name)

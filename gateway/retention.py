@@ -1,0 +1,289 @@
+"""Erases from a store what a device has sent, and what the gateway has made of it.
+
+What stays: which ticks the device has accounted for, its policies, the last tick that was released, and the ledger
+without the sums of releases that it was a part of. So the device is not asked for anything again, and nothing is
+charged or released anew.
+
+Retention: frames and chunks of symbols are removed when they are older than they are to be kept.
+
+A frame's age is counted from its last tick to now, by the clock of the policy that it was made under, or, if that is
+earlier, to the newest sealed tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early.
+Of a chunk the symbols that have been too old for an hour are cut off. What stays, however old it is: what a
+release needs that is still to be made, the newest frames of points, which the next estimates rest on, of a stream of
+symbols what is known of its newest tick, and everything that has been charged.
+
+The work is done in small pieces, between batches of frames: one transaction each, of a bounded number of rows.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, fields, replace
+from itertools import takewhile
+from typing import NamedTuple, Self
+
+from fugu.contract.errors import FuguError
+from fugu.host.database import DatabaseError
+from gateway.estimates.catalogue import Catalogue
+from gateway.location import Location
+from gateway.recorder import Recorder
+from gateway.releases.entries import KIND, LedgerError
+from gateway.releases.ledger import Ledger, ledger_beside
+from gateway.store.aged import POINTS, SYMBOLS, WINDOWS, Aged, Forgotten, Frames, Sequence
+from gateway.store.coverage import Place
+from gateway.store.engine import Lease
+from gateway.store.opening import is_there
+from gateway.store.store import Store, StoreError
+
+__all__ = ["Keep", "Retention", "forget_device"]
+
+
+_HOURS = {"h": 1, "d": 24}
+_HOUR_US = 3_600_000_000
+_MOST_SEQUENCES = 100
+_MOST_ROWS = 1_000
+_REST_SECONDS = 60.0
+
+
+class KeepError(FuguError):
+    """What is to be kept cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """For how many hours each kind is kept, counted from its last tick."""
+
+    symbols: int = 400 * 24
+    points: int = 400 * 24
+    windows: int = 400 * 24
+
+    @classmethod
+    def parse(cls, given: Iterable[str]) -> Self:
+        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default.
+
+        Raises:
+            KeepError: one of them is not like that.
+        """
+        kinds = [field.name for field in fields(cls)]
+        hours: dict[str, int] = {}
+        for text in given:
+            kind, _, age = text.partition("=")
+            number, unit = age[:-1], age[-1:]
+            if kind not in kinds or unit not in _HOURS or not re.fullmatch("[1-9][0-9]{0,6}", number):
+                raise KeepError(f"cannot keep {text!r}: say KIND=AGE, with {', '.join(kinds)}, and 12h or 400d")
+            hours[kind] = int(number) * _HOURS[unit]
+        return replace(cls(), **hours)
+
+
+class _Removal(NamedTuple):
+    """So many of the first frames of a sequence, up to one, and where those begin that are kept."""
+
+    frames: Frames
+    sequence: Sequence
+    through: int
+    begin: int
+    many: int
+
+
+class Retention:
+    """Goes through all sequences again and again.
+
+    Args:
+        store: owned by the thread that calls.
+        needed: for device and stream the first tick that is needed whatever its age.
+        lag: ticks of later symbols or points that estimates see.
+        counters: counts `frames_removed`, of which chunks and parts of them are one each.
+        now_us: the time in microseconds of Unix time.
+        seconds: a clock that only goes forward.
+    """
+
+    def __init__(
+        self,
+        keep: Keep,
+        store: Store,
+        catalogue: Catalogue,
+        recorder: Recorder,
+        needed: Callable[[], dict[tuple[str, str], int]],
+        lag: int,
+        counters: Counter[str],
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ages = {
+            SYMBOLS: keep.symbols,
+            POINTS: keep.points,
+            WINDOWS: keep.windows,
+        }
+        self._store = store
+        self._catalogue = catalogue
+        self._recorder = recorder
+        self._find_needed = needed
+        self._lag = lag
+        self._counters = counters
+        self._now_us = now_us
+        self._seconds = seconds
+        self._needed: dict[tuple[str, str], int] = {}
+        self._after = 0
+        self._newest_us: int | None = None
+        self._seen_us: int | None = None
+        self._next = 0.0
+
+    def pump(self) -> None:
+        """Look at some sequences, and remove some frames.
+
+        Raises:
+            DatabaseError: the store cannot be used; nothing is lost then, and it is tried again.
+        """
+        if self._seconds() < self._next:
+            return
+        aged = self._store.aged
+        if not (sequences := aged.sequences(self._after, _MOST_SEQUENCES)):
+            self._newest_us, self._seen_us = self._seen_us, None
+            self._after, self._next = 0, self._seconds() + _REST_SECONDS
+            return
+        if self._after == 0:
+            self._needed = self._find_needed()
+        removals: list[_Removal] = []
+        left, after = _MOST_ROWS, self._after
+        for sequence in sequences:
+            for frames in self._kinds(sequence):
+                if (removal := self._aged(frames, sequence, left)) is not None:
+                    removals.append(removal)
+                    left -= removal.many
+            if left == 0:  # there may be more of it
+                break
+            after = sequence.number
+        self._remove(removals)
+        self._after = after
+
+    def _remove(self, removals: list[_Removal]) -> None:
+        if not removals:
+            return
+        with self._store.transaction():
+            for frames, sequence, through, begin, _ in removals:
+                self._store.aged.remove(frames, sequence.number, through, begin)
+        for _, sequence, _, begin, many in removals:
+            self._recorder.removed(sequence.device, sequence.name, begin)
+            self._counters["frames_removed"] += many
+
+    def _kinds(self, sequence: Sequence) -> tuple[Frames, ...]:
+        if sequence.window:
+            return (WINDOWS,)
+        return (POINTS,) if self._catalogue.is_measured(sequence.device, sequence.stream) else (SYMBOLS,)
+
+    def _aged(self, frames: Frames, sequence: Sequence, most: int) -> _Removal | None:
+        """What is to be removed of a sequence."""
+        aged, number = self._store.aged, sequence.number
+        if (newest := aged.newest(frames, number)) is not None:
+            self._seen_us = max(self._ends_us(sequence, newest), self._seen_us or 0)
+        if self._newest_us is None or not most:
+            return None
+        before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
+        needed = self._needed.get((sequence.device, sequence.stream))
+
+        def removable(one: Aged) -> bool:
+            return self._ends_us(sequence, one) <= before_us and (needed is None or self._last(sequence, one) < needed)
+
+        if not any(removable(one) for one in aged.oldest(frames, number, 1)):
+            if frames is SYMBOLS:
+                self._trim(sequence, before_us - _HOUR_US, needed)
+            return None
+        rests_on = aged.needed(frames, number, self._lag) if frames is POINTS else None
+        found = [*takewhile(removable, aged.oldest(frames, number, most))]
+        found = [one for one in found if rests_on is None or one.key < rests_on]
+        if not found:
+            return None
+        last = found[-1]
+        begin = last.key + 1 if frames is WINDOWS else last.last + 1
+        return _Removal(frames, sequence, last.key, begin, len(found))
+
+    def _trim(self, sequence: Sequence, before_us: int, needed: int | None) -> None:
+        """Cut off of a stream's first chunk the symbols of before a time, if it begins with such."""
+        chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
+        if chunk is None:
+            return
+        for version, _, offset, ticks, _ in chunk.runs:
+
+            def removable(tick: int, version: int = version) -> bool:
+                one = Aged(tick, tick, version)
+                old = self._ends_us(sequence, one) <= before_us
+                return old and (needed is None or self._last(sequence, one) < needed)
+
+            run = range(chunk.first + offset, chunk.first + offset + ticks)
+            if not removable(run[-1]):
+                first = run[bisect_left(run, True, key=lambda tick: not removable(tick))]
+                break
+        else:
+            return
+        if first == chunk.first:
+            return
+        place = Place(sequence.number, sequence.device, sequence.stream)
+        rest = self._recorder.symbols.past.rest(place, chunk, first)
+        with self._store.transaction():
+            self._store.aged.trim(chunk, rest)
+        self._recorder.removed(sequence.device, sequence.name, rest.first)
+        self._counters["frames_removed"] += 1
+
+    def _ends_us(self, sequence: Sequence, one: Aged) -> int:
+        """When a frame ended, in microseconds of Unix time."""
+        clock = self._catalogue.policy(sequence.device, sequence.stream, one.version).clock
+        return clock.epoch_us + (self._last(sequence, one) + 1) * clock.period_us
+
+    def _last(self, sequence: Sequence, one: Aged) -> int:
+        """The wall tick that a frame ended with."""
+        return one.last - self._recorder.shifts(sequence.device, sequence.name).at(one.key)
+
+
+def forget_device(location: Location, device: str, ledger: Location | None = None) -> Forgotten:
+    """Erase a device's symbols, points and windows, and what is known from them, and write the file anew without them.
+
+    Args:
+        location: of the store; its gateway must not be running, and shards that run anyway end.
+        ledger: of its releases, if there are any; beside the store if not given.
+
+    Raises:
+        StoreError: one line that says what is wrong; it may be done again then, and again after it is done.
+        LedgerError: the store's releases were charged to a ledger that is not there, or is another one.
+    """
+    charged = _ledger(location, ledger)
+    with closing(Store(location, create=False, lease=Lease())) as store:
+        try:
+            with store.new_generation():
+                forgotten = store.aged.forget(device)
+            if forgotten is None:
+                raise StoreError(f"store {location.name} has nothing of a device {device}")
+            store.rewrite()
+        except DatabaseError as error:
+            raise StoreError(
+                f"cannot erase all of {device} from the store {location.name}: {error}; do it again"
+            ) from None
+    if charged is not None:
+        with closing(Ledger(charged, create=False)) as opened:
+            try:
+                opened.forget(device, time_us=time.time_ns() // 1000)
+            except DatabaseError as error:
+                raise StoreError(
+                    f"cannot erase all of {device} from the ledger {charged.name}: {error}; do it again"
+                ) from None
+    return forgotten
+
+
+def _ledger(store: Location, ledger: Location | None) -> Location | None:
+    """Where the store's releases were charged, if there were any."""
+    with closing(Store(store, create=False)) as opened:
+        bound = opened.releases.charged().ledger
+    if not bound:
+        return None
+    found = ledger or ledger_beside(store)
+    if is_there(found, KIND):
+        with closing(Ledger(found, create=False)) as known:
+            if known.identity == bound:
+                return found
+    raise LedgerError(
+        f"{found.name} is not the ledger that releases of {store.name} were charged to: name that one with --ledger"
+    )

@@ -1,1 +1,0 @@
-"""The kinds of streams: symbols, points and windows."""

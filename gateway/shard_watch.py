@@ -1,0 +1,226 @@
+"""How the shards of a fleet are, wherever they run, from what they say of themselves now and then.
+
+Nothing is known of a shard but its beats (`gateway.shard_watch`). One of which nothing was heard lately is
+missing; one that says that it began at another time was started again.
+
+What the shards of a fleet and the process of the whole fleet tell each other, in a schema beside that of the store.
+
+Each process holds what it writes under a name of its own: one that was thought dead writes nothing any more once
+another one has its place. A shard says how it is, and the fleet's process what releases still need, whatever its age.
+Nothing is lost with the schema: it is said again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from fugu.contract.errors import FuguError, cause
+from fugu.host.database import SHARDS, DatabaseError
+from gateway.location import Location, part_of
+from gateway.releases.entries import canonical
+from gateway.store.engine import Kind, Lease
+from gateway.store.opening import open_engine
+
+__all__ = ["KIND", "ShardChannel", "ShardChannelError", "ShardWatch", "channel_of"]
+
+
+_SCHEMA = """
+CREATE TABLE known (known INTEGER NOT NULL);
+INSERT INTO known VALUES (0);
+CREATE TABLE needed (device TEXT NOT NULL, stream TEXT NOT NULL, first INTEGER NOT NULL, PRIMARY KEY (device, stream));
+CREATE TABLE beats (shard INTEGER PRIMARY KEY, number INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+
+
+class ShardChannelError(FuguError):
+    """The channel cannot be used."""
+
+
+# What is lost with the power is said again: no need to wait for the disk.
+KIND = Kind(SHARDS, _SCHEMA, ShardChannelError, durable=False)
+
+
+def channel_of(store: Location) -> Location:
+    """Where the channel of a store's shards is."""
+    return part_of(store, "shards")
+
+
+class Beat(NamedTuple):
+    """How a shard was when it last said so: the numbers go up while it lives."""
+
+    number: int
+    body: dict[str, Any]
+
+
+class ShardChannel:
+    """An open channel; one thread uses it at a time, several processes have it open.
+
+    Args:
+        lease: of what this process says in it; none if it only reads.
+
+    Raises:
+        ShardChannelError: it cannot be opened, or another process holds that.
+    """
+
+    def __init__(self, location: Location, lease: Lease | None = None) -> None:
+        self._db = open_engine(location, KIND, lease=lease)
+
+    def close(self) -> None:
+        """Close it, and let others say what this process did."""
+        self._db.close()
+
+    def check(self) -> None:
+        """See whether this process still has its place.
+
+        Raises:
+            FileLostError: it has not.
+        """
+        self._db.check()
+
+    def begin(self) -> None:
+        """Forget what is only of this moment."""
+        with self._db.transaction():
+            self._db.execute("DELETE FROM beats")
+            self._db.execute("UPDATE known SET known=0")
+
+    def say_needed(self, needed: Mapping[tuple[str, str], int]) -> None:
+        """Say for device and stream the first tick that is needed whatever its age; nothing else is."""
+        with self._db.transaction():
+            self._db.execute("DELETE FROM needed")
+            self._db.executemany("INSERT INTO needed VALUES (?, ?, ?)", [(*key, tick) for key, tick in needed.items()])
+            self._db.execute("UPDATE known SET known=1")
+
+    def needed(self) -> dict[tuple[str, str], int]:
+        """What `say_needed` has said.
+
+        Raises:
+            DatabaseError: nothing, since the fleet's process was started.
+        """
+        with self._db.snapshot():
+            if not self.known:
+                raise DatabaseError("it is not known yet what releases need")
+            rows = self._db.execute("SELECT device, stream, first FROM needed").fetchall()
+        return {(device, stream): first for device, stream, first in rows}
+
+    @property
+    def known(self) -> bool:
+        """Whether it was said what releases need."""
+        return bool(self._db.execute("SELECT known FROM known").fetchone()[0])
+
+    def beat(self, shard: int, document: Mapping[str, Any]) -> None:
+        """Say how a shard is."""
+        query = "INSERT INTO beats VALUES (?, 1, ?) ON CONFLICT (shard) DO UPDATE SET number=beats.number+1, body="
+        with self._db.transaction():
+            self._db.execute(query + "excluded.body", (shard, canonical(document)))
+
+    def beats(self) -> dict[int, Beat]:
+        """How each shard was when it last said so."""
+        rows = self._db.execute("SELECT shard, number, body FROM beats")
+        return {shard: Beat(number, json.loads(body)) for shard, number, body in rows}
+
+
+_log = logging.getLogger(__name__)
+_ROUND_SECONDS = 0.25
+_MISSING_SECONDS = 5.0
+
+
+class _Known:
+    """What was heard of a shard; times are seconds of a steady clock."""
+
+    def __init__(self, now: float) -> None:
+        self.number = 0
+        self.since = 0.0
+        self.before: Counter[str] = Counter()
+        self.counted: Counter[str] = Counter()
+        self.heard = now
+
+
+class ShardWatch:
+    """Looks in a thread of its own, between `start` and `stop`.
+
+    Args:
+        channel: only this uses it, and closes it.
+        count: how many shards there are.
+        counters: counts `shards_restarted`.
+        seconds: a clock that only goes forward.
+
+    Attributes:
+        reports: by shard, how it was when it last said so.
+    """
+
+    def __init__(
+        self,
+        channel: ShardChannel,
+        count: int,
+        counters: Counter[str],
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._channel = channel
+        self._seconds = seconds
+        self._known = [_Known(seconds()) for _ in range(count)]
+        self._counters = counters
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="gateway-shard-watch", daemon=True)
+        self.reports: dict[int, dict[str, Any]] = {}
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._channel.close()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The shards that nothing was heard of lately, or that have no connection to the broker."""
+        now, reports = self._seconds(), dict(self.reports)
+        return tuple(
+            index
+            for index, one in enumerate(self._known)
+            if now - one.heard > _MISSING_SECONDS or not reports.get(index, {"connected": False})["connected"]
+        )
+
+    def counters(self) -> Counter[str]:
+        """Of all shards together, also from before they were started again."""
+        return sum(((one.before + one.counted) for one in self._known), Counter[str]())
+
+    def look(self) -> None:
+        """See what was said.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+        beats, now = self._channel.beats(), self._seconds()
+        for index, one in enumerate(self._known):
+            beat = beats.get(index)
+            if beat is None or beat.number == one.number:
+                continue
+            one.number, one.heard = beat.number, now
+            if beat.body["since"] != one.since:
+                self._counters["shards_restarted"] += one.since > 0.0
+                one.since, one.before = beat.body["since"], one.before + one.counted
+            one.counted = Counter(beat.body["counters"])
+            self.reports[index] = beat.body
+
+    def _watch(self) -> None:
+        away = False
+        while not self._ending.wait(_ROUND_SECONDS):
+            try:
+                self.look()
+                away = False
+            except DatabaseError as error:
+                if not away:
+                    _log.error("what shards say cannot be read: %s", error)
+                away = True
+            except Exception as error:  # what nobody thought of must not end what watches
+                _log.error("the watch over shards: %s", cause(error))

@@ -1,0 +1,121 @@
+"""The accounts of a gateway's shards, at a broker that gives every account one connection.
+
+Shard 0 of a gateway whose account is `gateway` has the account `gateway-0`, if its files lie beside the gateway's:
+`password-0` beside `password`, or `client-0.pem` and `client-0.key` beside `client.pem` and `client.key`. Where no
+shard has such files, all connect with the gateway's account, as most brokers allow.
+
+Which shard owns a device: highest-random-weight (rendezvous) hashing, the same in every process and everywhere.
+
+A device belongs to the shard whose hash together with the device's name is the largest. So from N to N + 1 shards only
+the devices move that the new one gets, about 1 / (N + 1) of all, and from N + 1 to N only those of the one that goes.
+
+Source: Thaler, Ravishankar: Using Name-Based Mappings to Increase Hit Rates (IEEE/ACM Transactions on Networking 1998).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+from fugu.contract.errors import FuguError, UsageError
+from fugu.mqtt import Broker
+
+__all__ = ["MOST_SHARDS", "Role", "Shard", "numbered", "own_account", "owner", "shard_account"]
+
+
+MOST_SHARDS = 256
+
+
+class ShardError(UsageError):
+    """A number of shards, or one of them, cannot be used."""
+
+
+def owner(device: str, shards: int) -> int:
+    """The shard, of so many, that a device belongs to."""
+    return max(range(shards), key=lambda index: (_weight(index, device), index))
+
+
+def _weight(index: int, device: str) -> bytes:
+    return blake2b(f"{index}/{device}".encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several shards, from 0 on."""
+
+    index: int
+    count: int
+
+    def owns(self, device: str) -> bool:
+        """Whether a device is this one's."""
+        return owner(device, self.count) == self.index
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+class Role(NamedTuple):
+    """What a process is of a fleet's gateway whose processes are started one by one, wherever they run.
+
+    Attributes:
+        shards: how many there are.
+        shard: the one that this is; none for what the fleet has once.
+    """
+
+    shards: int
+    shard: Shard | None
+
+    @classmethod
+    def parse(cls, text: str) -> Role:
+        """Read `i/N` or `fleet/N`.
+
+        Raises:
+            ShardError: it is not like that, or there is no such shard.
+        """
+        if not (found := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
+            raise ShardError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
+        count = int(found[2])
+        shard = None if found[1] == "fleet" else Shard(int(found[1]), count)
+        if not 2 <= count <= MOST_SHARDS or (shard is not None and shard.index >= count):
+            raise ShardError(f"there is no shard {text}: of 2 to {MOST_SHARDS} the first is 0")
+        return cls(count, shard)
+
+
+class ShardAccountError(FuguError):
+    """Some shards of a gateway have accounts, and this one has none."""
+
+
+def numbered(file: str, index: int | str) -> str:
+    """The file of a shard that is beside one of the gateway's: the index is put before what the name ends with.
+
+    Args:
+        index: or what stands for it, such as `%i` in a unit.
+    """
+    path = Path(file)
+    return str(path.with_name(f"{path.stem}-{index}{path.suffix}"))
+
+
+def own_account(gateway: Broker, index: int) -> Broker | None:
+    """How a shard connects with an account of its own; none if it has no files."""
+    given = (gateway.password_file, gateway.cert_file, gateway.key_file)
+    files = [None if file is None else numbered(file, index) for file in given]
+    if not any(files) or not all(Path(file).exists() for file in files if file is not None):
+        return None
+    name = None if gateway.username is None else f"{gateway.username}-{index}"
+    return replace(gateway, username=name, password_file=files[0], cert_file=files[1], key_file=files[2])
+
+
+def shard_account(gateway: Broker, index: int, count: int) -> Broker:
+    """How one of so many shards connects.
+
+    Raises:
+        ShardAccountError: others have accounts of their own, and this one has none.
+    """
+    if (own := own_account(gateway, index)) is not None:
+        return own
+    if any(own_account(gateway, one) for one in range(count)):
+        raise ShardAccountError(f"shard {index} has no account, and others have: see fugu deploy gateway --shards")
+    return gateway

@@ -1,0 +1,241 @@
+"""By how much a sequence's tick numbers are ahead of the wall clock, and since which number.
+
+Numbers only ever go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one
+shift lie side by side. Its wall ticks do not: after a clock went back they come again. A wall tick belongs to the
+newest shift that has begun by then, and a device is a part of the windows all of whose wall ticks belong to one shift.
+
+Which ticks of a stream are accounted for: the interval logic behind the watermark.
+
+Intervals are half open: (after, through] holds the ticks after < t <= through, as in `fugu.contract.frames.Gap`. A
+frame accounts for (previous, last], because the device says that the ticks in (previous, first) never had a symbol.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from fugu.contract.errors import FuguError, Reason
+from fugu.contract.frames import MAX_GAPS, MAX_TICK, Gap, StreamCommit
+from fugu.contract.windows import Window
+
+__all__ = ["Coverage", "FrameSpan", "Merge", "Place", "ShiftError", "Shifts", "Span"]
+
+
+class Place(NamedTuple):
+    """A sequence of frames in the store: its number there, and the stream that it is of."""
+
+    number: int
+    device: str
+    stream: str
+
+
+class FrameSpan(NamedTuple):
+    """What a frame accounts for, (previous, last], and where its own part begins: ticks, or indices of windows."""
+
+    previous: int
+    first: int
+    last: int
+
+
+class Merge(NamedTuple):
+    """What an interval did to the set: it became part of (after, through] and `absorbed` those that began there."""
+
+    absorbed: tuple[int, ...]
+    after: int
+    through: int
+
+
+class Coverage:
+    """A set of ticks as disjoint intervals, none touching the next.
+
+    Args:
+        intervals: pairs (after, through), in any order.
+    """
+
+    def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
+        self._after: list[int] = []
+        self._through: list[int] = []
+        for after, through in intervals:
+            self.add(after, through)
+
+    def add(self, after: int, through: int) -> Merge | None:
+        """Account for the ticks (after, through].
+
+        Returns:
+            How the intervals changed; none if every tick was in the set before.
+        """
+        low = bisect_left(self._through, after)  # the first interval that reaches `after`
+        high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
+        if low < high:
+            if self._after[low] <= after and through <= self._through[low]:
+                return None
+            after = min(after, self._after[low])
+            through = max(through, self._through[high - 1])
+        absorbed = tuple(self._after[low:high])
+        self._after[low:high] = [after]
+        self._through[low:high] = [through]
+        return Merge(absorbed, after, through)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last interval (after, through] of a set that is not empty."""
+        return self._after[-1], self._through[-1]
+
+    def extend(self, through: int) -> None:
+        """Let the last interval reach at least to a tick."""
+        if self._through and self._through[-1] < through:
+            self._through[-1] = through
+
+    def joins(self, after: int, through: int) -> bool:
+        """Whether the ticks (after, through] touch any that are accounted for, rather than stand alone."""
+        return bisect_left(self._through, after) < bisect_right(self._after, through)
+
+    def __len__(self) -> int:
+        """How many intervals there are."""
+        return len(self._after)
+
+    def holds(self, first: int, last: int) -> bool:
+        """Whether all ticks first..last are accounted for."""
+        index = bisect_left(self._through, last)  # the first interval that reaches `last`
+        return index < len(self._after) and self._after[index] < first
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether any of the ticks first..last is accounted for."""
+        index = bisect_left(self._through, first)  # the first interval that reaches `first`
+        return index < len(self._after) and self._after[index] < last
+
+    @property
+    def end(self) -> int:
+        """The last tick that is accounted for, -1 if none is."""
+        return self._through[-1] if self._through else -1
+
+    @property
+    def intervals(self) -> list[tuple[int, int]]:
+        """Pairs (after, through), ascending."""
+        return list(zip(self._after, self._through, strict=True))
+
+    def commit(self, stream: str) -> StreamCommit:
+        """The watermark of this set.
+
+        Every tick up to `through` that no listed gap holds is in the set. If there are more gaps than a message can
+        list, the lowest are listed and `through` ends where the first unlisted one begins.
+        """
+        few = MAX_GAPS + 1
+        edges = zip([-1, *self._through[:few]], self._after[: few + 1], strict=False)
+        gaps = [Gap(after, through) for after, through in edges if after < through]
+        if len(gaps) > MAX_GAPS:
+            return StreamCommit(stream, gaps[MAX_GAPS].after, tuple(gaps[:MAX_GAPS]))
+        return StreamCommit(stream, self.end, tuple(gaps))
+
+
+MOST_SHIFTS = 256
+"""Of a sequence, at most: beyond, the oldest are forgotten, and their numbers are in no window of a release."""
+
+
+class ShiftError(FuguError, reason=Reason.SHIFT_FELL):
+    """A frame's shift is below that of an earlier number, or above that of a later one."""
+
+
+class Span(NamedTuple):
+    """The numbers of one shift that frames have been about; the last one of the newest shift is not followed."""
+
+    shift: int
+    first: int
+    last: int
+
+    @property
+    def wall(self) -> int:
+        """The wall tick of the first number."""
+        return self.first - self.shift
+
+
+class Shifts:
+    """The shifts of one sequence, in the order of its numbers.
+
+    Args:
+        spans: in any order, as they were added.
+    """
+
+    def __init__(self, spans: Iterable[tuple[int, int, int]] = ()) -> None:
+        self._spans = sorted(Span(*span) for span in spans)
+
+    def add(self, shift: int, first: int, last: int, end: int) -> list[Span]:
+        """Take the numbers first..last of a new frame.
+
+        Args:
+            end: the last number of any frame so far, -1 without one.
+
+        Returns:
+            The spans that are new, or have changed.
+
+        Raises:
+            ShiftError: a number before has a larger shift, or one after a smaller one; nothing has changed.
+        """
+        spans = self._spans
+        place = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
+        known = place < len(spans) and spans[place].shift == shift
+        before = spans[place - 1] if place else None
+        after = spans[place + known] if place + known < len(spans) else None
+        reached = -1 if before is None else end if after is None and not known else before.last
+        if first <= reached or (after is not None and last >= after.first):
+            raise ShiftError("the shift of a stream fell")
+        old = spans[place] if known else Span(shift, first, last)
+        new = Span(shift, min(old.first, first), old.last if after is None else max(old.last, last))
+        if known and new == old:
+            return []
+        changed = [new]
+        if not known and after is None and before is not None:
+            spans[place - 1] = before._replace(last=end)  # it is the newest no more
+            changed.append(spans[place - 1])
+        spans[place : place + known] = [new]
+        del spans[: max(len(spans) - MOST_SHIFTS, 0)]
+        return changed
+
+    def in_ticks(self, window: Window) -> Shifts:
+        """Those of a device's windows, whose numbers are indices, by the first ticks of the windows."""
+        start, stride = window.start, window.stride
+        return Shifts((shift, start + low * stride, start + high * stride) for shift, low, high in self._spans)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """All of them, oldest first."""
+        return tuple(self._spans)
+
+    @property
+    def newest(self) -> int:
+        """The shift of the newest numbers, 0 without any."""
+        return self._spans[-1].shift if self._spans else 0
+
+    def at(self, number: int) -> int:
+        """The shift of a number, or what it would be if a frame had it."""
+        return max((span.shift for span in self._spans if span.first <= number), default=self.oldest)
+
+    @property
+    def oldest(self) -> int:
+        """The shift of the first numbers, 0 without any."""
+        return self._spans[0].shift if self._spans else 0
+
+    def owner(self, first: int, last: int) -> tuple[int | None, int]:
+        """Whose numbers a window of wall ticks has.
+
+        Returns:
+            The shift of all of it, none if the device is no part of it; and the number that the shift begins with.
+        """
+        if not self._spans:
+            return None, 0
+        newest = next((span for span in reversed(self._spans) if span.wall <= last), self._spans[0])
+        whole = newest.wall <= first or newest is self._spans[0]
+        return newest.shift if whole else None, newest.first
+
+    def owned(self, wall: int) -> Iterator[tuple[int, int, int]]:
+        """First and last number and shift of each stretch of wall ticks from one on; in no order of time."""
+        end = MAX_TICK
+        for i in range(len(self._spans) - 1, -1, -1):
+            span = self._spans[i]
+            low = wall + span.shift if i == 0 else max(span.first, wall + span.shift)
+            high = min(end + span.shift, self._spans[i + 1].first - 1 if i + 1 < len(self._spans) else MAX_TICK)
+            if low <= high:
+                yield low, high, span.shift
+            end = min(end, span.wall - 1)

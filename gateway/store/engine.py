@@ -1,0 +1,267 @@
+"""The engine that tables are kept in, and the one that is there without a server: SQLite.
+
+What is asked of it is SQL that SQLite and PostgreSQL share:
+`INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or `DO NOTHING`, with the table's name before columns of the row that
+is there; no row numbers but columns; MAX and MIN of one column only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TextIO, TypeVar
+
+from fugu.contract.errors import FuguError
+from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
+from fugu.host.files import damage
+
+__all__ = ["MOST_VALUES", "Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "batched", "file_bytes", "marks"]
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of database.
+
+    Attributes:
+        file: what it is called, and how it says what it is.
+        schema: statements that make it.
+        refused: raised if one cannot be opened.
+        durable: whether a transaction ends only when it is on the disk; else the last ones may be lost with the power.
+        wait_seconds: for how long an open waits for another process that has a file.
+    """
+
+    file: FileKind
+    schema: str
+    refused: type[FuguError]
+    durable: bool = True
+    wait_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease: that one process alone has a database, or under a name of its own a part of it, while others may read.
+
+    Attributes:
+        name: of the part; small letters, digits, spaces and dashes.
+        take: whether it is taken from a process that has it, and has perhaps ended unnoticed: that one can write
+            nothing from then on. Only on a server; a file is given back by the operating system.
+        silent: as `take`, but only if that process has said nothing to the server for so many seconds.
+        shares: whether processes that hold other names write at the same time, all in one generation: once a new one
+            has begun (`Database.new_generation`), none of them can write.
+    """
+
+    name: str = ""
+    take: bool = False
+    silent: float | None = None
+    shares: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse a name that would have to be quoted."""
+        if not re.fullmatch("[a-z0-9 -]*", self.name):
+            raise ValueError(f"a lease cannot be called {self.name!r}")
+
+
+MOST_VALUES = 500
+"""Of a statement, at most."""
+
+
+def batched(values: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
+    """Parts of so many values, one after the other."""
+    return (values[i : i + most] for i in range(0, len(values), most))
+
+
+def marks(values: Sequence[object]) -> str:
+    """As many question marks as there are values."""
+    return ", ".join("?" * len(values))
+
+
+class Rows(Protocol):
+    """What a query found."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows a statement changed."""
+
+    def fetchone(self) -> Any:
+        """The next row, none if there is none."""
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows that are left, one by one."""
+
+
+class Database(Protocol):
+    """An open database in autocommit mode; one thread at a time uses it.
+
+    Whatever fails raises a `fugu.host.database.DatabaseError`. An engine may read all rows of a query before it hands
+    out the first: what may find many of them says LIMIT.
+    """
+
+    def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
+        """Run a statement with a value for each `?`."""
+
+    def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
+        """Run a statement that finds nothing once for each row of values."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does; inside another one, it is part of that."""
+
+    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
+        """A transaction while nobody else writes; after it, none of those can who share and held something before it.
+
+        Args:
+            names: of leases that others may hold; their sessions are ended first, one of which may be frozen.
+        """
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads see one state of it; they hold nobody up, and change nothing."""
+
+    def check(self) -> None:
+        """See whether what was called durable still is."""
+
+    def damage(self, tables: Iterable[str] = ("",), /) -> str:
+        """What is wrong with some tables, or with all that is stored, in a line; empty if nothing is."""
+
+    def rewrite(self) -> None:
+        """Store everything anew, so that what was removed is nowhere."""
+
+    def size(self) -> int:
+        """How many bytes what is stored takes on the disk."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class SQLiteDatabase:
+    """A `Database` in a file.
+
+    Args:
+        path: of the file.
+        kind: what it is; another error than `kind.refused` is never raised.
+        create: whether it may be made; else it must be there.
+        lease: for this process alone; none if it shares it.
+        read_only: nothing is written, and nobody waits for this process.
+
+    Raises:
+        FuguError: it cannot be opened, is of another kind or version, or another process holds it.
+    """
+
+    def __init__(
+        self, path: Path, kind: Kind, *, create: bool, lease: Lease | None = None, read_only: bool = False
+    ) -> None:
+        settings = ("synchronous=FULL" if kind.durable else "synchronous=NORMAL", "secure_delete=ON")
+        self._path = path
+        self._held: TextIO | None = None
+        if lease is not None and (create or path.exists()):
+            self._held = lock_file(path, kind, lease.name)
+        try:
+            self._db = open_database(
+                *(path, kind.file, kind.schema, kind.refused),
+                create=create,
+                read_only=read_only,
+                wait_seconds=kind.wait_seconds,
+                settings=settings,
+            )
+        except BaseException:
+            self._give_back()
+            raise
+
+    def execute(self, query: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement with a value for each `?`."""
+        return self._db.execute(query, values)
+
+    def executemany(self, query: str, rows: Iterable[Sequence[Any]], /) -> None:
+        """Run a statement that finds nothing once for each row of values."""
+        self._db.executemany(query, rows)
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does; inside another one, it is part of that."""
+        return transaction(self._db)
+
+    def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
+        """A transaction: nobody shares a file."""
+        del names
+        return self.transaction()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads see one state of the file; they hold nobody up, and change nothing."""
+        return snapshot(self._db)
+
+    def check(self) -> None:
+        """See whether the file is still there, and whole.
+
+        Raises:
+            FileLostError: it is not.
+        """
+        check_files(self._db)
+
+    def damage(self, tables: Iterable[str] = ("",), /) -> str:
+        """Read some tables, or the whole file, and see whether the pages fit together."""
+        return next(filter(None, (damage(self._db, table) for table in tables)), "")
+
+    def rewrite(self) -> None:
+        """Write the file anew, so that what was removed is nowhere in it, nor beside it.
+
+        Raises:
+            DatabaseError: there is no room for a second one, or somebody else reads it.
+        """
+        self._db.execute("VACUUM")
+        (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if blocked:
+            raise DatabaseError("somebody else reads it")
+
+    def size(self) -> int:
+        """What the file and its log take."""
+        return file_bytes(self._path)
+
+    def close(self) -> None:
+        """Close the file, and let others have it."""
+        self._db.close()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._held is not None:
+            self._held.close()
+
+
+def file_bytes(path: Path) -> int:
+    """What a file and its log take on the disk, as far as they are there."""
+    found = 0
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            found += file.stat().st_size
+    return found
+
+
+def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
+    """Take a file for this process, under a name if several may each have a part of it.
+
+    The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
+    it: closing any handle of an SQLite file ends SQLite's own locks.
+
+    Raises:
+        FuguError: another process has it, or the file cannot be made.
+    """
+    lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
+    try:
+        held = lock.open("a")
+    except OSError as error:
+        raise kind.refused(f"cannot open the {kind.file.name} {path.name}: {error.strerror}") from None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        held.close()
+        what = kind.file.name
+        raise kind.refused(
+            f"another gateway runs with the {what} {path.name}: stop it, or use another {what}"
+        ) from None
+    return held

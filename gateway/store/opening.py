@@ -1,0 +1,54 @@
+"""Opens the engine that a location says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway.location import Location
+from gateway.store.engine import Database, Kind, Lease, SQLiteDatabase
+
+if TYPE_CHECKING:
+    from gateway.store.postgresql import PostgresDatabase
+
+
+__all__ = ["is_there", "open_engine"]
+
+
+def open_engine(
+    location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
+) -> Database:
+    """Open a database, and make it if it is new.
+
+    Args:
+        create: whether it may be made; else it must be there.
+        lease: for this process alone; none if it shares it.
+        read_only: it must be there, nothing is written, and nobody waits for this process.
+
+    Raises:
+        FuguError: `kind.refused`: it cannot be opened, is of another kind or version, or another process holds it.
+    """
+    if isinstance(location, Path):
+        return SQLiteDatabase(location, kind, create=create, lease=lease, read_only=read_only)
+    return _on_server(kind)(location, kind, create=create and not read_only, lease=lease, read_only=read_only)
+
+
+def is_there(location: Location, kind: Kind) -> bool:
+    """Whether there is anything in a file, or in the schema, whatever it is.
+
+    Raises:
+        FuguError: `kind.refused`: the server does not say.
+    """
+    if isinstance(location, Path):
+        return location.exists() and location.stat().st_size > 0
+    return _on_server(kind).is_there(location, kind)
+
+
+def _on_server(kind: Kind) -> type[PostgresDatabase]:
+    try:
+        from gateway.store.postgresql import PostgresDatabase
+    except ImportError as error:
+        raise kind.refused(
+            f"a {kind.file.name} on a server needs {error.name}: pip install 'fugu-edge[postgres]'"
+        ) from None
+    return PostgresDatabase

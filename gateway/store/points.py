@@ -1,0 +1,181 @@
+"""The part of the store that holds windows: noisy counts, as they came."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fugu.chains.arrays import Floats
+from fugu.contract.frames import WindowFrame
+from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
+from fugu.contract.measure_table import TimedTable
+from gateway.store.engine import Database
+
+__all__ = ["LIKELY", "Measured", "PointStore", "WindowStore"]
+
+
+MOST_LIKELY = 1_000
+LIKELY = "substr(key, 1, length(key) / 2) != substr(key, length(key) / 2 + 1)"
+"""Tables for likely states follow the belief; those whose two sets of states are the same, few, follow the policy."""
+
+
+class Measured(NamedTuple):
+    """A frame of points, and the belief (N,) at its last tick."""
+
+    frame: MeasureFrame
+    belief: Floats
+
+
+class PointStore:
+    """Frames of points and the tables that they were drawn from; used within the store's transactions."""
+
+    schema = """
+CREATE TABLE measured (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, policy_version INTEGER NOT NULL,
+    payload BLOB NOT NULL, belief BLOB NOT NULL, PRIMARY KEY (stream, first)) WITHOUT ROWID;
+CREATE TABLE sent_tables (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, policy_version INTEGER NOT NULL,
+    number INTEGER NOT NULL, key BLOB NOT NULL, message BLOB NOT NULL,
+    UNIQUE (stream, policy_version, number), UNIQUE (stream, policy_version, key));
+"""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def newest(self, stream: int) -> Measured | None:
+        """The frame that ends last."""
+        return self.before(stream, 2**62)
+
+    def before(self, stream: int, tick: int) -> Measured | None:
+        """The last frame that begins before a tick."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first<? ORDER BY first DESC LIMIT 1"
+        return self._frame(query, stream, tick)
+
+    def at(self, stream: int, first: int) -> Measured | None:
+        """The frame that begins at a tick."""
+        return self._frame("SELECT payload, belief FROM measured WHERE stream=? AND first=?", stream, first)
+
+    def following(self, stream: int, first: int) -> Iterator[Measured]:
+        """Frames from a tick on, in tick order, read as they are asked for."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first>=? ORDER BY first LIMIT 64"
+        while rows := self._db.execute(query, (stream, first)).fetchall():
+            for row in rows:
+                measured = _measured(row)
+                yield measured
+                first = measured.frame.first + 1
+
+    def holding(self, stream: int, first: int, last: int) -> list[MeasureFrame]:
+        """The frames that hold any of the ticks first..last, in tick order."""
+        query = (
+            "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=? ORDER BY first"
+        )
+        rows = self._db.execute(query, (stream, first - MAX_MEASURE_TICKS, last, first))
+        return [_measured(row).frame for row in rows]
+
+    def overlapping(self, stream: int, frame: MeasureFrame) -> MeasureFrame | None:
+        """A stored frame that shares a tick with the given one."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? AND last>=?"
+        found = self._frame(query, stream, frame.first - MAX_MEASURE_TICKS, frame.last, frame.first)
+        return None if found is None else found.frame
+
+    def add(self, stream: int, frame: MeasureFrame, belief: Floats) -> None:
+        """Store a frame that overlaps no other."""
+        row = (stream, frame.first, frame.last, frame.policy_version, frame.encode(), belief.tobytes())
+        self._db.execute("INSERT INTO measured VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def set_belief(self, stream: int, first: int, belief: Floats) -> None:
+        """Store the belief at a frame's last tick."""
+        self._db.execute("UPDATE measured SET belief=? WHERE stream=? AND first=?", (belief.tobytes(), stream, first))
+
+    def table(self, stream: int, version: int, number: int) -> TimedTable | None:
+        """A table that was sent."""
+        query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND number=?"
+        return self._table(query, stream, version, number)
+
+    def table_for(self, stream: int, version: int, key: bytes) -> TimedTable | None:
+        """The table that was made for a key."""
+        query = "SELECT message FROM sent_tables WHERE stream=? AND policy_version=? AND key=?"
+        return self._table(query, stream, version, key)
+
+    def next_number(self, stream: int, version: int, least: int) -> int:
+        """The number of the next table of a policy version: above all that this store has seen."""
+        query = "SELECT MAX(number) FROM sent_tables WHERE stream=? AND policy_version=?"
+        (largest,) = self._db.execute(query, (stream, version)).fetchone()
+        return least if largest is None else max(least, largest + 1)
+
+    def put_table(self, stream: int, key: bytes, table: TimedTable) -> None:
+        """Keep a table, before it is sent; of those for likely states, the newest `MOST_LIKELY` of the stream."""
+        place = (stream, table.policy_version, table.number, key)
+        self._db.execute("DELETE FROM sent_tables WHERE stream=? AND policy_version=? AND (number=? OR key=?)", place)
+        columns = "stream, policy_version, number, key, message"
+        self._db.execute(f"INSERT INTO sent_tables ({columns}) VALUES (?, ?, ?, ?, ?)", (*place, table.encode()))
+        likely = f"FROM sent_tables WHERE stream=? AND {LIKELY}"
+        oldest = f"SELECT serial {likely} ORDER BY serial DESC LIMIT 1 OFFSET {MOST_LIKELY}"
+        self._db.execute(f"DELETE {likely} AND serial<=({oldest})", (stream, stream))
+
+    def _frame(self, query: str, *values: int) -> Measured | None:
+        row = self._db.execute(query, values).fetchone()
+        return None if row is None else _measured(row)
+
+    def _table(self, query: str, *values: int | bytes) -> TimedTable | None:
+        row = self._db.execute(query, values).fetchone()
+        return None if row is None else TimedTable.decode(row[0])
+
+
+def _measured(row: Any) -> Measured:
+    payload, belief = row
+    return Measured(MeasureFrame.decode(payload), np.frombuffer(belief, dtype="<f8").copy())
+
+
+class WindowStore:
+    """Frames of window counts; used within the store's transactions."""
+
+    schema = """
+CREATE TABLE windows (
+    stream INTEGER NOT NULL, number INTEGER NOT NULL, previous INTEGER NOT NULL, policy_version INTEGER NOT NULL,
+    first INTEGER NOT NULL, length INTEGER NOT NULL, observed INTEGER NOT NULL, counts TEXT NOT NULL,
+    shift INTEGER NOT NULL, PRIMARY KEY (stream, number)) WITHOUT ROWID;
+"""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def at(self, sequence: int, index: int) -> WindowFrame | None:
+        """The stored frame of the window of an index, of a sequence."""
+        return next(iter(self._frames("number=?", sequence, index)), None)
+
+    def within(self, sequence: int, first: int, last: int) -> list[WindowFrame]:
+        """The frames of a sequence's windows that lie in the ticks first..last, in their order."""
+        return self._frames("first>=? AND first+length-1<=? ORDER BY number", sequence, first, last)
+
+    def next_first(self, sequence: int, tick: int) -> int | None:
+        """The first tick of the first window that ends at a tick or later."""
+        query = "SELECT MIN(first) FROM windows WHERE stream=? AND first+length>?"
+        found: int | None = self._db.execute(query, (sequence, tick)).fetchone()[0]
+        return found
+
+    def _frames(self, where: str, sequence: int, *values: int) -> list[WindowFrame]:
+        query = (
+            "SELECT policy_version, streams.stream, previous, number, first, length, observed, counts, shift "
+            f"FROM windows JOIN streams ON id=windows.stream WHERE windows.stream=? AND {where}"
+        )
+        return [
+            WindowFrame(
+                *(version, name.partition("/")[2], previous, index, first, length, observed),
+                tuple(json.loads(counts)),
+                shift,
+            )
+            for version, name, previous, index, first, length, observed, counts, shift in self._db.execute(
+                query, (sequence, *values)
+            )
+        ]
+
+    def add(self, sequence: int, frame: WindowFrame) -> None:
+        """Store the frame of a window that is not there yet."""
+        counts = json.dumps(frame.counts)
+        place = (sequence, frame.index, frame.previous, frame.policy_version, frame.first, frame.length)
+        row = (*place, frame.observed, counts, frame.shift)
+        self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)

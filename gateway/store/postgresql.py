@@ -1,0 +1,545 @@
+"""Tables in a schema of a PostgreSQL server.
+
+A connection that breaks is made again, with growing pauses; until there is one, every use raises an `AwayError`. What
+was not committed then is lost, and was not called durable.
+
+What is held is held by a lock of the connection that writes, and by an epoch, a number that goes up whenever somebody
+takes it. Every transaction that writes begins with a lock and a look at the epoch. So whoever was thought dead, a
+process that was frozen or cut off, can write nothing once another one has taken what it held: a transaction of before
+is ended with its session, and one of after finds another epoch.
+
+The lock is the schema's. Leases that share write side by side: they share that lock, have one each of their own, and
+look at a second epoch, that of their generation. Whoever begins a new generation has the schema's lock alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import select
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+from psycopg.sql import SQL, Identifier
+from psycopg.types.numeric import Int8BinaryDumper
+
+from fugu.contract.errors import cause
+from fugu.host.database import FORMAT, AwayError, DatabaseError
+from fugu.host.files import FileLostError
+from gateway.location import Server
+from gateway.store.engine import Kind, Lease, Rows
+
+__all__ = ["PostgresDatabase"]
+
+
+_UNLOCK_SECONDS = 2.0
+_DEFAULTS = {
+    "application_name": "fugu-gateway",
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+# The server, too, shall notice soon that a gateway's machine has gone, and give its lease back.
+_SESSION = (
+    "SET synchronous_commit = {}; SET lock_timeout = {}; SET client_min_messages = warning; "
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3; "
+    "SET tcp_user_timeout = 20000"
+)
+_HOLD_SECONDS = 0.1
+"""For how long the server may hold what a process had that was killed."""
+_TAKE_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 5.0
+_GENERATION = "generation"
+"""Whose epoch all who share look at."""
+_LOCKS = (
+    "FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype='advisory' AND granted AND objsubid=1 "
+    "AND database=(SELECT oid FROM pg_database WHERE datname=current_database())"
+)
+_NEXT_EPOCH = "INSERT INTO holders VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET epoch=holders.epoch+1 RETURNING epoch"
+_KEY = "(classid::bigint << 32 | objid::bigint)"
+_SILENCE = "(CASE WHEN state LIKE 'idle%' THEN extract(epoch FROM clock_timestamp()-state_change) ELSE 0 END)::float8"
+"""Of a session, in seconds, by the server's clock; one that the server works for is not silent."""
+_CODES = {"53100": sqlite3.SQLITE_FULL, "XX001": sqlite3.SQLITE_CORRUPT, "XX002": sqlite3.SQLITE_CORRUPT}
+"""Of conditions of PostgreSQL that `fugu.host.database` asks for: what SQLite calls the same."""
+
+
+class ServerError(DatabaseError):
+    """The server has refused a statement, or could not run it."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(_line(error))
+        self.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
+
+
+class _Identity(NamedTuple):
+    """Which server it is, and which of its histories: another one after a copy was put back or a standby took over."""
+
+    system: int
+    timeline: int
+    database: int
+    schema: str
+
+
+class PostgresDatabase:
+    """A `Database` on a server.
+
+    Args:
+        server: where; its tables are in the first schema of the search path, or in the part's beside that.
+        kind: what it is.
+        create: whether it may be made; else it must be there.
+        lease: for this process alone; none if it shares it.
+        read_only: the server refuses whatever would write.
+
+    Raises:
+        FuguError: it cannot be opened, is of another kind or version, or another process holds it.
+    """
+
+    def __init__(
+        self, server: Server, kind: Kind, *, create: bool = False, lease: Lease | None = None, read_only: bool = False
+    ) -> None:
+        self._server = server
+        self._read_only = read_only
+        self._kind = kind
+        self._lease = lease
+        self._epochs = (0, 0)
+        self._in_transaction = False
+        self._closed = False
+        self._lost: FileLostError | None = None
+        self._why = ""
+        self._next_try = 0.0
+        self._pause = _FIRST_PAUSE_SECONDS
+        self._schema = ""
+        what = f"the {kind.file.name} {server.name}"
+        try:
+            arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
+            self._arguments = arguments
+            self._connection = self._connect()
+        except psycopg.Error as error:
+            raise kind.refused(f"cannot open {what}: {_line(error)}") from None
+        try:
+            self._identity = self._found()
+            self._schema = self._identity.schema
+            self._prepare(create)
+            if lease is not None and not self._take(lease):
+                raise kind.refused(f"another gateway runs with {what}: stop it, or use another {kind.file.name}")
+        except DatabaseError as error:
+            self.close()
+            raise kind.refused(f"cannot open {what}: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
+        """Run a statement with a value for each `?`.
+
+        Raises:
+            AwayError: there is no connection now.
+            FileLostError: it would write, and another process has taken what this one held.
+            DatabaseError: the server cannot run it.
+        """
+        with nullcontext() if query.startswith("SELECT") else self.transaction():
+            connection = self._usable()
+            try:
+                return connection.execute(_translated(query), values, binary=True)
+            except psycopg.Error as error:
+                raise self._failed(error) from None
+
+    def executemany(self, query: str, rows: Iterable[Sequence[object]], /) -> None:
+        """Run a statement that finds nothing once for each row of values."""
+        with self.transaction():
+            connection = self._usable()
+            try:
+                with connection.cursor() as cursor:
+                    cursor.executemany(_translated(query), rows)
+            except psycopg.Error as error:
+                raise self._failed(error) from None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of it becomes durable, or nothing does; inside another one, it is part of that.
+
+        Raises:
+            FileLostError: another process has taken what this one held; nothing of it is written.
+            DatabaseError: nothing of it has become durable, or, if the connection broke at its end, all of it may have.
+        """
+        if self._in_transaction:
+            yield
+            return
+        self._begin()
+        try:
+            yield
+            self._commit()
+        finally:
+            self._roll_back()
+
+    @contextmanager
+    def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
+        """A transaction while nobody else writes; after it, none of those can who share and held something before it.
+
+        Args:
+            names: of leases that others may hold; their sessions are ended first, one of which may be frozen.
+
+        Raises:
+            FileLostError: another process has taken what this one held; nothing is changed.
+            DatabaseError: nothing is changed.
+        """
+        for name in names:
+            self._end_sessions(Lease(name))
+        self._begin(alone=True)
+        try:
+            yield
+            (epoch,) = self.execute(_NEXT_EPOCH, (_GENERATION,)).fetchone()
+            self._commit()
+            if self._lease is not None and self._lease.shares:
+                self._epochs = self._epochs[0], epoch
+        finally:
+            self._roll_back()
+
+    def _commit(self) -> None:
+        if (said := self._run("COMMIT").statusmessage) != "COMMIT":
+            raise DatabaseError(f"the transaction has failed before its end: {said}")
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Reads see one state of it; they hold nobody up, and change nothing."""
+        if self._in_transaction:
+            yield
+            return
+        self._run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        self._in_transaction = True
+        try:
+            yield
+        finally:
+            self._roll_back()
+
+    def silence(self, names: Sequence[str]) -> dict[str, float]:
+        """For how many seconds who holds something has said nothing to the server; without what nobody holds.
+
+        Args:
+            names: of leases.
+        """
+        keys = {self._key(name): name for name in names}
+        return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
+
+    def check(self) -> None:
+        """See whether what this process holds is still its own.
+
+        Raises:
+            FileLostError: it is not.
+            AwayError: that cannot be asked now.
+        """
+        if self._lease is not None and not self._in_transaction:
+            self._be_sure(self.execute(_epochs(self._lease)).fetchone())
+
+    def damage(self, _tables: Iterable[str] = ("",), /) -> str:
+        """Nothing is looked at: the server has checksums for it."""
+        return ""
+
+    def rewrite(self) -> None:
+        """Write every table anew, so that what was removed is in none of the server's files but its log."""
+        query = "SELECT tablename FROM pg_tables WHERE schemaname=?"
+        for (table,) in self.execute(query, (self._schema,)).fetchall():
+            self._run(f'VACUUM FULL "{table}"')
+
+    def size(self) -> int:
+        """What its tables take on the server's disk, in bytes."""
+        query = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class "
+        kinds = "WHERE relnamespace=current_schema()::regnamespace AND relkind IN ('r', 'm')"
+        return int(self.execute(query + kinds).fetchone()[0])
+
+    @staticmethod
+    def is_there(server: Server, kind: Kind) -> bool:
+        """Whether there is a table in the schema.
+
+        Raises:
+            FuguError: `kind.refused`: the server does not say.
+        """
+        with _asked(server, kind) as connection:
+            query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
+            return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
+
+    def close(self) -> None:
+        """Give it back."""
+        self._closed = True
+        if hasattr(self, "_connection"):
+            self._unlock()
+            self._connection.close()
+
+    def _unlock(self) -> None:
+        """Give the lease back before the connection ends: the server ends a session only a moment after that."""
+        if self._lease is None or self._connection.info.transaction_status != TransactionStatus.IDLE:
+            return
+        with suppress(psycopg.Error):
+            self._connection.pgconn.send_query(b"SELECT pg_advisory_unlock_all()")
+            self._connection.pgconn.flush()
+            select.select([self._connection.pgconn.socket], [], [], _UNLOCK_SECONDS)  # a frozen server says nothing
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(**self._arguments, autocommit=True)
+        try:
+            connection.adapters.register_dumper(int, Int8BinaryDumper)  # one type, so that one plan serves all numbers
+            durable, wait = "on" if self._kind.durable else "off", round(self._kind.wait_seconds * 1000)
+            connection.execute(_SESSION.format(durable, wait))
+            if self._read_only:
+                connection.execute("SET default_transaction_read_only = on")
+            if self._server.part and (schema := _own_schema(connection, self._server)) is not None:
+                connection.execute(SQL("SET search_path = {}").format(Identifier(schema)))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _found(self) -> _Identity:
+        query = (
+            "SELECT system_identifier, timeline_id, "
+            "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "
+            "current_setting('search_path'), current_schema() FROM pg_control_system(), pg_control_checkpoint()"
+        )
+        system, timeline, database, path, schema = self.execute(query).fetchone()
+        if schema is None and not self._server.part:
+            raise self._kind.refused(f"{self._server.name} has none of the schemas of its search path: make one")
+        return _Identity(system, timeline, database, schema or path.strip('"'))  # a part's may be still to be made
+
+    def _prepare(self, create: bool) -> None:
+        """Make what is new, unless another process was faster.
+
+        Raises:
+            FuguError: it is not of this kind and version.
+        """
+        name, kind = self._server.name, self._kind
+        with self._opening("make"):
+            query = "SELECT count(*) FROM pg_tables WHERE schemaname=?"
+            (tables,) = self.execute(query, (self._schema,)).fetchone()
+            if not (tables or create):
+                raise kind.refused(f"there is no {kind.file.name} {name}")
+            if not tables:
+                if self._server.part:
+                    self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+                for statement in _statements(kind.schema):
+                    self.execute(statement)
+                self._leave_as_it_is()
+                self.execute("CREATE TABLE holders (name TEXT PRIMARY KEY, epoch BIGINT NOT NULL)")
+                self.execute("CREATE TABLE store_format (application BIGINT NOT NULL, version BIGINT NOT NULL)")
+                self.execute("INSERT INTO store_format VALUES (?, ?)", (kind.file.application, FORMAT))
+            marked = self.execute("SELECT to_regclass('store_format') IS NOT NULL").fetchone()[0]
+            application, version = (
+                self.execute("SELECT application, version FROM store_format").fetchone() if marked else (0, 0)
+            )
+            if problem := kind.file.problem(name, application, version, tables):
+                raise kind.refused(problem)
+
+    def _leave_as_it_is(self) -> None:
+        """Let the server not try to compress noise: a batch takes twice as long for that."""
+        query = "SELECT attrelid::regclass::text, attname FROM pg_attribute JOIN pg_class c ON c.oid=attrelid WHERE "
+        query += "relnamespace=current_schema()::regnamespace AND relkind='r' AND atttypid='bytea'::regtype"
+        for table, column in self.execute(query).fetchall():
+            self.execute(f"ALTER TABLE {table} ALTER {column} SET STORAGE EXTERNAL")
+
+    @contextmanager
+    def _opening(self, lock: str) -> Iterator[None]:
+        """A transaction under a lock, in which it does not matter who holds what."""
+        lease, self._lease = self._lease, None
+        self._begin(lock)
+        try:
+            yield
+            self._run("COMMIT")
+        finally:
+            self._roll_back()
+            self._lease = lease
+
+    def _take(self, lease: Lease) -> bool:
+        """Become the one that holds it; whether that could be."""
+        if lease.take:
+            self._new_epoch(lease)  # who had it can write nothing from here on
+        elif lease.silent is not None:
+            self._end_sessions(lease, lease.silent)
+        if not self._locked(lease, time.monotonic() + (_TAKE_SECONDS if lease.take else _HOLD_SECONDS), end=lease.take):
+            return False
+        if not lease.take:
+            self._new_epoch(lease)
+        return True
+
+    def _new_epoch(self, lease: Lease) -> None:
+        if lease.take:
+            self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
+        with self._opening(_writer(lease)):
+            self.execute(_NEXT_EPOCH, (lease.name,))
+            self._epochs = self.execute(_epochs(lease)).fetchone()
+
+    def _locked(self, lease: Lease, deadline: float, *, end: bool) -> bool:
+        """Whether the lock is this session's at the deadline at the latest.
+
+        Args:
+            end: whether the session that has it is ended.
+        """
+        while not self.execute("SELECT pg_try_advisory_lock(?)", (self._key(lease.name),)).fetchone()[0]:
+            if time.monotonic() >= deadline:
+                return False
+            if end:
+                self._end_sessions(lease)
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def _end_sessions(self, lease: Lease, silent: float = 0.0) -> None:
+        """End the session that has the lock, if it has said nothing for so many seconds."""
+        query = f"SELECT pg_terminate_backend(pid) {_LOCKS} AND {_KEY}=? AND pid<>pg_backend_pid() AND {_SILENCE}>=?"
+        self.execute(query, (self._key(lease.name), silent)).fetchall()
+
+    def _begin(self, lock: str = "write", *, alone: bool = False) -> None:
+        """Begin to write: nobody else does who may not, and what this process holds is still its own."""
+        query = "BEGIN"
+        if self._lease is not None and self._lease.shares and not alone:
+            query += f"; SELECT pg_advisory_xact_lock_shared({self._key(lock, 'schema')})"
+            lock = _writer(self._lease)
+        query += f"; SELECT pg_advisory_xact_lock({self._key(lock, 'schema')})"
+        if self._lease is not None:
+            query += f"; {_epochs(self._lease)}"
+        try:
+            cursor = self._run(query)
+            if self._lease is not None:
+                while cursor.nextset():
+                    pass
+                self._be_sure(cursor.fetchone())
+        except BaseException:
+            self._roll_back()
+            raise
+        self._in_transaction = True
+
+    def _be_sure(self, found: Any) -> None:
+        """Go on only in the epochs in which this process holds it."""
+        if found != self._epochs:
+            what = f"the {self._kind.file.name} {self._server.name}"
+            anew = f"another generation of processes has {what}"
+            self._lost = FileLostError(anew if found[0] == self._epochs[0] else f"another process has taken {what}")
+            self._connection.close()
+            raise self._lost
+
+    def _key(self, name: str, what: str = "lease") -> int:
+        """A number for a lock; the server keeps those of its databases apart."""
+        digest = hashlib.sha256(f"fugu\0{self._schema}\0{what}\0{name}".encode()).digest()
+        return int.from_bytes(digest[:8], "big", signed=True)
+
+    def _roll_back(self) -> None:
+        """End a transaction, if its end has not been the server's, or the connection's."""
+        self._in_transaction = False
+        with suppress(psycopg.Error):
+            if not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE:
+                self._connection.execute("ROLLBACK")
+
+    def _run(self, query: str) -> psycopg.Cursor[Any]:
+        """Run statements without values, all in one message."""
+        connection = self._usable()
+        try:
+            return connection.execute(query)
+        except psycopg.Error as error:
+            raise self._failed(error) from None
+
+    def _usable(self) -> psycopg.Connection[Any]:
+        """The connection, made again if it is time for that."""
+        if self._lost is not None:
+            raise self._lost
+        if not self._connection.closed:
+            return self._connection
+        now = time.monotonic()
+        if self._in_transaction or self._closed or now < self._next_try:
+            raise AwayError(self._why or "the store is closed")
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+        try:
+            self._connection = self._connect()
+        except psycopg.Error as error:
+            raise self._failed(error) from None
+        try:
+            self._take_again()
+        except BaseException:
+            self._connection.close()
+            raise
+        self._pause = _FIRST_PAUSE_SECONDS
+        return self._connection
+
+    def _take_again(self) -> None:
+        """Be sure that the server is the same, and that nobody else has taken what this process holds.
+
+        Raises:
+            FileLostError: it is not, or somebody has.
+        """
+        found = self._found()
+        if found != self._identity:
+            raise FileLostError(f"{self._server.name} is another server now, or has another history")
+        if self._lease is not None:
+            self.check()
+            # A session that is broken here may live on there, and have the lock: in this epoch it is its own.
+            if not self._locked(self._lease, time.monotonic() + _TAKE_SECONDS, end=True):
+                raise AwayError(f"{self._server.name} has a session of before that does not end")
+
+    def _failed(self, error: psycopg.Error) -> DatabaseError:
+        """What is raised for an error of the server's or of the connection."""
+        if not self._connection.closed:
+            return ServerError(error)
+        self._why = f"no connection to {self._server.name}: {_line(error)}"
+        self._next_try = time.monotonic() + self._pause
+        return AwayError(self._why)
+
+
+@contextmanager
+def _asked(server: Server, kind: Kind) -> Iterator[psycopg.Connection[Any]]:
+    """A connection for a question about what there is."""
+    try:
+        arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
+        with psycopg.connect(**arguments, autocommit=True) as connection:
+            yield connection
+    except psycopg.Error as error:
+        raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_line(error)}") from None
+
+
+def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | None:
+    """The first schema of the search path, or that of the part beside it; none if there is none."""
+    (schema,) = connection.execute("SELECT current_schema()").fetchone() or (None,)
+    return schema if schema is None or not server.part else f"{schema}_{server.part.replace('-', '_')}"
+
+
+def _writer(lease: Lease) -> str:
+    """The lock that a transaction under a lease has alone."""
+    return f"writer {lease.name}" if lease.shares else "write"
+
+
+def _epochs(lease: Lease) -> str:
+    """A query for the epoch of a lease, and that of its generation if it shares; 0 for what nobody has had."""
+    names = (lease.name, _GENERATION) if lease.shares else (lease.name,)
+    each = [f"coalesce((SELECT epoch FROM holders WHERE name='{name}'), 0)" for name in names]
+    return f"SELECT {', '.join([*each, '0'][:2])}"
+
+
+@lru_cache(maxsize=256)
+def _translated(query: str) -> str:
+    return query.replace("%", "%%").replace("?", "%s")
+
+
+def _statements(schema: str) -> Iterator[str]:
+    """A schema's statements, in the server's words."""
+    words = (
+        ("INTEGER PRIMARY KEY( AUTOINCREMENT)?", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
+        ("INTEGER", "BIGINT"),
+        ("REAL", "DOUBLE PRECISION"),
+        ("BLOB", "BYTEA"),
+        (r"\s+WITHOUT ROWID", ""),
+        (r"lower\(hex\(randomblob\(16\)\)\)", "replace(gen_random_uuid()::text, '-', '')"),
+    )
+    for word, ours in words:
+        schema = re.sub(word, ours, schema)
+    yield from filter(str.strip, schema.split(";"))
+
+
+def _line(error: psycopg.Error) -> str:
+    """The first line of what went wrong: the others may tell values."""
+    return error.diag.message_primary or next(iter(str(error).strip().splitlines()), cause(error))

@@ -1,0 +1,466 @@
+"""What outlives the gateway, in one database: which sequences of frames there are, and what is known of all of them.
+
+Frames, and what follows from them, are in the parts of the store, one for each kind.
+
+One thread uses a store at a time. Everything that a batch of frames changes is one transaction, written through to the
+disk before anybody is told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import NamedTuple
+
+from fugu.contract.errors import FuguError
+from fugu.host.database import STORE, DatabaseError
+from gateway.location import Location
+from gateway.shards import Shard
+from gateway.store.aged import AgedStore
+from gateway.store.coverage import Coverage, Merge, Place, Shifts, Span
+from gateway.store.engine import MOST_VALUES, Database, Kind, Lease, batched, file_bytes, marks
+from gateway.store.opening import open_engine
+from gateway.store.points import PointStore, WindowStore
+from gateway.store.symbols import SymbolStore
+
+__all__ = ["KIND", "Outgoing", "Released", "Store", "StoreError", "lease_of", "store_bytes"]
+
+
+class StoreError(FuguError):
+    """The store cannot be opened, or is not one of this version."""
+
+
+class DiscoveryStore:
+    """A part of the store: of each document that was published its components, by name, and the platform of each."""
+
+    schema = "CREATE TABLE discovered (device TEXT PRIMARY KEY, components TEXT NOT NULL) WITHOUT ROWID;\n"
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def every(self) -> dict[str, dict[str, str]]:
+        """By device, the components that were ever published."""
+        return {device: json.loads(text) for device, text in self._db.execute("SELECT * FROM discovered")}
+
+    def keep(self, device: str, components: Mapping[str, str]) -> None:
+        """Store a document that is about to be published."""
+        query = "INSERT INTO discovered VALUES (?, ?) ON CONFLICT (device) DO UPDATE SET components=excluded.components"
+        self._db.execute(query, (device, json.dumps(components)))
+
+    def forget(self, device: str) -> None:
+        """The broker has a document no longer."""
+        self._db.execute("DELETE FROM discovered WHERE device=?", (device,))
+
+
+class Conflict(NamedTuple):
+    """The conflicts of one sequence of frames.
+
+    Attributes:
+        first: the first tick of the frame that came first; of windows, its first tick, too.
+        since, last: when the first and the last such frame came, in Unix seconds.
+        times: how many came.
+    """
+
+    device: str
+    sequence: str
+    first: int
+    since: int
+    last: int
+    times: int
+
+
+class ConflictStore:
+    """A part of the store."""
+
+    schema = """
+CREATE TABLE conflicts (
+    device TEXT NOT NULL, sequence TEXT NOT NULL, first INTEGER NOT NULL, since INTEGER NOT NULL,
+    last INTEGER NOT NULL, times INTEGER NOT NULL, PRIMARY KEY (device, sequence)) WITHOUT ROWID;
+CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+    def __init__(self, db: Database, owns: Callable[[str], bool]) -> None:
+        self._db = db
+        self._owns = owns
+
+    def note(self, device: str, sequence: str, first: int, now: int) -> None:
+        """One more frame contradicts another."""
+        self._db.execute(
+            "INSERT INTO conflicts VALUES (?, ?, ?, ?, ?, 1) "
+            "ON CONFLICT (device, sequence) DO UPDATE SET last=excluded.last, times=conflicts.times+1",
+            (device, sequence, first, now, now),
+        )
+
+    def every(self) -> list[Conflict]:
+        """All of them."""
+        return [Conflict(*row) for row in self._db.execute("SELECT * FROM conflicts") if self._owns(row[0])]
+
+    def stop(self, device: str, version: int) -> None:
+        """A device is to draw nothing under policy documents up to a version."""
+        query = "INSERT INTO stops VALUES (?, ?, 0) ON CONFLICT (device) DO UPDATE SET version=excluded.version, over=0"
+        self._db.execute(query, (device, version))
+
+    def go_on(self, device: str) -> None:
+        """A device has a newer document."""
+        self._db.execute("UPDATE stops SET over=1 WHERE device=?", (device,))
+
+    def stops(self) -> dict[str, tuple[int, bool]]:
+        """By device: the version up to which it is or was stopped, and whether that is over."""
+        rows = self._db.execute("SELECT device, version, over FROM stops")
+        return {device: (version, bool(over)) for device, version, over in rows if self._owns(device)}
+
+
+class Charged(NamedTuple):
+    """The store's random identity, that of its ledger, and the newest entry that may have been published."""
+
+    identity: str
+    ledger: str
+    entry: int
+
+
+class Released(NamedTuple):
+    """The last tick of a stream about which something may have been published."""
+
+    device: str
+    stream: str
+    last: int
+
+
+class ReleaseStore:
+    """What has been released; used within the store's transactions."""
+
+    schema = """
+CREATE TABLE release_record (identity TEXT NOT NULL, ledger TEXT NOT NULL, entry INTEGER NOT NULL);
+INSERT INTO release_record VALUES (lower(hex(randomblob(16))), '', 0);
+CREATE TABLE released (
+    device TEXT NOT NULL, stream TEXT NOT NULL, last INTEGER NOT NULL, PRIMARY KEY (device, stream)) WITHOUT ROWID;
+"""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def charged(self) -> Charged:
+        """To which ledger releases were charged, and how far."""
+        return Charged(*self._db.execute("SELECT identity, ledger, entry FROM release_record").fetchone())
+
+    def bind(self, ledger: str) -> None:
+        """Store the identity of the ledger."""
+        self._db.execute("UPDATE release_record SET ledger=?", (ledger,))
+
+    def begin(self, ledger: str, entry: int) -> None:
+        """Store another ledger, whose newest entry this is."""
+        self._db.execute("UPDATE release_record SET ledger=?, entry=?", (ledger, entry))
+
+    def note(self, released: Iterable[Released]) -> None:
+        """Store the last ticks of releases; a stream's never goes back."""
+        query = (
+            "INSERT INTO released VALUES (?, ?, ?) "
+            "ON CONFLICT (device, stream) DO UPDATE SET last=excluded.last WHERE released.last<excluded.last"
+        )
+        self._db.executemany(query, released)
+
+    def note_entry(self, entry: int) -> None:
+        """Store that entries up to a number may be published; it never goes back."""
+        self._db.execute("UPDATE release_record SET entry=? WHERE entry<?", (entry, entry))
+
+    def released(self) -> list[Released]:
+        """For every stream the last tick of a release."""
+        return [Released(*row) for row in self._db.execute("SELECT device, stream, last FROM released")]
+
+
+_TABLES = """
+CREATE TABLE streams (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, device TEXT NOT NULL, stream TEXT NOT NULL, begins INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (device, stream));
+CREATE TABLE policies (
+    stream INTEGER NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (stream, version))
+    WITHOUT ROWID;
+CREATE TABLE coverage (
+    stream INTEGER NOT NULL, after INTEGER NOT NULL, through INTEGER NOT NULL, PRIMARY KEY (stream, after))
+    WITHOUT ROWID;
+CREATE TABLE layout (shards INTEGER NOT NULL);
+INSERT INTO layout VALUES (1);
+CREATE TABLE watermarks (reserved INTEGER NOT NULL);
+INSERT INTO watermarks VALUES (0);
+CREATE TABLE shifts (
+    stream INTEGER NOT NULL, shift INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    PRIMARY KEY (stream, shift)) WITHOUT ROWID;
+CREATE TABLE outbox (
+    serial INTEGER PRIMARY KEY AUTOINCREMENT, stream INTEGER NOT NULL, frame INTEGER NOT NULL, UNIQUE (stream, frame));
+"""
+# A sequence of windows has a row in `streams`, under the name {stream}/{window}; its coverage counts windows, not
+# ticks.
+_PARTS = (SymbolStore, PointStore, WindowStore, ReleaseStore, ConflictStore, DiscoveryStore)
+KIND = Kind(STORE, _TABLES + "".join(part.schema for part in _PARTS), StoreError)
+_STATE = sorted(set(re.findall(r"CREATE TABLE (\w+)", KIND.schema)) - {"chunks", "measured", "windows"})
+
+
+class Outgoing(NamedTuple):
+    """Estimates that wait to be published: those that one frame determined, or a window (`frame` is its index)."""
+
+    serial: int
+    stream_id: int
+    device: str
+    stream: str
+    window: str
+    frame: int
+
+
+class Store:
+    """An open store.
+
+    Args:
+        location: a file, or a database of a server.
+        create: whether it is made if it is not there.
+        lease: that this process alone has it until it is closed: the second of two gateways would take the first one's
+            session at the broker, and lose it; none if others may have it.
+        shard: whose devices alone are seen, each row being a device's; all if this is None.
+
+    Attributes:
+        symbols, points, windows: the frames of each kind, and what follows from them.
+        aged: what is kept no longer.
+
+    Raises:
+        StoreError: if it cannot be opened, is no store or of another version, or another process holds it.
+    """
+
+    def __init__(
+        self, location: Location, *, create: bool = True, lease: Lease | None = None, shard: Shard | None = None
+    ) -> None:
+        self._name = location.name
+        self._db = open_engine(location, KIND, create=create, lease=lease)
+        self._shard = shard
+        self._owns: Callable[[str], bool] = (lambda _device: True) if shard is None else shard.owns
+        self.symbols = SymbolStore(self._db, shard)
+        self.points = PointStore(self._db)
+        self.windows = WindowStore(self._db)
+        self.releases = ReleaseStore(self._db)
+        self.aged = AgedStore(self._db, self.symbols, self._owns)
+        self.conflicts = ConflictStore(self._db, self._owns)
+        self.discovered = DiscoveryStore(self._db)
+
+    def close(self) -> None:
+        """Close it, and let others have it."""
+        self._db.close()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All of it becomes durable, or nothing does."""
+        return self._db.transaction()
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Reads see one state of the store; they hold nobody up, and change nothing."""
+        return self._db.snapshot()
+
+    def check(self) -> None:
+        """See whether the file is still there, and whole, or what is held on a server still is.
+
+        Raises:
+            FileLostError: it is not.
+        """
+        self._db.check()
+
+    def refuse_damage(self, *, history: bool) -> None:
+        """See whether the pages of the file fit together.
+
+        Args:
+            history: whether all of it is read; else only what does not grow with the history.
+
+        Raises:
+            StoreError: they do not; one line that says what to do.
+        """
+        if problem := self._db.damage() if history else self._db.damage(_STATE):
+            raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
+
+    def rewrite(self) -> None:
+        """Write the file anew, so that what was removed is nowhere in it, nor beside it.
+
+        Raises:
+            DatabaseError: there is no room for a second one, or somebody else reads it.
+        """
+        self._db.rewrite()
+
+    @property
+    def shards(self) -> int:
+        """How many processes share the devices."""
+        return int(self._db.execute("SELECT shards FROM layout").fetchone()[0])
+
+    def arrange(self, shards: int, seal: Callable[[], None]) -> None:
+        """Let so many processes share the devices from now on, if it were not so many before.
+
+        Rows are devices', but for those of the journal: it is sealed. All of it is one transaction, after which no
+        process of before can write.
+
+        Args:
+            seal: leaves nothing in the journal.
+
+        Raises:
+            DatabaseError: it cannot be done; nothing has changed.
+        """
+        if self.shards != shards:
+            with self.new_generation():
+                seal()
+                self._db.execute("UPDATE layout SET shards=?", (shards,))
+
+    def new_generation(self) -> AbstractContextManager[None]:
+        """A transaction while nobody else writes, after which no shard can write that began before."""
+        return self._db.new_generation([lease_of(index) for index in range(self.shards)])
+
+    def stream_id(self, device: str, stream: str) -> int | None:
+        """The number of a stream or of a sequence of windows, none if nothing of it is stored."""
+        query = "SELECT id FROM streams WHERE device=? AND stream=?"
+        row = self._db.execute(query, (device, stream)).fetchone()
+        return row[0] if row else None
+
+    def number(self, device: str, stream: str) -> int:
+        """The number of a stream or of a sequence of windows, given now if it has none."""
+        if (found := self.stream_id(device, stream)) is not None:
+            return found
+        self._db.execute("INSERT INTO streams (device, stream) VALUES (?, ?)", (device, stream))
+        given = self.stream_id(device, stream)
+        assert given is not None
+        return given
+
+    def places(self, numbers: Sequence[int]) -> list[Place]:
+        """The sequences that have these numbers, in the order of their numbers."""
+        found = []
+        for some in batched(sorted(numbers), MOST_VALUES):
+            query = f"SELECT id, device, stream FROM streams WHERE id IN ({marks(some)}) ORDER BY id"
+            found += [Place(*row) for row in self._db.execute(query, some)]
+        return found
+
+    def policy_documents(self) -> list[str]:
+        """The policies that stored frames were made under."""
+        if self._shard is None:
+            return [row[0] for row in self._db.execute("SELECT document FROM policies")]
+        rows = self._db.execute("SELECT device, document FROM policies JOIN streams ON id=policies.stream")
+        return [document for device, document in rows if self._owns(device)]
+
+    def add_policy(self, stream: int, version: int, document: str) -> None:
+        """Keep the policy that frames are stored under."""
+        query = "INSERT INTO policies VALUES (?, ?, ?) ON CONFLICT (stream, version) DO NOTHING"
+        self._db.execute(query, (stream, version, document))
+
+    def numbers(self, stream: str, devices: Sequence[str]) -> dict[str, int]:
+        """By device the number of its sequence of a name, as far as anything is stored."""
+        found: dict[str, int] = {}
+        for some in batched(devices, MOST_VALUES):
+            query = f"SELECT device, id FROM streams WHERE stream=? AND device IN ({marks(some)})"
+            found |= dict(self._db.execute(query, (stream, *some)).fetchall())
+        return found
+
+    def accounted(self, numbers: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
+        """Of some sequences what is accounted for, and their shifts."""
+        tail = self.symbols.tail
+        intervals = {number: tail.intervals(number) for number in numbers}
+        spans: dict[int, list[Span]] = {number: [] for number in numbers}
+        for some in batched(numbers, MOST_VALUES):
+            query = f"SELECT stream, after, through FROM coverage WHERE stream IN ({marks(some)})"
+            for number, after, through in self._db.execute(query, some):
+                intervals[number].append((after, through))
+            query = f"SELECT stream, shift, first, last FROM shifts WHERE stream IN ({marks(some)})"
+            for number, *span in self._db.execute(query, some):
+                spans[number].append(Span(*span))
+        return {number: (Coverage(intervals[number]), Shifts(spans[number])) for number in numbers}
+
+    def coverage(self, stream: int) -> list[tuple[int, int]]:
+        """The intervals of ticks that are accounted for."""
+        return self._db.execute("SELECT after, through FROM coverage WHERE stream=?", (stream,)).fetchall()
+
+    def shifts(self, stream: int | None) -> Shifts:
+        """By how much the numbers of a sequence are ahead of the wall clock."""
+        return Shifts(self._db.execute("SELECT shift, first, last FROM shifts WHERE stream=?", (stream,)))
+
+    def put_shifts(self, stream: int, spans: Iterable[Span], oldest: int) -> None:
+        """Follow a change of the shifts; those below the oldest are forgotten."""
+        query = (
+            "INSERT INTO shifts VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (stream, shift) DO UPDATE SET first=excluded.first, last=excluded.last"
+        )
+        self._db.executemany(query, [(stream, *span) for span in spans])
+        self._db.execute("DELETE FROM shifts WHERE stream=? AND shift<?", (stream, oldest))
+
+    def merge_coverage(self, stream: int, merge: Merge) -> None:
+        """Follow a change of the coverage."""
+        if merge.absorbed == (merge.after,):
+            row = (merge.through, stream, merge.after)
+            self._db.execute("UPDATE coverage SET through=? WHERE stream=? AND after=?", row)
+            return
+        gone = [(stream, after) for after in merge.absorbed]
+        self._db.executemany("DELETE FROM coverage WHERE stream=? AND after=?", gone)
+        self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
+
+    def put_coverage(self, stream: int, intervals: Iterable[tuple[int, int]]) -> None:
+        """Let the coverage be this."""
+        self._db.execute("DELETE FROM coverage WHERE stream=?", (stream,))
+        self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(stream, *one) for one in intervals])
+
+    def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
+        """Of some sequences the last interval is longer, or new: their numbers, and (after, through]."""
+        query = (
+            "INSERT INTO coverage VALUES (?, ?, ?) ON CONFLICT (stream, after) DO UPDATE SET through=excluded.through"
+        )
+        self._db.executemany(query, ends)
+
+    def reserved_counter(self) -> int:
+        """The number of the newest watermark that may have been said, 0 if there was none."""
+        (reserved,) = self._db.execute("SELECT reserved FROM watermarks").fetchone()
+        return int(reserved)
+
+    def reserve_counter(self, number: int) -> None:
+        """Store that watermarks up to this number may be said."""
+        with self.transaction():
+            self._db.execute("UPDATE watermarks SET reserved=? WHERE reserved<?", (number, number))
+
+    def queue_estimates(self, stream: int, frame: int) -> None:
+        """Put what a frame determines into the outbox, under a new serial if it waits there already."""
+        self._db.execute("DELETE FROM outbox WHERE stream=? AND frame=?", (stream, frame))
+        self._db.execute("INSERT INTO outbox (stream, frame) VALUES (?, ?)", (stream, frame))
+
+    def outbox(self, after: int, limit: int) -> list[Outgoing]:
+        """Estimates that wait to be published, in the order in which they were put there; none if there are no more."""
+        query = (
+            "SELECT serial, outbox.stream, device, streams.stream, frame FROM outbox JOIN streams ON id=outbox.stream "
+            "WHERE serial>? ORDER BY serial LIMIT ?"
+        )
+        while rows := self._db.execute(query, (after, limit)).fetchall():
+            found = []
+            for serial, number, device, sequence, frame in rows:
+                stream, _, window = sequence.partition("/")
+                found.append(Outgoing(serial, number, device, stream, window, frame))
+            if mine := [one for one in found if self._owns(one.device)]:
+                return mine
+            after = rows[-1][0]
+        return []
+
+    def newest_frames(self) -> dict[int, int]:
+        """The newest frame of each sequence of points or windows: its first tick, or its window's index."""
+        newest = (
+            "(SELECT MAX(first) FROM measured WHERE measured.stream=id)",
+            "(SELECT MAX(number) FROM windows WHERE windows.stream=id)",
+        )
+        rows = self._db.execute(f"SELECT id, device, COALESCE({', '.join(newest)}) FROM streams")
+        return {number: frame for number, device, frame in rows if frame is not None and self._owns(device)}
+
+    def forget_outgoing(self, serials: Iterable[int]) -> None:
+        """Remove what has been published, or is not to be."""
+        with self.transaction():
+            self._db.executemany("DELETE FROM outbox WHERE serial=?", [(serial,) for serial in serials])
+
+
+def lease_of(shard: int) -> str:
+    """The name under which a shard's process holds its devices."""
+    return f"shard {shard}"
+
+
+def store_bytes(location: Location) -> int:
+    """What a store takes on its disk, whoever uses it; 0 if that cannot be seen."""
+    if isinstance(location, Path):
+        return file_bytes(location)
+    try:
+        with closing(open_engine(location, KIND, create=False)) as db:
+            return db.size()
+    except (StoreError, DatabaseError):
+        return 0

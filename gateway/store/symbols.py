@@ -1,0 +1,594 @@
+"""The part of the store that holds symbols: a journal of what has come, and chunks, into which it is sealed.
+
+A batch of frames is one row of the journal, durable before anybody is told. When the journal is large or old enough,
+the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. In between, what the journal holds is in
+memory, too. Which ticks a stream has accounted for is in `coverage` as it was at its last seal; the journal's rows have
+the rest. A chunk holds runs of consecutive ticks of one policy version, and the distribution of its first tick given
+all symbols before it, from which everything about its ticks can be computed again.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from fugu.chains.arrays import Floats, Ints
+from fugu.chains.kernel import kernel
+from fugu.contract.errors import FuguError
+from fugu.contract.frames import SymbolFrame
+from gateway.shards import Shard
+from gateway.store.engine import MOST_VALUES, Database, batched, marks
+
+__all__ = [
+    "CHUNK_SPAN",
+    "CHUNK_TICKS",
+    "SMALL_TICKS",
+    "Bytes",
+    "Chunk",
+    "Columns",
+    "Head",
+    "SymbolStore",
+    "packed_size",
+    "since",
+]
+
+
+Bytes = NDArray[np.uint8]
+_HEAD = struct.Struct("<BxxxIQ")
+_VERSION = 1
+_WIDTHS = ("<u4", "<u4", "<i8", "<i8", "<i8", "<u2", "u1")
+"""Of the columns in `Columns`, in their order, as they are stored."""
+
+
+class ColumnsError(FuguError):
+    """Stored columns cannot be read."""
+
+
+class Columns(NamedTuple):
+    """Frames of symbols, one a row; also what is accounted for and has no symbols (`ticks` 0).
+
+    Attributes:
+        number: (n,) of the sequence in the store.
+        version: (n,) of the policy.
+        shift: (n,) as in `SymbolFrame`.
+        previous, first: (n,) ticks, as in `SymbolFrame`.
+        ticks: (n,) symbols; without any, the ticks previous < t < first are accounted for.
+        bits: (n,) of a symbol.
+        start: (n,) where the packed symbols of a row begin in `packed`.
+        packed: symbols as on the wire, each row's from a byte of its own on.
+    """
+
+    number: Ints
+    version: Ints
+    shift: Ints
+    previous: Ints
+    first: Ints
+    ticks: Ints
+    bits: Ints
+    start: Ints
+    packed: Bytes
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(self.number)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, SymbolFrame]]) -> Columns:
+        """Frames as columns, from the numbers of their sequences and themselves."""
+        some = list(rows)
+        fields = [
+            (number, f.policy_version, f.shift, f.previous, f.first, len(f.symbols), f.bits) for number, f in some
+        ]
+        table = np.array(fields, dtype=np.int64).reshape(len(some), 7).T.copy()
+        sizes = packed_size(table[5], table[6])
+        start = np.cumsum(sizes) - sizes
+        packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
+        for at, (_, frame) in zip(start, some, strict=True):
+            pack(np.frombuffer(frame.symbols, dtype=np.uint8), frame.bits, packed, int(at))
+        return cls._make((*table, start, packed))
+
+    def frame(self, row: int) -> SymbolFrame:
+        """A row as a frame, without the padding that it came with."""
+        symbols = unpacked(self.packed, int(self.start[row]), int(self.ticks[row]), int(self.bits[row]))
+        ticks = (int(self.version[row]), int(self.previous[row]), int(self.first[row]))
+        return SymbolFrame(*ticks, symbols.tobytes(), bits=int(self.bits[row]), shift=int(self.shift[row]))
+
+    def take(self, rows: Ints) -> Columns:
+        """Some rows, in the order given."""
+        fields = [column[rows] for column in self[:7]]
+        sizes = packed_size(fields[5], fields[6])
+        start = np.cumsum(sizes) - sizes
+        packed = np.empty(int(sizes.sum()), dtype=np.uint8)
+        _gather(self.packed, self.start[rows], sizes, packed)
+        return Columns._make((*fields, start, packed))
+
+    @property
+    def last(self) -> Ints:
+        """(n,) the last tick of each row."""
+        return self.first + self.ticks - 1
+
+    def encode(self) -> bytes:
+        """Bytes to store; rows must be those of `take` or `of`, their symbols side by side."""
+        columns = (column.astype(width) for column, width in zip(self[:7], _WIDTHS, strict=True))
+        head = _HEAD.pack(_VERSION, self.rows, len(self.packed))
+        return b"".join((head, *(column.tobytes() for column in columns), self.packed.tobytes()))
+
+    @classmethod
+    def decode(cls, stored: bytes) -> Columns:
+        """What `encode` has made.
+
+        Raises:
+            ColumnsError: these bytes are none of it.
+        """
+        try:
+            version, rows, size = _HEAD.unpack_from(stored)
+            at, fields = _HEAD.size, []
+            for width in _WIDTHS:
+                fields.append(np.frombuffer(stored, width, rows, at).astype(np.int64))
+                at += rows * np.dtype(width).itemsize
+            packed = np.frombuffer(stored, np.uint8, size, at)
+        except (struct.error, ValueError):
+            raise ColumnsError("a batch of frames in the store is cut short") from None
+        sizes = packed_size(fields[5], fields[6])
+        if version != _VERSION or at + size != len(stored) or int(sizes.sum()) != size:
+            raise ColumnsError("a batch of frames in the store is not whole")
+        return cls._make((*fields, np.cumsum(sizes) - sizes, packed))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Columns]) -> Columns:
+        """Several one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        fields = [np.concatenate([np.empty(0, np.int64), *(part[i] for part in parts)]) for i in range(7)]
+        sizes = [len(part.packed) for part in parts]
+        begins = np.cumsum([0, *sizes[:-1]])
+        starts = [part.start + begin for part, begin in zip(parts, begins, strict=False)]
+        start = np.concatenate([np.empty(0, np.int64), *starts])
+        packed = np.concatenate([np.empty(0, np.uint8), *(part.packed for part in parts)])
+        return cls._make((*fields, start, packed))
+
+
+def packed_size(count: Ints, bits: Ints) -> Ints:
+    """(n,) bytes that so many symbols of so many bits take."""
+    return (count * bits + 7) >> 3
+
+
+@kernel
+def pack(symbols: Bytes, bits: int, out: Bytes, at: int) -> None:
+    """Write symbols into zeroed bytes from `at` on, the first into the highest bits."""
+    each = 8 // bits
+    for i in range(symbols.size):
+        out[at + i // each] |= np.uint8(symbols[i] << (8 - bits - bits * (i % each)))
+
+
+@kernel
+def unpack(packed: Bytes, at: int, count: int, bits: int, out: Bytes, to: int) -> None:
+    """Read symbols from bytes from `at` on into `out` from `to` on."""
+    each, mask = 8 // bits, (1 << bits) - 1
+    for i in range(count):
+        out[to + i] = (packed[at + i // each] >> (8 - bits - bits * (i % each))) & mask
+
+
+def unpacked(packed: Bytes, at: int, count: int, bits: int) -> Bytes:
+    """(count,) symbols that are packed from a byte on."""
+    out = np.empty(count, dtype=np.uint8)
+    unpack(packed, at, count, bits, out, 0)
+    return out
+
+
+@kernel
+def _gather(packed: Bytes, starts: Ints, sizes: Ints, out: Bytes) -> None:
+    at = 0
+    for row in range(starts.size):
+        for i in range(sizes[row]):
+            out[at + i] = packed[starts[row] + i]
+        at += sizes[row]
+
+
+_ROW_BYTES = 8 * 8 + 80
+"""What a row takes beside its symbols, about."""
+_BATCH = 32
+"""A row's place is the number of its batch, above so many bits, and its number there."""
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Of a sequence the first ticks of its frames, ascending, and where they are; and what has no symbols."""
+
+    firsts: list[int] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    accounted: list[int] = field(default_factory=list)
+
+
+class Tail:
+    """Batches of frames, none of which overlaps another.
+
+    Attributes:
+        size: bytes that they take in memory, about.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._batches: list[Columns] = []
+        self._rows: dict[int, _Rows] = {}
+        self._count = 0
+
+    def add(self, columns: Columns) -> None:
+        """Append a batch."""
+        every, place = self._rows, len(self._batches) << _BATCH
+        self._batches.append(columns)
+        some = (columns.number.tolist(), columns.first.tolist(), columns.ticks.tolist())
+        for number, first, count in zip(*some, strict=True):
+            if (rows := every.get(number)) is None:
+                rows = every[number] = _Rows()
+            if not count:
+                rows.accounted.append(place)
+            elif not rows.firsts or first > rows.firsts[-1]:
+                rows.firsts.append(first)
+                rows.places.append(place)
+            else:
+                at = bisect_left(rows.firsts, first)
+                rows.firsts.insert(at, first)
+                rows.places.insert(at, place)
+            place += 1
+        self._count += columns.rows
+        self.size += columns.rows * _ROW_BYTES + len(columns.packed)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return self._count
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences there is anything of."""
+        return len(self._rows)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The sequences that there is anything of."""
+        return list(self._rows)
+
+    def newest(self, number: int) -> SymbolFrame | None:
+        """The last frame of a sequence, none without one."""
+        rows = self._rows.get(number)
+        return self._take(rows.places[-1:]).frame(0) if rows is not None and rows.places else None
+
+    def first(self, number: int) -> int | None:
+        """The first tick of a sequence's first frame, none without one."""
+        rows = self._rows.get(number)
+        return rows.firsts[0] if rows is not None and rows.firsts else None
+
+    def of(self, number: int, first: int = 0, last: int | None = None) -> Columns:
+        """The frames of a sequence that have any of the ticks first..last, in tick order."""
+        if (rows := self._rows.get(number)) is None:
+            return self._take([])
+        low = max(bisect_right(rows.firsts, first) - 1, 0)
+        found = self._take(rows.places[low : None if last is None else bisect_right(rows.firsts, last)])
+        return found.take(np.flatnonzero(found.last >= first))
+
+    def intervals(self, number: int) -> list[tuple[int, int]]:
+        """What the rows of a sequence account for, (after, through]."""
+        if (rows := self._rows.get(number)) is None:
+            return []
+        found = self._take(sorted((*rows.places, *rows.accounted)))
+        return list(zip(found.previous.tolist(), found.last.tolist(), strict=True))
+
+    def every(self) -> Columns:
+        """All frames, by sequence and then in tick order."""
+        found = Columns.joined(self._batches)
+        order = np.lexsort((found.first, found.number))
+        return found.take(order[found.ticks[order] > 0])
+
+    def _take(self, places: list[int]) -> Columns:
+        """Rows in the order of their places, which is that of their ticks."""
+        at = np.array(places, dtype=np.int64)
+        order = np.argsort(at >> _BATCH, kind="stable")
+        batches, rows = at[order] >> _BATCH, at[order] & ((1 << _BATCH) - 1)
+        parts = []
+        for low, high in pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(at)]):
+            if low < high:
+                parts.append(self._batches[batches[low]].take(rows[low:high]))
+        if not parts:
+            return Columns.of([])
+        return Columns.joined(parts).take(np.argsort(order))
+
+
+CHUNK_TICKS = 4_000
+SMALL_TICKS = 1_000
+"""A last chunk with fewer is made anew with what follows it."""
+CHUNK_SPAN = 1 << 16
+"""Ticks from the first to the last of a chunk, at most; some of them may have no symbol."""
+_PAGE = 64
+
+
+class Chunk(NamedTuple):
+    """Sealed symbols of a stream.
+
+    Attributes:
+        number: of the sequence.
+        distribution: (k,), of the first tick, given all symbols before it.
+        version: of the policy of the last run; its model's states are those of `distribution` unless `runs` begin with
+            another.
+        day: of the last tick, in days of Unix time.
+        runs: of each run its policy version, shift, first tick less the chunk's, ticks, and bits of a symbol.
+        symbols: of one run after the other, each packed from a byte of its own on.
+    """
+
+    number: int
+    first: int
+    last: int
+    distribution: Floats
+    version: int
+    day: int
+    runs: tuple[tuple[int, int, int, int, int], ...]
+    symbols: bytes
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks have a symbol."""
+        return sum(run[3] for run in self.runs)
+
+    def columns(self) -> Columns:
+        """Its runs as rows."""
+        table = np.array(self.runs, dtype=np.int64).reshape(-1, 5).T.copy()
+        version, shift, offset, count, bits = table
+        first = offset + self.first
+        sizes = packed_size(count, bits)
+        packed = np.frombuffer(self.symbols, dtype=np.uint8)
+        number = np.full(len(first), self.number, dtype=np.int64)
+        return Columns(number, version, shift, first - 1, first, count, bits, np.cumsum(sizes) - sizes, packed)
+
+
+class Head(NamedTuple):
+    """A stream as it was when it was sealed last.
+
+    Attributes:
+        last: its newest tick that had a symbol.
+        shift, version: of that tick.
+        distribution: (k,), at that tick, given all symbols up to it.
+        chunk: the first tick of its last chunk; -1 if that is gone.
+        ticks: of its last chunk.
+        reported: the newest tick that was reported, -1 if none was.
+    """
+
+    number: int
+    last: int
+    shift: int
+    version: int
+    distribution: Floats
+    chunk: int
+    ticks: int
+    reported: int
+
+
+class SymbolStore:
+    """Symbols; used within the store's transactions."""
+
+    schema = """
+CREATE TABLE journal (serial INTEGER PRIMARY KEY AUTOINCREMENT, shard INTEGER NOT NULL, batch BLOB NOT NULL);
+CREATE INDEX journal_of_shards ON journal (shard, serial);
+CREATE TABLE chunks (
+    stream INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL, day INTEGER NOT NULL,
+    policy_version INTEGER NOT NULL, distribution BLOB NOT NULL, runs BLOB NOT NULL, symbols BLOB NOT NULL,
+    PRIMARY KEY (stream, first));
+CREATE TABLE heads (
+    stream INTEGER NOT NULL, last INTEGER NOT NULL, shift INTEGER NOT NULL, version INTEGER NOT NULL,
+    distribution BLOB NOT NULL, chunk INTEGER NOT NULL, ticks INTEGER NOT NULL, reported INTEGER NOT NULL,
+    PRIMARY KEY (stream)) WITHOUT ROWID;
+"""
+
+    def __init__(self, database: Database, shard: Shard | None) -> None:
+        self._db = database
+        self._owns: Callable[[str], bool] = (lambda _device: True) if shard is None else shard.owns
+        self._shard = 0 if shard is None else shard.index
+        self._mine = "" if shard is None else f"WHERE shard={shard.index}"
+        self._tail: Tail | None = None
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    @property
+    def tail(self) -> Tail:
+        """What the journal holds: of all shards, or of one."""
+        if self._tail is None:
+            read, seen = Tail(), dict[int, tuple[int, int]]()
+            query = f"SELECT serial, shard, batch FROM journal {self._mine} ORDER BY serial"
+            for serial, shard, batch in self._db.execute(query):
+                read.add(Columns.decode(bytes(batch)))
+                seen[shard] = seen.get(shard, (serial, serial))[0], serial
+            self._tail, self._seen = read, seen  # all of it, or an error comes before: what seals removes all of it
+        return self._tail
+
+    def catch_up(self, shards: int) -> None:
+        """Read what so many shards have put into the journal since; all of it anew if one has sealed its own.
+
+        A shard's rows become visible in the order of their numbers: one of its transactions follows the other.
+        """
+        tail = self.tail
+        for shard in range(shards):
+            query = "SELECT MIN(serial), MAX(serial) FROM journal WHERE shard=?"
+            first, last = self._db.execute(query, (shard,)).fetchone()
+            before = self._seen.get(shard)
+            if before is not None and before[0] != first:
+                self._tail = None
+                return
+            if first is not None and before != (first, last):
+                query = "SELECT batch FROM journal WHERE shard=? AND serial>? AND serial<=? ORDER BY serial"
+                through = -1 if before is None else before[1]
+                for (batch,) in self._db.execute(query, (shard, through, last)):
+                    tail.add(Columns.decode(bytes(batch)))
+                self._seen[shard] = first, last
+
+    def read_again(self) -> None:
+        """Read the journal anew: what is in memory may be ahead of it."""
+        self._tail = None
+
+    def append(self, columns: Columns) -> None:
+        """Write a batch into the journal; if the transaction fails, `read_again` is to be called."""
+        tail = self.tail
+        self._db.execute("INSERT INTO journal (shard, batch) VALUES (?, ?)", (self._shard, columns.encode()))
+        tail.add(columns)
+
+    def seal(self, removed: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
+        """Put chunks in the place of what the journal holds, and of other chunks; `read_again` after the transaction.
+
+        Args:
+            removed: sequences, and ticks from which on their chunks go.
+            heads: of all sequences that have new chunks; what was reported of them stays.
+        """
+        self._db.executemany("DELETE FROM chunks WHERE stream=? AND first>=?", removed)
+        self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_chunk_row, chunks))
+        self._db.executemany(
+            "INSERT INTO heads VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (stream) DO UPDATE SET last=excluded.last, "
+            "shift=excluded.shift, version=excluded.version, distribution=excluded.distribution, chunk=excluded.chunk, "
+            "ticks=excluded.ticks",
+            ((*head[:4], head.distribution.tobytes(), *head[5:]) for head in heads),
+        )
+        self._db.execute(f"DELETE FROM journal {self._mine}")
+
+    def head(self, number: int) -> Head | None:
+        """A stream as it was sealed last."""
+        return next(iter(self.heads([number])), None)
+
+    def heads(self, numbers: Sequence[int]) -> list[Head]:
+        """Those of some streams that have been sealed."""
+        found = []
+        for some in batched(numbers, MOST_VALUES):
+            for row in self._db.execute(f"SELECT * FROM heads WHERE stream IN ({marks(some)})", some):
+                found.append(Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])))
+        return found
+
+    def last(self, number: int) -> int:
+        """The newest tick of a stream that is sealed, -1 if none is."""
+        head = self.head(number)
+        return -1 if head is None else head.last
+
+    def unreported(self) -> list[int]:
+        """Streams whose newest tick may not have been reported; those in the journal among them."""
+        query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
+        found = {number for number, device in self._db.execute(query) if self._owns(device)}
+        return sorted(found.union(self.tail.numbers))
+
+    def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:
+        """Store of streams that have been sealed the newest tick that was reported."""
+        self._db.executemany(
+            "UPDATE heads SET reported=? WHERE stream=?", ((tick, number) for number, tick in reported)
+        )
+
+    def chunks(self, number: int, tick: int) -> Iterator[Chunk]:
+        """The chunk that begins at a tick or before it, and all that follow, read as they are asked for."""
+        query = "SELECT MAX(first) FROM chunks WHERE stream=? AND first<=?"
+        (before,) = self._db.execute(query, (number, tick)).fetchone()
+        tick = tick if before is None else before
+        query = "SELECT * FROM chunks WHERE stream=? AND first>=? ORDER BY first LIMIT ?"
+        while rows := self._db.execute(query, (number, tick, _PAGE)).fetchall():
+            for row in rows:
+                yield _chunk(row)
+            tick = rows[-1][1] + 1
+
+    def following(self, number: int, first: int, last: int | None = None) -> Iterator[SymbolFrame]:
+        """Symbols from a tick on as frames of consecutive ticks, in tick order, read as they are asked for.
+
+        No frame that begins after `last` is asked for. How the device has cut them into frames is not known any more
+        once they are sealed.
+        """
+        late = _runs(
+            self.tail.of(number, first, last)
+        )  # in memory before the chunks are read: another process may seal them
+        for chunk in self.chunks(number, first):
+            while late and late[0].first < chunk.first:
+                yield from _from(late.pop(0), first)
+            for run in _runs(chunk.columns()):
+                while late and late[0].first <= run.last:
+                    frame = late.pop(0)
+                    if frame.last < run.first:
+                        yield from _from(frame, first)
+                yield from _from(run, first)
+        for frame in late:
+            yield from _from(frame, first)
+
+    def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
+        """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
+        found = []
+        for frame in self.following(number, first, last):
+            if frame.first > last:
+                break
+            found.append(_cut(frame, first, last))
+        return found
+
+    def next_first(self, number: int, tick: int) -> int | None:
+        """The first tick from a tick on that has a symbol."""
+        return next((frame.first for frame in self.following(number, tick)), None)
+
+    def put_rest(self, chunk: Chunk, rest: Chunk) -> None:
+        """Put a part of a chunk in its place."""
+        self._db.execute("DELETE FROM chunks WHERE stream=? AND first=?", (chunk.number, chunk.first))
+        self._db.execute("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", _chunk_row(rest))
+        query = "UPDATE heads SET chunk=?, ticks=? WHERE stream=? AND chunk=?"
+        self._db.execute(query, (rest.first, rest.ticks, chunk.number, chunk.first))
+
+    def erase(self, number: int) -> int:
+        """Remove a stream's chunks and its head; how many symbols they had."""
+        symbols = sum(chunk.ticks for chunk in self.chunks(number, -1))
+        for table in ("chunks", "heads"):
+            self._db.execute(f"DELETE FROM {table} WHERE stream=?", (number,))
+        return symbols
+
+    def take_out(self, numbers: Sequence[int]) -> Columns:
+        """Remove sequences from the journal, and return what it had of them; `read_again` after the transaction."""
+        gone = np.array(numbers, dtype=np.int64)
+        rows = self._db.execute("SELECT serial, batch FROM journal ORDER BY serial").fetchall()
+        taken = []
+        for serial, batch in rows:
+            columns = Columns.decode(bytes(batch))
+            out = np.isin(columns.number, gone)
+            if out.any():
+                taken.append(columns.take(np.flatnonzero(out)))
+                rest = columns.take(np.flatnonzero(~out))
+                self._db.execute("UPDATE journal SET batch=? WHERE serial=?", (rest.encode(), serial))
+        return Columns.joined(taken)
+
+
+def _chunk_row(chunk: Chunk) -> tuple[object, ...]:
+    number, first, last, distribution, version, day, runs, symbols = chunk
+    packed = msgpack.packb([value for run in runs for value in run])
+    return number, first, last, day, version, distribution.astype("<f8").tobytes(), packed, symbols
+
+
+def _chunk(row: Sequence[Any]) -> Chunk:
+    number, first, last, day, version, distribution, packed, symbols = row
+    values = msgpack.unpackb(packed)
+    runs = tuple(tuple(values[i : i + 5]) for i in range(0, len(values), 5))
+    return Chunk(number, first, last, np.frombuffer(distribution, dtype="<f8"), version, day, runs, bytes(symbols))
+
+
+def _runs(columns: Columns) -> list[SymbolFrame]:
+    """Rows that have symbols as frames."""
+    return [columns.frame(row) for row in np.flatnonzero(columns.ticks).tolist()]
+
+
+def since(frame: SymbolFrame, first: int) -> SymbolFrame:
+    """A frame's part from a tick on, which is not above its last one."""
+    return _cut(frame, first, frame.last)
+
+
+def _from(frame: SymbolFrame, first: int) -> Iterator[SymbolFrame]:
+    if frame.last >= first:
+        yield since(frame, first)
+
+
+def _cut(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
+    """A frame's ticks first..last."""
+    low, high = max(frame.first, first), min(frame.last, last)
+    if (low, high) == (frame.first, frame.last):
+        return frame
+    symbols = frame.symbols[low - frame.first : high - frame.first + 1]
+    return SymbolFrame(frame.policy_version, low - 1, low, symbols, bits=frame.bits, shift=frame.shift)
