@@ -1,7 +1,4 @@
-"""Attackers: what an adversary really achieves against sanitised outputs whose truth is known.
-
-Numbers only; nothing here decides how much noise is added.
-"""
+"""Attackers: what an adversary really achieves against sanitised outputs whose truth is known; no noise is set here."""
 
 from __future__ import annotations
 

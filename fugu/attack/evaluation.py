@@ -1,9 +1,7 @@
 """Attackers by name, and what they reach on a recording, against what epsilon allows.
 
-All attackers have one signature: outputs and knowledge in, probabilities of every tick's state out. One is judged by
-what the outputs add: against the same attacker, who knows the same, without the outputs, tick by tick on the same
-blocks. How often each state occurred, and was guessed without them, is a fact of the recording; the interval is for the
-gain.
+Each is judged by what the outputs add: against the same attacker with the same knowledge but without the outputs, on
+the same blocks. The interval is for that gain; how often states occurred is a fact of the recording.
 """
 
 from __future__ import annotations
@@ -56,17 +54,10 @@ class Interval(NamedTuple):
 
 
 def mean_interval(series: Floats, confidence: float) -> Interval:
-    """The mean of a series of dependent numbers, with an interval.
+    """The mean of a series (n,) of dependent numbers, one a tick; the interval is infinite for fewer than eight.
 
-    Blocks are ten times the integrated autocorrelation time of the series, as far as it has eight blocks; their means
-    then count as independent.
-
-    Args:
-        series: (n,) numbers, one a tick.
-        confidence: inside (0, 1).
-
-    Returns:
-        The interval; without end for fewer than eight numbers.
+    Blocks are ten times the integrated autocorrelation time, as far as there are eight; their means count as
+    independent.
 
     Source: batch means; Geyer, "Practical Markov Chain Monte Carlo" (1992), for the autocorrelation time.
     """
@@ -98,7 +89,6 @@ def block_sums(series: Floats, length: int) -> Floats:
 
 
 def _spread(values: Floats, confidence: float) -> tuple[float, float]:
-    """The mean of independent numbers, and half the length of its interval."""
     quantile = float(stdtrit(values.size - 1, (1 + confidence) / 2))
     return float(values.mean()), quantile * float(values.std(ddof=1)) / values.size**0.5
 
@@ -124,20 +114,15 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     likely under x as under another state; so, under x, s_x + sum over z != x of s_z / E <= 1. With S = sum of s that is
     s_x <= u(S) = (E - S) / (E - 1). For a given S the largest sum of prior_x s_x gives u(S) to the likeliest states and
     the rest to the next; it is linear in S between the S at which exactly j states have u(S), S = j E / (E - 1 + j), so
-    it is largest at one of those. It is reached: name a state of the j with E / (E - 1 + j) if it is true, with
-    1 / (E - 1 + j) if another of the j is, and one of them at random if none is.
+    it is largest at one of those. It is reached: name a state of the j with E / (E - 1 + j) if it is true, with 1 / (E
+    - 1 + j) if another of the j is, and one of them at random if none is.
 
     Args:
-        prior: (..., k) probabilities before any output.
-        epsilon: bound on the log-likelihood ratio of any state over any other, in nats; with `epsilon_10`, of state 0
-            over state 1.
+        prior: (..., k) probabilities before any output; the result (...) is never below its largest.
+        epsilon: bound on the log-likelihood ratio of any state over any other, in nats; with `epsilon_10`, of 0 over 1.
         epsilon_10: for two states, that of state 1 over state 0, where it differs.
 
-    Returns:
-        (...) probabilities, never below the largest of the prior.
-
-    Source: docs/proofs/learned-classes.md, "An attacker's success"; it corrects the bound in section 4 of
-    the BDP paper.
+    Source: docs/proofs/learned-classes.md, "An attacker's success"; it corrects section 4 of the BDP paper.
     """
     distribution = np.asarray(prior, dtype=np.float64)
     best = distribution.max(axis=-1)
@@ -158,7 +143,7 @@ _THRESHOLDS = (0.0, 0.5, 1.0, 2.0)
 
 
 def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, confidence: float) -> float:
-    """A lower confidence bound on epsilon.
+    """A lower confidence bound on epsilon in nats, at least 0.
 
     Each test says "state x" where its log-odds rose by more than a threshold (0, 1/2, 1 and 2 epsilon: chosen before
     the data). Epsilon promises Pr(test | x) <= e^epsilon Pr(test | not x) on every tick. Weighed by 1 / prior, both
@@ -170,11 +155,7 @@ def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, 
         truth: (n,) true states of the judged ticks.
         prior: (n, k) probabilities without the outputs, that of the true chain.
         evidence: (n, k) change of each state's log-odds by the outputs, in nats.
-        epsilon: what was promised; says only where the thresholds are.
-        confidence: inside (0, 1).
-
-    Returns:
-        A number of nats, at least 0.
+        epsilon: what was promised; sets only the thresholds.
     """
     n, k = prior.shape
     if n < 2 * _BLOCKS:
@@ -248,15 +229,16 @@ class Attack:
 
     Attributes:
         success: share of the judged ticks whose state it named.
-        low, high: the guess and the interval of the gain over it, corrected for the number of attackers; an attacker
-            who never leaves the guess has exactly the guess.
+        low, high: the guess and the interval of the gain over it, corrected for the number of attackers; exactly the
+            guess
+            for an attacker who never leaves it.
         ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
-            in the class. Rates that drift are a prior that drifts: who learns the drift may get beyond it, without
-            breaking any theorem about single ticks.
+            in the class. Who learns rates that drift has a prior that drifts, and may exceed it without breaking a
+                theorem.
         guess: success of the same attacker without the outputs.
         epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
-        beyond: share of the judged ticks on which the outputs changed the attacker's odds between two states by more
-            than e^epsilon; `None` for an attacker who names a path, and so has no odds.
+        beyond: share of the judged ticks on which the outputs changed the odds between two states by more than
+            e^epsilon; `None` for an attacker who names a path, and so has no odds.
         furthest: the largest factor of any tick; `None` likewise.
     """
 
@@ -274,14 +256,14 @@ class Attack:
     def refutes(self) -> bool:
         """Whether the outputs helped beyond doubt, to what may be more than epsilon allows.
 
-        A gain whose interval includes 0 refutes nothing: where one state is rare the ceiling is the guess, and anybody
-        who ever leaves it may be beyond it by chance.
+        A gain whose interval includes 0 refutes nothing: where one state is rare the ceiling is the guess, and any
+        other answer may exceed it by chance.
         """
         return self.low > self.guess and self.high > self.ceiling
 
     @property
     def unclear(self) -> bool:
-        """Whether the outputs may have helped, but not beyond doubt, to .05 and more above what epsilon allows.
+        """Whether the outputs may have helped to 0.05 and more above what epsilon allows, but not beyond doubt.
 
         The recording is then too short to tell. Who was right less often than without the outputs gained nothing.
         """
@@ -299,19 +281,16 @@ def attack(
     attackers: Mapping[str, Attacker] | None = None,
     confidence: float = 0.95,
 ) -> tuple[Attack, ...]:
-    """Attack outputs whose truth is known.
+    """Attack outputs whose truth is known; the most successful attacker comes first.
 
     Args:
         states: (n,) true states, -1 where there is none. Those are not judged, nor are ticks that the attacker knows.
         segments: (n,) equal inside a stretch without gaps.
         epsilon: what was promised, in nats.
-        transition: (k, k) the chain that attackers believe; none: they are given the recording's own mean chain.
+        transition: (k, k) the chain that attackers believe; `None`: the recording's own mean chain.
         known: (n,) true states that attackers are given, -1 elsewhere.
-        attackers: those to run; none: all that can read these outputs.
+        attackers: `None`: all that can read these outputs.
         confidence: of all intervals together (Bonferroni).
-
-    Returns:
-        An attack for each attacker, the most successful first.
 
     Raises:
         ValueError: no tick is judged, or arrays do not fit together.
@@ -357,23 +336,16 @@ def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
 
 
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
-    """How far outputs move an attacker's odds on each tick: ln of the largest factor between any two states.
+    """ln of the largest factor (n,) by which outputs move an attacker's odds between two states; in nats, at least 0.
 
-    Without an `attacker` it is the one who uses every output under the chain that it believes (forward-backward); if
-    that chain is in the class, the factor stays within e^epsilon, whatever the truth is. Of an attacker who learns the
-    chain epsilon says nothing.
-
-    Args:
-        knowledge: the chain that is believed, and known states, where the change is 0.
-
-    Returns:
-        (n,) in nats, at least 0.
+    By default the attacker uses every output under the chain that it believes (forward-backward); if that chain is in
+    the class, the factor stays within e^epsilon, whatever the truth is. Of an attacker who learns the chain epsilon
+    says nothing. The change is 0 where `knowledge` holds the state.
     """
     return _change(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
 
 
 def _change(after: Floats, before: Floats) -> Floats:
-    """ln of the largest factor (n,) between the odds of any two states (n, k) with the outputs and without."""
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.where(before > 0.0, np.log(after) - np.log(before), np.nan)
     return np.asarray(np.nanmax(change, axis=1) - np.nanmin(change, axis=1))
@@ -394,7 +366,6 @@ def _unexplained(gain: Ints, strata: Ints) -> Floats:
 
 
 def _log_odds(probabilities: Floats) -> Floats:
-    """Log-odds (n, k) of each state against all others; infinite where certain."""
     others = probabilities.sum(axis=1, keepdims=True) - probabilities
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(probabilities) - np.log(np.maximum(others, 0.0)))

@@ -1,6 +1,6 @@
 """Attackers who learn: a chain from symbols (EM; the noise is the policy's), drift from counts, or outputs from truth.
 
-Who is supervised has seen the truth of another time of the same person, and learns what outputs mean from it.
+The supervised one has seen the truth of another time of the same person.
 """
 
 from __future__ import annotations
@@ -60,13 +60,9 @@ def hard(states: Ints, k: int) -> Floats:
 
 
 def smoothing_with(outputs: Outputs, knowledge: Knowledge, initial: Floats, transition: Floats) -> Floats:
-    """Posteriors (n, k) under a chain, given outputs and known states.
+    """Posteriors (n, k) under a chain (`initial` of each stretch, `transition`), given outputs and known states.
 
-    Args:
-        outputs: what was released; one count (or two states' histogram) of windows up to 1,000 ticks exactly, what is
-            longer or has more counts by `tilted_marginals`.
-        initial: (k,) distribution at the beginning of a stretch.
-        transition: (k, k) row-stochastic.
+    One count (or two states' histogram) of windows up to 1,000 ticks is exact; the rest is by `tilted_marginals`.
     """
     seen = outputs.seen() if isinstance(outputs, CountOutputs) else outputs
     symbols, table = knowledge.learn_from(seen.symbols, seen.emission)
@@ -93,21 +89,12 @@ _TILT_ROUNDS = 40
 def tilted_marginals(
     outputs: CountOutputs, symbols: Ints, table: Floats, initial: Floats, transition: Floats, lengths: Ints
 ) -> Floats:
-    """Posteriors when each count multiplies the odds of its states by the same factor on all ticks of its window.
+    """Posteriors (n, k) when each count multiplies the odds of its states by one factor on all ticks of its window.
 
     The factor is e^(what one more tick would change the log-likelihood of the released count by), at the count that is
     expected given everything; noise of scale s is taken for normal with variance 2 s^2, but never says more than 1/s a
-    tick. In long windows counts concentrate, and this is the leading term of the posterior.
-
-    Args:
-        symbols: (n,) symbols beside them, known states included.
-        table: (k, m) of those.
-        initial: (k,).
-        transition: (k, k).
-        lengths: ticks of each stretch.
-
-    Returns:
-        (n, k) probabilities.
+    tick. In long windows counts concentrate, and this is the leading term of the posterior. `symbols` (n,) of `table`
+    (k, m) are those beside the counts, known states included; `lengths` are the ticks of each stretch.
     """
     scale = float(outputs.scale)
     members = np.array([[x in group for x in range(outputs.states)] for group in outputs.groups], dtype=np.float64)
@@ -154,11 +141,7 @@ def learned_path(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
 
 def regimes(count: int) -> Callable[[Outputs, Knowledge], Floats]:
-    """An attacker who learns a chain that switches slowly between several regimes, and then uses every symbol.
-
-    Args:
-        count: of regimes; the hidden state is a regime and a state.
-    """
+    """An attacker who learns a chain that switches slowly between regimes; the hidden state is (regime, state)."""
 
     def attacker(outputs: Outputs, knowledge: Knowledge) -> Floats:
         return _attack(outputs, knowledge, count)
@@ -237,9 +220,9 @@ _SPREADS = (0.3, 1.0, 3.0, 10.0, 30.0)
 def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """A share for every window that drifts; how fast, and how far counts scatter about it, is what is most likely.
 
-    A share drifts by a normal step, and now and then anywhere. The count of L ticks at a share p is normal with mean
-    L p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of the counted states are then
-    multiplied by what they are for the expected share, over what they were; each count by itself.
+    A share drifts by a normal step, and now and then anywhere. The count of L ticks at a share p is normal with mean L
+    p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of each counted state are
+    multiplied by those of its expected share over those before.
     """
     prior = smoothing(without(outputs), knowledge)
     assert isinstance(outputs, CountOutputs)
@@ -266,7 +249,6 @@ def _models(outputs: CountOutputs, counts: Ints, grid: Floats) -> Iterator[tuple
 
 
 def _smoothed(logs: Floats, move: Floats) -> tuple[float, Floats]:
-    """Forward and backward over levels, from log-likelihoods (w, levels)."""
     top = logs.max(axis=1, keepdims=True)
     weights = np.exp(logs - top)
     forward, backward = np.empty_like(weights), np.ones_like(weights)
@@ -296,8 +278,7 @@ _MOST_TICKS = 5000
 def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
     """Logistic regression on sums of outputs over windows of several widths around each tick, one state at a time.
 
-    What it knows without the outputs, the odds of each tick under the believed chain given known states, is a feature,
-    too, and without any output all that it goes by.
+    The odds of each tick under the believed chain given known states are a feature too; without outputs the only one.
     """
     truth = knowledge.truth
     prior = smoothing(without(outputs), knowledge)
@@ -315,11 +296,9 @@ def supervised(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
 
 def folded(attacker: Callable[[Outputs, Knowledge], Floats], folds: int) -> Callable[[Outputs, Knowledge], Floats]:
-    """An attacker who learns from the truth of some time, judged on another: on contiguous folds.
+    """An attacker that uses `truth`, judged on contiguous folds.
 
-    Args:
-        attacker: uses `truth`.
-        folds: number of parts; each is attacked with its own truth, and a tenth of its length on both sides, held back.
+    Each fold is attacked with its own truth, and a tenth of its length on both sides, held back.
     """
 
     def attack(outputs: Outputs, knowledge: Knowledge) -> Floats:
@@ -350,7 +329,6 @@ def _features(outputs: Outputs, knowledge: Knowledge, x: int) -> Iterator[Floats
 
 
 def _standard(column: Floats) -> Floats:
-    """Mean 0 and standard deviation 1; a constant becomes 0."""
     return np.asarray((column - column.mean()) / (float(column.std()) or 1.0))
 
 
@@ -366,7 +344,7 @@ def _sums(series: Floats, segments: Ints, widths: tuple[int, ...]) -> list[Float
 
 
 def _regression(features: Floats, label: Floats) -> Floats:
-    """Weights (f,) of a logistic regression with a small ridge: Newton's method."""
+    """A logistic regression's weights (f,), with a small ridge, by Newton's method."""
     weights = np.zeros(features.shape[1])
     ridge = np.full(weights.size, _PENALTY)
     for _ in range(_NEWTON_STEPS):

@@ -32,7 +32,7 @@ class SymbolOutputs:
     """A symbol for every tick, or a point: whatever one row of a table draws.
 
     Attributes:
-        symbols: (n,) integers in -1..m-1, which symbol or which of m points; -1 where nothing tells of any state.
+        symbols: (n,) which symbol or which of m points; -1 where nothing tells of any state.
         emission: (k, m), Pr(symbol | state): the policy's table, which everybody knows.
     """
 
@@ -52,15 +52,13 @@ class SymbolOutputs:
 
 @dataclass(frozen=True)
 class CountOutputs:
-    """Noisy counts of every window; windows follow each other without sharing a tick.
+    """Noisy counts of consecutive windows that share no tick.
 
     Attributes:
         counts: (w, g) counts of g groups of states, each with discrete Laplace noise of its own.
         first: (w,) first tick of each window, increasing.
         scale: of the noise, in ticks.
-        groups: the g groups of states that are counted; a histogram has one for each state.
-        ticks: n.
-        states: k.
+        groups: of states that are counted; a histogram has one for each state.
         present: (n,) 1 where a tick has a state, else 0; whoever sees the counts knows.
         beside: symbols of the same ticks, if they are released too.
     """
@@ -101,9 +99,7 @@ def without(outputs: Outputs) -> Outputs:
 def release_symbols(states: Ints, table: NoiseTable, generator: np.random.Generator) -> SymbolOutputs:
     """Symbols as a device would draw them, for simulations only.
 
-    Args:
-        states: (n,) true states, -1 where there is none: its symbol comes from a public distribution, and counts as
-            unobserved.
+    Where a true state is -1 the symbol comes from a public distribution, and counts as unobserved.
     """
     weights = np.array(table.weights(), dtype=np.float64)
     emission = weights / weights.sum(axis=1, keepdims=True)
@@ -131,7 +127,6 @@ def release_counts(
         length: ticks in a window.
         scale: of the noise, in ticks.
         counted: the states that are counted together, or `EACH`, a count for each.
-        beside: symbols of the same ticks.
     """
     groups = HISTOGRAM.groups(range(k)) if counted == EACH else COUNT.groups(counted)
     edges = np.flatnonzero(np.diff(segments)) + 1
@@ -153,7 +148,7 @@ class Knowledge:
         transition: (k, k) the chain that is believed.
         segments: (n,) equal inside a stretch without gaps.
         known: (n,) true states that are known, -1 elsewhere.
-        truth: (n,) true states of a time to learn from, -1 where they are held back; the same person's.
+        truth: (n,) the same person's true states of a time to learn from, -1 where they are held back.
     """
 
     transition: Floats
@@ -172,7 +167,7 @@ class Knowledge:
         return np.diff(np.concatenate([[0], np.flatnonzero(np.diff(self.segments)) + 1, [self.segments.size]]))
 
     def learn_from(self, symbols: Ints, emission: Floats) -> tuple[Ints, Floats]:
-        """Symbols and a table that also say the known states: state x is known by the symbol m + x.
+        """Symbols and a table in which the symbol m + x says that state x is known.
 
         Every likelihood is halved, which changes no posterior, and so the rows of the table remain distributions.
         """
@@ -193,12 +188,7 @@ def known_every(states: Ints, every: int) -> Ints:
 
 
 class PointAttack(NamedTuple):
-    """What naming the likeliest state after a point achieves.
-
-    Attributes:
-        named: share of points whose state was named rightly.
-        certain: share of points that only one state can have released.
-    """
+    """Naming the likeliest state: the share of points `named` rightly, and of those that only one state can release."""
 
     named: float
     certain: float
@@ -207,10 +197,8 @@ class PointAttack(NamedTuple):
 def attack_points(prior: Floats, truth: Ints, log_densities: Floats) -> PointAttack:
     """Name the state with the largest posterior probability, for each of n points.
 
-    Args:
-        prior: N probabilities of the states, before.
-        truth: n states.
-        log_densities: n x N, up to a constant for each point; minus infinity where a state cannot have released it.
+    The `prior` is (N,), `truth` (n,). `log_densities` (n, N) are up to a constant for each point, minus infinity where
+    a state cannot have released it.
     """
     with np.errstate(divide="ignore"):
         posterior = log_densities + np.log(prior)

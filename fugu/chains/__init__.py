@@ -1,7 +1,7 @@
-"""Numeric kernels for hidden Markov chains: filtering, smoothing, decoding, learning, simulation.
+"""Kernels for hidden Markov chains: filtering, smoothing, decoding, learning, simulation. Pure functions on arrays.
 
-Pure functions on arrays, compiled; nothing here keeps state, reads a file or knows what a policy is. k states,
-m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbols with -1 for "unobserved".
+With k states and m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbols, -1 for
+"unobserved".
 """
 
 from __future__ import annotations

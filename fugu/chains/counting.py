@@ -1,8 +1,7 @@
 """Smoothing when windows of ticks are counted: forward and backward over (state, count so far), exactly.
 
-Inside a window the hidden state is a pair, and at its end the count meets the likelihood of what was released. Only the
-messages at the windows' beginnings are stored by the forward pass; the backward pass computes each window's lattice
-again.
+At a window's end the count meets the likelihood of what was released. The forward pass stores only the messages at the
+windows' beginnings; the backward pass computes each window's lattice again.
 """
 
 from __future__ import annotations
@@ -190,21 +189,14 @@ def count_marginals(
     *,
     lengths: ArrayLike | None = None,
 ) -> Floats:
-    """Posterior of every tick's state given symbols and what was released of the windows' counts.
+    """Posterior (n, k) of every tick's state given symbols and what was released of the windows' counts.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        initial: (k,) distribution of the first tick, or (sequences, k).
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
+        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
         windows: (n,) the window that a tick is in, or -1; a window's ticks follow each other in one sequence.
         adds: (n, k), 1 where a tick in that state is counted, else 0.
         likelihoods: (w, counts), Pr(what was released of a window | its count) up to a factor, for counts from 0 to the
             most ticks of a window.
-        lengths: (sequences,) ticks in each sequence; None for a single one.
-
-    Returns:
-        (n, k), row t = Pr(X_t | everything).
 
     Raises:
         ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.

@@ -1,8 +1,8 @@
 """Filtering, smoothing and decoding of sequences of symbols.
 
-The forward and the backward message of a sequence do not depend on each other, so one loop carries both, from the two
-ends at once: each hides the other's waiting. Until they meet, each leaves its messages in the result; after, each finds
-there the other's message, and leaves the posterior in its place.
+Forward and backward messages do not depend on each other, so one loop carries both from the two ends at once: each
+hides the other's waiting. Until they meet, each leaves its messages in the result; after, each replaces the other's
+message that it finds there by the posterior.
 """
 
 from __future__ import annotations
@@ -119,11 +119,7 @@ def _filter_wide(
 
 
 def run_filter(problem: Problem) -> Filtered:
-    """Filter a checked problem (what `filter_beliefs` and the learner share).
-
-    Raises:
-        ValueError: the symbols have probability zero.
-    """
+    """Filter a checked problem, for `filter_beliefs` and the learner; ValueError for symbols of probability zero."""
     k = problem.transition.shape[0]
     beliefs = np.empty((problem.symbols.size, k))
     logs = np.empty(problem.starts.size - 1)
@@ -145,17 +141,14 @@ def filter_beliefs(
     *,
     lengths: ArrayLike | None = None,
 ) -> Filtered:
-    """Filter one or many sequences of symbols.
+    """Filter one or many sequences of symbols: beliefs (n, k) and log-likelihoods (sequences,), in nats.
 
     Args:
         symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
         initial: (k,) distribution of the first tick, or (sequences, k).
         transition: (k, k) row-stochastic.
         emission: (k, m), Pr(symbol | state).
-        lengths: (sequences,) ticks in each sequence; None for a single one.
-
-    Returns:
-        Beliefs (n, k) and log-likelihoods (sequences,), in nats.
+        lengths: (sequences,) ticks in each sequence; `None` for a single one.
 
     Raises:
         ValueError: bad shapes or distributions, or symbols of probability zero.
@@ -166,15 +159,7 @@ def filter_beliefs(
 
 
 def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
-    """Carry beliefs over unobserved ticks.
-
-    Args:
-        belief: (..., k) distributions of the state now.
-        transition: (k, k) row-stochastic.
-        ticks: how many ticks to go on, at least 0.
-
-    Returns:
-        (..., k) distributions of the state `ticks` ticks later.
+    """Carry beliefs (..., k) over so many unobserved ticks, at least 0.
 
     Raises:
         ValueError: bad shapes or distributions, or a negative number of ticks.
@@ -188,14 +173,7 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
 
 
 def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
-    """Condition a belief on one observation.
-
-    Args:
-        belief: (k,) distribution of the state.
-        likelihood: (k,) Pr(observation | state), for instance a column of the emission table.
-
-    Returns:
-        (k,) conditioned distribution, and Pr(observation) under `belief`.
+    """Condition a belief (k,) on the `likelihood` (k,) of an observation; also Pr(observation) under `belief`.
 
     Raises:
         ValueError: shapes differ, or the observation has probability zero.
@@ -231,7 +209,6 @@ class _Given(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Self:
-        """From a checked problem."""
         forward, backward = step_tables(problem)
         least = min(forward.sum(axis=2).min(), backward.sum(axis=2).min())  # of its sum, a message keeps at a tick
         loss = -log2(least) if least > 0.0 else _BITS
@@ -335,13 +312,9 @@ def backward_messages(
     *,
     lengths: ArrayLike | None = None,
 ) -> Floats:
-    """What the symbols after each tick say about its state.
+    """Messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
-    Args:
-        symbols, transition, emission, lengths: as for `filter_beliefs`.
-
-    Returns:
-        (n, k), row t proportional to Pr(symbols after t | X_t = x) and with sum 1.
+    Arguments are as for `filter_beliefs`.
 
     Raises:
         ValueError: bad shapes or distributions, or symbols that no state explains.
@@ -366,14 +339,9 @@ def posterior_marginals(
     lengths: ArrayLike | None = None,
     out: Floats | None = None,
 ) -> Floats:
-    """Smooth one or many sequences of symbols.
+    """Smooth one or many sequences: (n, k), row t = Pr(X_t | all symbols of its sequence).
 
-    Args:
-        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
-        out: (n, k) float64, C-contiguous, where to put the result; None: a new array.
-
-    Returns:
-        (n, k), row t = Pr(X_t | all symbols of its sequence).
+    Arguments are as for `filter_beliefs`; `out` (n, k), float64 and C-contiguous, is where to put the result.
 
     Raises:
         ValueError: bad shapes or distributions, or symbols of probability zero; `out` then holds nothing of use.
@@ -448,15 +416,9 @@ def fixed_lag_marginals(
 ) -> Floats:
     """Smooth every tick with the symbols up to `lag` ticks after it, exactly, in O(n lag k^2).
 
-    For a window in the middle of a stream, `initial` is the distribution of the window's first tick:
-    `predict(belief, transition)` with the filtered belief of the tick before the window.
-
-    Args:
-        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
-        lag: ticks to look ahead, at least 0; the last ticks of a sequence use what there is.
-
-    Returns:
-        (n, k), row t = Pr(X_t | symbols up to t + lag).
+    Row t of the result (n, k) is Pr(X_t | symbols up to t + lag); the last ticks of a sequence use what there is. Other
+    arguments are as for `filter_beliefs`. In the middle of a stream, `initial` is the distribution of the window's
+    first tick: `predict(belief, transition)` with the filtered belief of the tick before the window.
 
     Raises:
         ValueError: bad shapes or distributions, a negative lag, or symbols of probability zero.
@@ -534,11 +496,7 @@ def viterbi(
 ) -> Decoded:
     """Most probable state path of one or many sequences; of equals, the lowest state at each choice.
 
-    Args:
-        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
-
-    Returns:
-        States (n,), and log Pr(path, symbols) of each sequence (sequences,), in nats.
+    Arguments are as for `filter_beliefs`.
 
     Raises:
         ValueError: bad shapes or distributions, or symbols of probability zero.

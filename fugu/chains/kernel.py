@@ -1,15 +1,14 @@
 """How the kernels of this room are compiled: one decorator, one set of flags.
 
-A kernel takes arrays whose shapes and types its public wrapper has already made sure of, and holds no
-state. With NUMBA_DISABLE_JIT=1 every kernel is the plain Python function it was written as.
+A kernel takes arrays whose shapes and types its public wrapper has checked, and holds no state. With
+NUMBA_DISABLE_JIT=1 it is a plain Python function.
 
-Compiled kernels are kept on disk. Numba renews what it keeps when the kernel's own file changes, but not when a helper
-or a constant from another file does, which it has compiled in. So each kernel is kept in a folder that is named by a
-digest of all that it is made of.
+Compiled kernels are kept on disk. Numba renews them when the kernel's own file changes, but not when a helper or a
+constant from another file does, which it has compiled in. So each has a folder named by a digest of all it is made of.
 
 Numba writes which file holds the code for which types, and then that file, under a number. Two processes that compile
-one kernel at the same time, for different types, take the same number, and what is left may call one's code what is the
-other's. So the files of each process have names of their own; what is lost at worst is compiled again.
+one kernel at once for different types take the same number, and may swap their code. So the files of each process have
+names of their own; at worst something is compiled again.
 """
 
 from __future__ import annotations
@@ -38,13 +37,9 @@ _digests: dict[int, str] = {}
 
 
 def kernel(function: AnyFunction) -> AnyFunction:
-    """Compile a function on arrays with numba, keeping its type.
+    """Compile a pure function on arrays with numba, keeping its type, cached on disk where a directory can be written.
 
-    Args:
-        function: a pure function on arrays and scalars; the kernels that it calls are compiled before it.
-
-    Returns:
-        The compiled function, cached on disk where a directory can be written.
+    The kernels that it calls are compiled before it.
     """
     digest = _digest(function)
     # error_model "numpy": a division does not test its divisor (kernels test likelihoods themselves), so

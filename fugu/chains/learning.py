@@ -20,8 +20,6 @@ class Learned(NamedTuple):
     """A fitted chain.
 
     Attributes:
-        transition: (k, k).
-        initial: (k,).
         log_likelihoods: (iterations,) of every chain that was tried, in nats; the last one is of this chain.
         converged: whether the gain fell below the tolerance.
     """
@@ -106,7 +104,7 @@ def _expect(
 
 
 def expectations(problem: Problem) -> Expected:
-    """What the symbols of some sequences say of their states under a chain: one E step of expectation maximisation."""
+    """One E step of expectation maximisation: what the symbols of some sequences say of their states under a chain."""
     filtered = run_filter(problem)
     k = problem.transition.shape[0]
     first, moves = np.zeros(k), np.zeros((k, k))
@@ -136,14 +134,10 @@ def baum_welch(
     Args:
         symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
         emission: (k, m), Pr(symbol | state), kept as it is.
-        lengths: (sequences,) ticks in each sequence; None for a single one.
-        initial: (k,) first guess; None: uniform. With few sequences it tends to a corner, as it must.
-        transition: (k, k) first guess; None: stay with 0.8, move evenly. Its zeros stay zeros.
-        iterations: how often at most to improve the guess.
+        lengths: (sequences,) ticks in each sequence; `None` for a single one.
+        initial: (k,) first guess; `None`: uniform. With few sequences it tends to a corner, as it must.
+        transition: (k, k) first guess; `None`: stay with 0.8, move evenly. Its zeros stay zeros.
         tolerance: stop when an iteration gains less than this, in nats per symbol.
-
-    Returns:
-        The fitted chain, the log-likelihoods of the guess and of every improvement, and whether it converged.
 
     Raises:
         ValueError: bad shapes or distributions, no symbols, or symbols of probability zero under the first guess.

@@ -1,13 +1,12 @@
 """One tick of a message: what the forward and the backward passes share.
 
-A message is an unnormalised vector over the k states. It is never divided while it travels: when its sum
-falls below 2^-100 it is multiplied by 2^100, which is exact and rare, and so the loop that carries it waits
-for a multiplication and an addition per tick, not for a division. Components smaller than about 2^-750 of the
-largest are lost, as in every scaled (not logarithmic) recursion; where every state can be left and entered
-with a probability above that, nothing that matters is.
+A message is an unnormalised vector over the k states. It is never divided while it travels: when its sum falls below
+2^-100 it is multiplied by 2^100, which is exact and rare, and so the loop waits for a multiplication and an addition
+per tick, not for a division. Components smaller than about 2^-750 of the largest are lost, as in every scaled (not
+logarithmic) recursion; that does not matter where every state can be left and entered with a larger probability.
 
-For k = 2, 3, 4 a message is a tuple, whose length is part of its type: compiled code keeps it in registers, and has no
-branches on the length. For other k it is a row of a small array.
+For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, and has no branches on the length. For other
+k it is a row of a small array.
 """
 
 from __future__ import annotations
@@ -102,10 +101,8 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
 def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
     """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
 
-    Args:
-        table: (m + 1, k, k), the matrices Pr(next state, symbol | state), that of an unobserved tick (symbol -1)
-            first; their transposes for the backward direction.
-        symbols: (n,) in -1..m-1.
+    The `table` (m + 1, k, k) holds Pr(next state, symbol | state), that of an unobserved tick (symbol -1) first; their
+    transposes for the backward direction.
     """
     z = symbols[t] + 1
     if len(a) == 2:
@@ -128,11 +125,7 @@ def first(initial: Floats, sequence: int, rows: Floats, z: int, unit: Message) -
 
 @kernel
 def lift(a: Message) -> tuple[Message, float, int]:
-    """Bring a message of 2, 3 or 4 components that has become tiny back into range.
-
-    Returns:
-        The message times 2^(100 j), its sum (zero only if the evidence is impossible), and j.
-    """
+    """A tiny message of 2, 3 or 4 components times 2^(100 j), its sum (zero only for impossible evidence), and j."""
     mass = _total(a)
     lifts = 0
     while 0.0 < mass < TINY:

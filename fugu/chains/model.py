@@ -1,7 +1,7 @@
 """What every public function checks before a kernel runs, and the tables that kernels read.
 
-A chain is (initial, transition); a symbol stream adds the emission table. Sequences may be many: their
-symbols are concatenated and `lengths` says where each ends.
+A chain is (initial, transition); a symbol stream adds the emission table. Symbols of many sequences are concatenated,
+and `lengths` says where each ends.
 """
 
 from __future__ import annotations
@@ -53,15 +53,7 @@ class Problem(NamedTuple):
 
 
 def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:
-    """Check distributions over states or symbols, one per row.
-
-    Args:
-        values: (..., k) probabilities.
-        name: how an error calls them.
-        states: k, if known.
-
-    Returns:
-        C-contiguous float64 array of the same shape.
+    """Check distributions (..., k), one per row: a C-contiguous float64 array. Errors call them `name`.
 
     Raises:
         ValueError: a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
@@ -83,11 +75,7 @@ def check_distribution(values: ArrayLike, name: str, states: int | None = None) 
 
 
 def check_transition(transition: ArrayLike) -> Floats:
-    """Check a transition matrix, whose entries may be zero: a C-contiguous float64 array (k, k).
-
-    Raises:
-        ValueError: not square, or a row is not a distribution.
-    """
+    """Check a transition matrix, which may have zeros: a C-contiguous float64 array (k, k), else a ValueError."""
     matrix = check_distribution(transition, "transition")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"transition has shape {matrix.shape}; it must be square (k, k)")
@@ -95,11 +83,7 @@ def check_transition(transition: ArrayLike) -> Floats:
 
 
 def check_emission(emission: ArrayLike, states: int) -> Floats:
-    """Check an emission table Pr(symbol z | state x): a C-contiguous float64 array (k, m).
-
-    Raises:
-        ValueError: not k rows, or a row is not a distribution.
-    """
+    """Check an emission table Pr(symbol z | state x): a C-contiguous float64 array (k, m), else a ValueError."""
     table = check_distribution(emission, "emission")
     if table.ndim != 2 or table.shape[0] != states:
         raise ValueError(f"emission has shape {table.shape}; it must have one row per state ({states}, m)")
@@ -107,11 +91,7 @@ def check_emission(emission: ArrayLike, states: int) -> Floats:
 
 
 def check_symbols(symbols: ArrayLike, alphabet: int) -> Ints:
-    """Check a stream of symbols in -1..m-1, -1 for an unobserved tick: a C-contiguous int64 array (n,).
-
-    Raises:
-        ValueError: not a vector of integers in -1..m-1.
-    """
+    """Check symbols in -1..m-1, -1 for an unobserved tick: a C-contiguous int64 array (n,), else a ValueError."""
     given = np.asarray(symbols)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ValueError(f"symbols must be a vector of integers, not {given.dtype} of shape {given.shape}")
@@ -128,17 +108,7 @@ def pose(
     emission: ArrayLike,
     lengths: ArrayLike | None,
 ) -> Problem:
-    """Check everything that a kernel over sequences reads.
-
-    Args:
-        symbols: (n,) integers in -1..m-1, all sequences one after the other.
-        initial: (k,) distribution of every first tick, or (sequences, k).
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-        lengths: (sequences,) ticks in each sequence, or None for a single one.
-
-    Returns:
-        The problem, in the types that kernels are compiled for.
+    """Check everything that a kernel over sequences reads; arguments are as for `filter_beliefs`.
 
     Raises:
         ValueError: anything that is not a chain, a table, or a stream of its symbols.
@@ -166,9 +136,9 @@ def likelihood_rows(emission: Floats) -> Floats:
 
 
 def step_tables(problem: Problem) -> tuple[Floats, Floats]:
-    """The matrices Pr(next state, symbol | state) of every symbol, and their transposes.
+    """The matrices Pr(next state, symbol | state) of every symbol for `messages.advance`, and their transposes.
 
-    The first is that of an unobserved tick: the transition alone. Shapes are those that `messages.advance` takes.
+    The first is that of an unobserved tick: the transition alone.
     """
     forward = problem.transition[None, :, :] * np.roll(problem.rows, 1, axis=0)[:, None, :]
     return np.ascontiguousarray(forward), np.ascontiguousarray(forward.transpose(0, 2, 1))
@@ -183,13 +153,7 @@ def impossible(tick: int) -> ValueError:
 
 
 def stationary_distribution(transition: ArrayLike) -> Floats:
-    """Stationary distribution of a chain, exactly 0 for states that die out.
-
-    Args:
-        transition: (k, k) row-stochastic with a single closed class of states.
-
-    Returns:
-        (k,) the distribution pi with pi P = pi; every entry has a small relative error.
+    """The distribution pi (k,) with pi P = pi, each entry with a small relative error; 0 for states that die out.
 
     Raises:
         ValueError: the chain has more than one stationary distribution, or one with an entry too small for a float.
@@ -204,7 +168,7 @@ def stationary_distribution(transition: ArrayLike) -> Floats:
 
 
 def _closed_class(transition: Floats) -> Ints:
-    """The states that the chain, wherever it is, comes to and never leaves: reachability, not floating point."""
+    """The states that the chain always comes to and never leaves: reachability, not floating point."""
     reach = np.eye(len(transition), dtype=np.bool_) | (transition > 0.0)
     for _ in range(len(transition).bit_length()):
         reach = (reach.astype(np.float32) @ reach.astype(np.float32)) > 0.0
@@ -217,8 +181,7 @@ def _closed_class(transition: Floats) -> Ints:
 def _eliminated(remaining: Floats) -> Floats:
     """Stationary distribution (k,) of an irreducible (k, k) chain, which is overwritten.
 
-    Grassmann, Taksar, Heyman (1985): eliminates states without a subtraction, so that rare states keep their relative
-    accuracy.
+    Grassmann, Taksar, Heyman (1985): no subtraction, so that rare states keep their relative accuracy.
     """
     k = len(remaining)
     with np.errstate(all="ignore"):  # what underflows is refused by the caller
@@ -269,17 +232,7 @@ def simulate(
     emission: ArrayLike,
     generator: np.random.Generator,
 ) -> Simulated:
-    """Draw a state path and its symbols.
-
-    Args:
-        ticks: length n of the path, at least 0.
-        initial: (k,) distribution of the first tick.
-        transition: (k, k) row-stochastic.
-        emission: (k, m), Pr(symbol | state).
-        generator: source of randomness; the same state gives the same path.
-
-    Returns:
-        States (n,) and symbols (n,).
+    """Draw a state path and its symbols; the same `generator` state gives the same path.
 
     Raises:
         ValueError: bad shapes or distributions, or a negative length.

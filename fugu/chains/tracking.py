@@ -1,13 +1,11 @@
 """Tracking many devices whose tables differ from tick to tick: filtered, smoothed and fixed-lag distributions.
 
-What a device released at a tick enters as its likelihood under each state. So every tick and every device may have a
-table of its own, ticks without any are gaps, and the transition may be another one at each tick. A point that no
-possible state can release counts as none.
+A device's release enters as its likelihood under each state, so every tick and device may have a table of its own, and
+every tick its own transition. Ticks without a release are gaps; a point that no possible state can release counts as
+none.
 
-Transition matrices in the form that carries the distributions of many devices on fastest, and what can be reached.
-
-Where most of a matrix is empty, as for a walk over cells, it is kept as its diagonals (places that follow one another
-row by row have few) or as each state's predecessors; a full one is left to BLAS.
+A matrix that is mostly empty, as for a walk over cells, is kept as its diagonals (places that follow one another row by
+row have few) or as each state's predecessors; a full one is left to BLAS.
 """
 
 from __future__ import annotations
@@ -41,8 +39,7 @@ class Moves(NamedTuple):
         matrix: (N, N).
         weights: (diagonals, devices x N), each diagonal by target, repeated for a block of devices; three divide the
             diagonals.
-        shifts: (diagonals,) where each begins in a block that has `margin` numbers before it.
-        margin: numbers before and after a block.
+        shifts: (diagonals,) where each begins in a block that has `margin` numbers before and after it.
         starts: (N + 1,) where the predecessors of each state begin.
         others, values: (links,) the predecessors and their weights; neither these nor diagonals: BLAS.
     """
@@ -109,14 +106,7 @@ class Transition(NamedTuple):
 
     @classmethod
     def of(cls, transition: ArrayLike) -> Self:
-        """Prepare a matrix.
-
-        Args:
-            transition: (N, N), N at least 1, of finite numbers from 0 on; rows need not sum to 1.
-
-        Raises:
-            ValueError: it is no such matrix.
-        """
+        """Prepare a matrix (N, N) of finite numbers from 0 on, whose rows need not sum to 1; else a ValueError."""
         matrix = np.ascontiguousarray(transition, dtype=np.float64)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
             raise ValueError(f"a transition matrix is square, not of shape {matrix.shape}")
@@ -168,8 +158,7 @@ def carry_block(
 ) -> None:
     """Set `out` (w,) to the numbers low..high of distributions laid end to end, times a matrix given by its diagonals.
 
-    A diagonal reaches into the distributions of the devices beside, where its weight is 0; `padded` stands in for the
-    ends.
+    Where a diagonal reaches into the devices beside, its weight is 0; `padded` stands in for the ends.
     """
     source, begin = flat, low - margin
     if low < margin or high + margin > flat.size:
@@ -214,15 +203,7 @@ def _reach(sets: Ints, starts: Ints, others: Ints, out: Ints) -> None:
 
 
 def reached(sets: Bools, transition: Transition | ArrayLike) -> Bools:
-    """The states that can follow from some of a set, for many sets at once; a bit for each, not a probability.
-
-    Args:
-        sets: (devices, N).
-        transition: a step is possible if its entry is above 0.
-
-    Returns:
-        (devices, N).
-    """
+    """The states that can follow from some of a set, for many sets (devices, N): a bit for each, not a probability."""
     matrix = transition.forward.matrix if isinstance(transition, Transition) else np.asarray(transition)
     devices, count = sets.shape
     before, after = np.nonzero(matrix > 0)
@@ -264,8 +245,7 @@ class Followed(NamedTuple):
 
     Attributes:
         beliefs: (n, devices, N), the distributions at each tick given everything released up to it.
-        log_likelihoods: (n, devices), the logarithm of the probability of what was released, given all before; 0 if
-            that is nothing.
+        log_likelihoods: (n, devices), log probability of what was released, given all before; 0 if that is nothing.
         counted: (n, devices), whether something was released that some possible state can release.
     """
 
@@ -276,7 +256,6 @@ class Followed(NamedTuple):
 
 @kernel
 def _sum(distributions: Floats, device: int) -> float:
-    """The sum of a device's distribution."""
     mass = 0.0
     for x in range(distributions.shape[1]):
         mass += distributions[device, x]
@@ -285,7 +264,6 @@ def _sum(distributions: Floats, device: int) -> float:
 
 @kernel
 def _dot(distributions: Floats, device: int, rows: Floats, row: int) -> float:
-    """The sum of the products of a device's distribution and a row."""
     mass = 0.0
     for x in range(distributions.shape[1]):
         mass += distributions[device, x] * rows[row, x]
@@ -294,18 +272,13 @@ def _dot(distributions: Floats, device: int, rows: Floats, row: int) -> float:
 
 @kernel
 def _times(distributions: Floats, device: int, rows: Floats, row: int, factor: float, out: Floats, place: int) -> None:
-    """Set a row of `out` to a device's distribution times a row times a factor."""
     for x in range(distributions.shape[1]):
         out[place, x] = distributions[device, x] * rows[row, x] * factor
 
 
 @kernel
 def _rare(distributions: Floats, device: int, rows: Floats, row: int, out: Floats, place: int) -> float:
-    """`_weigh` for a point that is all but impossible, whose products are lifted before they can vanish.
-
-    Returns:
-        Its log-likelihood; no number for one that is impossible.
-    """
+    """The log-likelihood, not a number if impossible, of an all but impossible point, lifted before products vanish."""
     factor = _HIGH / _sum(distributions, device)
     mass = 0.0
     for x in range(distributions.shape[1]):
@@ -334,10 +307,8 @@ def _weigh(
 ) -> int:  # fmt: skip
     """Weigh so many distributions, of the devices from `first` on, by what these released, into their rows of `out`.
 
-    `logs` (devices,) become log-likelihoods; no number where nothing counts.
-
-    Returns:
-        A device whose distribution is 0 everywhere, or -1.
+    `logs` (devices,) become log-likelihoods, not a number where nothing counts. The result is a device whose
+    distribution is 0 everywhere, or -1.
     """
     nowhere = -1
     for distribution in range(count):
@@ -379,13 +350,7 @@ def _carry_and_weigh(
 def advance(
     distributions: Floats, transition: Transition, seen: Seen, out: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Carry the distributions of many devices on by one tick.
-
-    Args:
-        distributions: (devices, N), of the tick before.
-        transition: from there.
-        seen: what was released.
-        out: (devices, N), C-contiguous, where to put the result; not `distributions`. None: a new array.
+    """Carry the distributions (devices, N) of the tick before on by one tick; `out` must not be `distributions`.
 
     Returns:
         Distributions (devices, N), and for each device the logarithm of the probability of what it released, not a
@@ -411,12 +376,10 @@ def advance(
 
 
 def follow(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> Followed:
-    """Filter consecutive ticks of many devices: the forward pass.
+    """Filter n >= 1 consecutive ticks of many devices: the forward pass.
 
-    Args:
-        distributions: (devices, N), at the first tick, given everything before.
-        steps: the transition from each tick to the next, one fewer than ticks.
-        seen: what was released at each of n ticks, at least one.
+    The `distributions` (devices, N) are those of the first tick, given everything before; `steps` has n - 1
+    transitions.
 
     Raises:
         ValueError: bad shapes, or no state is possible at some tick.
@@ -435,13 +398,9 @@ def follow(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Se
 
 
 def backward(steps: Sequence[Transition], seen: Sequence[Seen]) -> Floats:
-    """What the points after each tick tell of its state: the backward pass.
+    """The backward pass: (n, devices, N), each proportional to the probability of the later points, and at most 1.
 
-    Args:
-        steps, seen: as for `follow`; a point that no state can release after what follows counts as none.
-
-    Returns:
-        (n, devices, N), each proportional to the probability of the later points, and at most 1.
+    A point that no state can release after what follows counts as none.
     """
     messages = np.ones((len(seen), len(seen[0].which), seen[0].rows.shape[1]))
     work, logs = np.empty_like(messages[0]), np.empty(messages.shape[1])
@@ -462,16 +421,11 @@ def smoothed(distributions: Floats, steps: Sequence[Transition], seen: Sequence[
 def fixed_lag(
     found: Followed, steps: Sequence[Transition], seen: Sequence[Seen], lag: int, ticks: slice = slice(None)
 ) -> Floats:  # fmt: skip
-    """The distributions (n, devices, N) of some ticks given everything released up to `lag` ticks later, exactly.
+    """The distributions of the ticks asked for given everything released up to `lag` ticks later, exactly.
 
     Args:
-        found: from `follow`; kept.
-        steps, seen: the same as for that.
-        lag: at least 0; the last ticks use what there is.
-        ticks: those that are asked for; by default all.
-
-    Raises:
-        ValueError: a negative lag.
+        found: from `follow` of the same steps and releases; not changed.
+        lag: at least 0, else a ValueError; the last ticks use what there is.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
@@ -498,7 +452,6 @@ def _back(message: Floats, step: Transition, seen: Seen, work: Floats, logs: Flo
 
 
 def _combine(distributions: Floats, messages: Floats) -> None:
-    """Multiply distributions (devices, N) by messages, and normalise."""
     _weigh(
         distributions,
         len(distributions),
@@ -512,7 +465,6 @@ def _combine(distributions: Floats, messages: Floats) -> None:
 
 
 def _counted(seen: Sequence[Seen], found: Followed) -> list[Seen]:
-    """What was released, without what did not count."""
     return [Seen(one.rows, np.where(counted, one.which, -1)) for one, counted in zip(seen, found.counted, strict=True)]
 
 
@@ -524,7 +476,7 @@ def _distributions(distributions: Floats, states: int) -> Floats:
 
 
 def _check(seen: Seen, distributions: Floats) -> None:
-    """Refuse what the kernels would read beyond the ends of arrays for."""
+    """Refuse indices and shapes with which the kernels would read beyond the ends of arrays."""
     rows, which = seen
     if rows.ndim != 2 or rows.shape[1] != distributions.shape[1] or not len(rows):
         raise ValueError(
