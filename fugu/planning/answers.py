@@ -1,7 +1,7 @@
 """What answers are worth: shares of windows, true and as they are released, the state now, and what guessing gives.
 
-By how much a noisy count is wrong follows exactly from the distribution of its discrete Laplace noise; shares from
-randomised symbols come by inverting the noise.
+The error of a noisy count follows exactly from the distribution of its discrete Laplace noise; shares from randomised
+symbols come by inverting the noise.
 """
 
 from __future__ import annotations
@@ -42,13 +42,9 @@ _TAIL = 40.0
 
 
 class Shares(NamedTuple):
-    """True answers of consecutive windows.
+    """True answers of w consecutive windows: (w, b) counts and shares, of b sets of states, of ticks with a state.
 
-    Attributes:
-        counts: (w, b) ticks in each counted set of states.
-        truth: (w, b) their share of the ticks that have a state.
-        first: (w,) place of each window's first tick.
-        length: ticks of a window.
+    `first` is the place of each window's first tick.
     """
 
     counts: Ints
@@ -65,10 +61,7 @@ class Shares(NamedTuple):
 def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int, ...], ...]) -> Shares:
     """The answers of tumbling windows that cross no gap and of whose ticks at least 9 of 10 have a state.
 
-    Args:
-        states: (n,), -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps.
-        length: ticks of a window.
+    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps.
     """
     edges = np.concatenate([[0], np.flatnonzero(np.diff(segments)) + 1, [len(states)]])
     starts = [np.arange(a, b - length + 1, length) for a, b in pairwise(edges.tolist())]
@@ -85,14 +78,9 @@ def true_shares(states: Ints, segments: Ints, length: int, bins: tuple[tuple[int
 
 
 def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> Floats:
-    """What subscribers are told, run by run: counts with discrete Laplace noise, cut off at 0 and 1.
+    """(runs, w, b) shares as subscribers are told: counts with discrete Laplace noise (scale in ticks), cut to 0..1.
 
-    Args:
-        scale: of the noise on every count, in ticks.
-        devices: of the group whose average it is; the others are like windows of the same recording.
-
-    Returns:
-        (runs, w, b) shares; compare them with `shares.truth`.
+    They are averages of a group of devices; the others are like windows of the same recording.
     """
     shape = (runs, *shares.counts.shape)
     # The difference of two geometric numbers with ratio exp(-1/s) is discrete Laplace noise of scale s; the sum of so
@@ -103,14 +91,10 @@ def noisy_shares(shares: Shares, scale: Fraction, devices: int, rng: np.random.G
 
 
 def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, float]:
-    """The mean absolute error and the 95 % error that noise gives the average share of a group.
+    """The mean absolute error and the 95 % error that noise gives the average share of a group; the scale is in ticks.
 
-    Args:
-        scale: of the noise on every device's count, in ticks.
-        length: ticks of a window.
-
-    Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with
-        a = e^(-1/s); Chebyshev's inequality where the distribution has too many values.
+    Source: the characteristic function ((1 - a)^2 / (1 - 2 a cos t + a^2))^N of N discrete Laplace numbers, with a =
+    e^(-1/s); Chebyshev's inequality where the distribution has too many values.
     """
     decay = 1.0 / float(scale)
     reach = _TAIL * (float(scale) + 1.0) + 10.0 * float(scale) * math.sqrt(2.0 * devices)
@@ -131,12 +115,9 @@ def group_error(scale: Fraction, length: int, devices: int) -> tuple[float, floa
 
 
 def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Generator) -> float:
-    """The mean absolute error of always guessing: the median of the answers that are known.
+    """The mean absolute error of always guessing the median of the known answers (w, b), for `truth` (v, b).
 
-    Args:
-        known: (w, b) true answers of one set.
-        truth: (v, b) those of another.
-        devices: of a group, whose average is guessed: each like a window taken at random.
+    Of a group, the average is guessed, each device like a window taken at random.
     """
     if devices > 1:
         known, truth = (
@@ -146,13 +127,7 @@ def guess_error(known: Floats, truth: Floats, devices: int, rng: np.random.Gener
 
 
 class WindowError(NamedTuple):
-    """The error of one number of a window, and of the share that it is of the window's ticks.
-
-    Attributes:
-        count_mean: mean absolute error, in ticks.
-        count_95: the error that is not exceeded in 95 % of all windows, in ticks.
-        share_mean, share_95: the same as a share of the window's ticks, in 0..1.
-    """
+    """The mean and 95 % error of one number of a window, in ticks, and of its share of the window's ticks, in 0..1."""
 
     count_mean: float
     count_95: int
@@ -161,14 +136,10 @@ class WindowError(NamedTuple):
 
 
 def window_error(scale: Fraction | float, length: int) -> WindowError:
-    """The error of a count with discrete Laplace noise, for whoever cuts answers off at 0 and at the length.
+    """The error of a count with discrete Laplace noise (scale in ticks), with answers cut off at 0 and at the length.
 
-    Cutting off makes an error neither larger nor more than the length, and what is told here is the noise's own with
-    that limit: what holds for every true count.
-
-    Args:
-        scale: of the noise, in ticks.
-        length: ticks of the window.
+    Cutting off makes an error neither larger nor more than the length: this is the noise's own with that limit, which
+    holds for every true count.
     """
     decay = 1.0 / float(scale)
     ratio = math.exp(-decay)
@@ -195,9 +166,8 @@ class Assessed(NamedTuple):
 def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.random.Generator) -> Assessed:
     """How often the most likely state, given all symbols up to its tick, is wrong.
 
-    Args:
-        fit: the states that a subscriber's chain was learned from.
-        stretch: ticks of the stretches of which 95 % are wrong no more often than is told.
+    A subscriber's chain is learned from `fit`; 95 % of stretches of `stretch` ticks are wrong no more often than is
+    told.
     """
     k = table.states
     transition = _transition_of(fit, k)
@@ -217,11 +187,9 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
 def assess_shares(
     table: NoiseTable, fit: Cut, judged: Cut, length: int, bins: tuple[tuple[int, ...], ...], rng: np.random.Generator
 ) -> Assessed | None:
-    """How far off shares are that come from counts of symbols; none if there are too few windows.
+    """How far off shares of `length` ticks are that come from counts of symbols; None if there are too few windows.
 
-    Args:
-        fit: where the guess is learned, and where 95 % of the errors are looked for as well.
-        length: ticks of a share.
+    The guess is learned from `fit`, where 95 % of the errors are looked for as well.
     """
     inverse = np.linalg.inv(np.array(table.weights(), dtype=np.float64) / SCALE)
     errors, known = [], []

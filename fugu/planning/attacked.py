@@ -35,13 +35,9 @@ WINDOW_TICKS = 300
 
 
 class Trial(NamedTuple):
-    """One release of a recording's states, attacked.
+    """One release of a recording's states, attacked, the most successful attack first.
 
-    Attributes:
-        chains: the class that the noise is for, in words.
-        released: what was released, in words.
-        noise: flip probability (the larger of two), or the scale of a count in ticks.
-        attacks: what attackers reached, the most successful first.
+    `noise` is a flip probability (the larger of two), or the scale of a count in ticks.
     """
 
     source: str
@@ -59,17 +55,10 @@ class Trial(NamedTuple):
 
 
 def two_states(readings: Readings, baseline: int | None, threshold: float | None) -> tuple[str, Ints]:
-    """Two states of a recording of numbers: above its running mean, or at a threshold and above.
+    """Two states of a recording of numbers (-1: none): above its running mean, or at a threshold and above.
 
-    Args:
-        baseline: ticks that the running mean looks back; none for a threshold.
-        threshold: least reading of state 1; none for the mean of the recording.
-
-    Returns:
-        What the states are, and (n,) states, -1 where there is none.
-
-    Raises:
-        PlanningError: the readings are names.
+    The baseline is in ticks, None for a threshold, which is by default the mean. PlanningError if the readings are
+    names.
     """
     if isinstance(readings.values, list):
         raise PlanningError(f"{readings.source}: column {readings.column} holds names, not numbers")
@@ -107,11 +96,7 @@ def attack_classes(
 ) -> Iterator[Trial]:
     """Attack symbols and counts of 300 ticks, with the noise for independent readings, the mean chain, every stretch.
 
-    Args:
-        states: (n,) states 0 and 1, -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps.
-        epsilon: in nats.
-        known: attackers are given the true state of every so many ticks; none: no state.
+    `states` are (n,), -1 where there is none; attackers are given the true one of every `known`-th tick.
 
     Raises:
         FuguError: the recording is too short to tell, or no noise has this epsilon.
@@ -139,9 +124,7 @@ def attack_classes(
 def attack_policy(policy: Policy, readings: Readings, known: int | None = None) -> Iterator[Trial]:
     """Attack what a policy releases of a recording: symbols, each tumbling window alone, and each beside the symbols.
 
-    Args:
-        readings: of the recording; its rows are the policy's ticks.
-        known: attackers are given the true state of every so many ticks; none: no state.
+    Rows are the policy's ticks; attackers are given the true state of every `known`-th one.
 
     Raises:
         PlanningError: no reading has a state, or the policy releases nothing that can be attacked.

@@ -1,8 +1,8 @@
 """From readings and a question to what a device should release: compared, attacked, and judged on what was held back.
 
-The class of chains covers all of each recording, as `fugu plan model` finds it, and is widened until attackers stay
-below their ceiling on a first set of it; the candidates are compared on a second one; and the one that is chosen meets
-a third one once, which can only take its recommendation away. How useful an answer is plays no part in the class.
+The class of chains covers all of each recording and is widened until attackers stay below their ceiling on a first set.
+Candidates are compared on a second one; a third one can only take the recommendation away. How useful an answer is
+plays no part in the class.
 """
 
 from __future__ import annotations
@@ -94,19 +94,13 @@ class Told(NamedTuple):
 
 
 class AutoPlan(NamedTuple):
-    """What was found.
+    """What to release, or why nothing is worth it.
 
-    Attributes:
-        recommended: what to release; its kind is `none` if nothing is worth it.
-        readings, question, states: what was asked of what.
-        bins: the sets of states whose shares are asked for.
-        reasons: why nothing is recommended although something was good enough, in sentences.
-        curves: error against epsilon, of the candidates.
-        least_epsilon: the least one of those looked at, at which some answer is close enough and worth it; or none.
-            Larger than the one that is asked for if nothing is recommended at that.
-        told: an example of the recommended answers, or none.
-        held_back: the rows of the third set, increasing, as indices of readings.
-        covered: share of the stretches of the recording, of the worst length, that the recommended class covers.
+    The kind of `recommended` is `none` if nothing is worth it; `reasons` say why although something was good enough.
+    `bins` are the sets of states whose shares are asked for; `curves` are error against epsilon. `least_epsilon` is the
+    least looked at with an answer that is close enough and worth it, larger than the wanted one if nothing is
+    recommended. `held_back` are the rows of the third set, increasing, as indices of readings; `covered` is the share
+    of stretches of the worst length that the class covers; `told` is an example.
     """
 
     recommended: Candidate
@@ -144,11 +138,7 @@ class _Problem(NamedTuple):
         return self.by_period[every]
 
     def covered(self, every: int) -> tuple[Covered, ...]:
-        """The class that covers all of each donor's recording at a period, found once.
-
-        Raises:
-            ModelError: too few readings of one of them are left to tell.
-        """
+        """The class that covers all of each donor's recording; ModelError where one has too few readings."""
         if every not in self.by_class:
             self.by_class[every] = tuple(covering_class(*cut, self.k) for cut in self.data(every).whole)
         return self.by_class[every]
@@ -163,8 +153,6 @@ class _Problem(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """What was chosen without the third set, if anything; all candidates; and why there is nothing, in sentences."""
-
     chosen: Candidate | None
     candidates: tuple[Candidate, ...]
     reasons: tuple[str, ...]
@@ -175,8 +163,7 @@ def plan_auto(
 ) -> AutoPlan:
     """Compare what could be released, and recommend what is worth it and holds against attackers.
 
-    Args:
-        readings: of one device, or of several one after another; not those that will be released.
+    Readings of several devices stand one after another; they are not those that will be released.
 
     Raises:
         FuguError: the recording is too short, or cannot answer such a question.
@@ -292,7 +279,6 @@ def _incomparable(lengths: list[int]) -> str:
 
 
 def _tried(problem: _Problem, candidate: Candidate, most_steps: int) -> TrueClass:
-    """Attack a candidate on the first set, with its class and so many wider ones."""
     fit = problem.data(candidate.every).fit
     assert candidate.chains is not None
     covered = problem.covered(candidate.every)[0]._replace(chains=candidate.chains)
@@ -398,7 +384,6 @@ def _least_epsilon(curves: tuple[Curve, ...], question: Question) -> float | Non
 
 
 def _told(problem: _Problem, candidate: Candidate) -> Told | None:
-    """The last windows of the third set, as a simulated device tells them."""
     if candidate.scale is None or candidate.window_ticks is None:
         return None
     test = problem.data(1).test
@@ -413,13 +398,9 @@ _FLEET, _DEVICE = "home", "device-1"
 
 
 def auto_policy(plan: AutoPlan, epoch: float | None = None) -> Policy:
-    """The policy of a recommendation, checked as a device would.
+    """The policy of a recommendation, checked as a device would; PlanningError if it recommends nothing.
 
-    Args:
-        epoch: Unix time of tick 0; now, if not given.
-
-    Raises:
-        PlanningError: it recommends nothing.
+    `epoch` is the Unix time of tick 0, by default now.
     """
     candidate, period = plan.recommended, plan.readings.period_seconds or UNKNOWN_PERIOD
     if candidate.chains is None or candidate.kind == "none":
@@ -451,11 +432,7 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
 
 
 def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays what the plan held back; of several recordings none is replayed.
-
-    Args:
-        recording: the file that was read; a real device's sensor takes its place.
-    """
+    """The configuration of an agent that replays what the plan held back of one recording, instead of a real sensor."""
     if plan.readings.rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
         return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
@@ -471,10 +448,7 @@ def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_
 def _held_back(rows: Ints, held_back: Ints, step: int) -> str:
     """Spans of the file's rows, or of its ticks, that hold readings of the third set and no others.
 
-    Args:
-        rows: (n,) the row, or the tick, that each reading is from; -1 where there is none.
-        held_back: the readings of the third set.
-        step: how many ticks there are to one of the agent's.
+    `rows` are (n,), -1 where a reading is from none; `step` is how many there are to one of the agent's ticks.
     """
     used = np.ones(len(rows), dtype=bool)
     used[held_back] = False
@@ -487,11 +461,7 @@ def _held_back(rows: Ints, held_back: Ints, step: int) -> str:
 
 
 def place_configuration(plan: PlacePlan, policy: MeasurePolicy, recording: Path, policy_file: str) -> str:
-    """The configuration of an agent that replays the traces that the plan held back.
-
-    Args:
-        recording: the file that was read; a real device's sensor takes its place.
-    """
+    """The configuration of an agent that replays the held back traces, in place of a real device's sensor."""
     ceilings = [
         f"ceiling = {float(policy.stream_loss.epsilon or 0.0)!r}",
         f"measurement_ceiling = {float(policy.epsilon)!r}",

@@ -1,9 +1,9 @@
 """From traces of places and an epsilon to points that a device should release, or a plain no.
 
-A point says in which cell a device is, with noise that protects every pair of cells. Larger cells, and fewer points,
-need less noise for one epsilon of the whole stream. Every candidate is for the class of chains that covers each stretch
-of a first set, and against any side information, whatever was asked; answers are judged on other sets, in metres, at
-every row, where the newest estimate counts.
+A point says in which cell a device is, with noise that protects every pair of cells. Larger cells and fewer points need
+less noise for one epsilon of the whole stream. Every candidate is for the class of chains that covers each stretch of a
+first set, against any side information; answers are judged on other sets, in metres, at every row, where the newest
+estimate counts.
 """
 
 from __future__ import annotations
@@ -59,18 +59,12 @@ _Progress = Callable[[str, float], None]
 
 
 class PlacePlan(NamedTuple):
-    """What was found.
+    """The points to release, or why none are worth it (`recommended` is then of kind `none`).
 
-    Attributes:
-        recommended: the points to release; its kind is `none` if nothing is worth it.
-        candidates: all that were compared; errors are in metres.
-        curves: for each of them, error at several epsilons: pairs of both.
-        least_epsilon: the least one looked at, from the wanted one on, at which points beat guessing by two; or none.
-        reasons: why nothing is recommended although something was good enough, in sentences.
-        traces, period, question: what was asked of what, a place every so many seconds or none.
-        sides: metres of a cell, for each candidate.
-        spec: of the recommended points, or none.
-        held_back: the places of the third set, increasing, as indices of traces.
+    Errors of `candidates` are in metres; `curves` are pairs of epsilon and error, `sides` metres of a cell, for each of
+    them. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
+    `reasons` say why nothing is recommended although something was good enough. `held_back` are the places of the third
+    set, increasing, as indices of traces.
     """
 
     recommended: Candidate
@@ -126,7 +120,6 @@ def read_places(file: Path, period: float | None) -> tuple[Traces, float | None]
 
     Raises:
         PlanningError: one line that says what is wrong, and where.
-        OSError: the file cannot be read.
     """
     traces = read_traces(file)
     period = period or traces.median_step
@@ -200,12 +193,7 @@ def plan_places(
 
 
 def place_policy(plan: PlacePlan) -> MeasurePolicy:
-    """The policy of recommended points, checked as a device and `fugu check policy` would.
-
-    Raises:
-        PlanningError: nothing is recommended.
-        GuaranteeError: what it says of the stream is not true (it always is, for a plan).
-    """
+    """The policy of recommended points, checked as a device would; PlanningError if nothing is recommended."""
     if plan.spec is None:
         raise PlanningError("nothing is recommended: there is no policy to write")
     one = plan.recommended
@@ -365,7 +353,6 @@ def _chosen(
 
 
 def _nothing(best: Candidate, epsilon: float) -> Candidate:
-    """What is recommended if nothing is worth it: no class, and no numbers of an answer."""
     return Candidate(
         kind="none",
         answers=best.answers,

@@ -1,7 +1,7 @@
 """What a device could release to answer a question: windows of several lengths, and symbols at several periods.
 
-A candidate is planned for a class of chains that a first set of a recording gave, and judged on a second one: how far
-off its answers are, what always guessing would give, when a subscriber knows, and what it sends.
+A candidate is planned for a class of chains of a first set of a recording, and judged on a second one: how far off its
+answers are, what always guessing would give, when a subscriber knows, and what it sends.
 """
 
 from __future__ import annotations
@@ -73,28 +73,16 @@ _RUNS, _ANSWERS = 100, 20_000
 class Candidate:
     """Something that a device could release.
 
-    Attributes:
-        kind: windows alone, symbols, points, or nothing.
-        devices: over so many of which an answer is the average.
-        every: one reading every so many ticks of the recording.
-        discretiser, chains, epsilon, adversary: what holds, and for which class.
-        window_ticks: ticks of a window, or over which symbols are counted; none for the state now.
-        scale: of the noise on each count, for windows.
-        table: of the symbols, for symbols.
-        expected_error: mean absolute error of an answer, on the second set (with the first for the longest windows),
-            with noise drawn many times over.
-        error_95: what 95 % of answers are within, by the exact distribution of their noise for windows; for the state
-            now, how often it is wrong in a stretch like the held back one, in 95 % of these.
-        held_back_error: mean absolute error on the third set, once it has been looked at.
-        guess_error: that of always guessing the median answer of the first set, on the first two; of the state now,
-            the one that is most frequent where it is judged.
-        judged: how many answers the first two sets have.
-        latency_seconds: until a subscriber knows; none without times.
-        messages_per_day, bytes_per_day: of all its devices, payloads without MQTT's own bytes; none without times.
-        attack: the strongest one on the third set, once it has been run.
-        known_chain, learner: there, the attacker who believes the mean chain, whose odds epsilon bounds, and the one
-            who learns habits and whose odds moved furthest.
-        point_epsilon: of a single point, for points.
+    An answer is the average over `devices`, of one reading `every` so many ticks; `window_ticks` is None for the state
+    now. `scale` is of the noise on each count of windows. Errors are mean absolute ones: `expected_error` on the second
+    set (with the first for the longest windows), with noise drawn many times over; `held_back_error` on the third.
+    `error_95` is what 95 % of answers are within, exactly for windows; for the state now, how often it is wrong in 95 %
+    of the stretches like the held back one. `guess_error` is that of guessing the median answer of the first set, on
+    the first two; of the state now, the most frequent where it is judged. `judged` counts answers of the first two
+    sets. `latency_seconds` is until a subscriber knows; messages and bytes are of all its devices, without MQTT's own
+    bytes; None without times. On the third set, `attack` is the strongest, `known_chain` the attacker who believes the
+    mean chain, whose odds epsilon bounds, and `learner` the one who learns habits and whose odds moved furthest.
+    `point_epsilon` is of a single point.
     """
 
     kind: Kind
@@ -183,11 +171,7 @@ def wanted_window(length: int, bins: Bins) -> WantedWindow:
 
 
 def window_scale(chains: CoveringChains, question: Question, epsilon: float, bins: Bins) -> Fraction:
-    """The noise of tumbling windows, which is the same for every length.
-
-    Raises:
-        FuguError: no noise is enough.
-    """
+    """The noise of tumbling windows, the same for every length; FuguError if none is enough."""
     return Fraction(joint_plan(chains, epsilon, question.adversary, [wanted_window(SHORTEST, bins)]).windows[0].scale)
 
 
@@ -245,9 +229,7 @@ def symbol_candidates(
 ) -> list[Candidate]:
     """Symbols at one period: for the state now, or for shares over several lengths.
 
-    Args:
-        period: seconds between readings of the recording, or none.
-        lengths: of shares, in ticks of the recording; none asks for the state now.
+    `period` is seconds between readings of the recording; `lengths` are in its ticks, None for the state now.
     """
     step = None if period is None else period * data.every
     ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
@@ -285,11 +267,7 @@ def symbol_candidates(
 
 
 def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
-    """The mean absolute error of a candidate's answers on the third set; none if it holds no whole window.
-
-    Args:
-        rng: for the noise, which is drawn many times over.
-    """
+    """The mean absolute error of answers on the third set, noise drawn many times; None if it holds no whole window."""
     test: Cut = data.test
     if candidate.kind == "windows":
         assert candidate.scale is not None
@@ -308,11 +286,7 @@ def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Ge
 def error_at(
     candidate: Candidate, data: Sampled, bins: Bins, question: Question, epsilon: float, rng: np.random.Generator
 ) -> float:
-    """The expected error of a candidate if it were planned at another epsilon, on the second set.
-
-    Raises:
-        FuguError: no noise is enough.
-    """
+    """The expected error on the second set if planned at another epsilon; FuguError if no noise is enough."""
     assert candidate.chains is not None
     if candidate.kind == "windows":
         assert candidate.window_ticks is not None

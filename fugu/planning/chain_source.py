@@ -32,16 +32,10 @@ Matrix = tuple[tuple[float, ...], ...]
 
 
 class ChainSource(NamedTuple):
-    """A class of chains, and what is known beside it.
+    """A class of chains that a guarantee is for, and what is known beside it from the recording that it was fitted to.
 
-    Attributes:
-        chains: the class that a guarantee is for.
-        transition: a typical member, for forecasts only.
-        period_seconds: sampling period of the recording that it was fitted to, or none.
-        discretiser: what made the states of that recording, or none.
-        missing_state: the state of readings that were missing there, if that is one.
-        missing_share: the most of the readings that may be missing without such a state, as in that recording, or none.
-        notes: how the class came about, in sentences.
+    `transition` is a typical member, for forecasts only. `missing_state` is that of missing readings; without one,
+    `missing_share` is the most of them that may be missing. `notes` say how the class came about.
     """
 
     chains: ChainClass
@@ -55,11 +49,7 @@ class ChainSource(NamedTuple):
 
 
 def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSource:
-    """The class of all chains of two states with q and r in intervals.
-
-    Args:
-        q, r: least and largest value of Pr(0 -> 1) and Pr(1 -> 0), inside (0, 1).
-    """
+    """The class of all chains of two states with q = Pr(0 -> 1) and r = Pr(1 -> 0) in intervals inside (0, 1)."""
     middle_q, middle_r = sum(q) / 2.0, sum(r) / 2.0
     transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
     return ChainSource(BinaryChains(q=q, r=r), transition, None, None, None, None, (), ())
@@ -70,7 +60,6 @@ def file_source(path: Path) -> ChainSource:
 
     Raises:
         FuguError: the file holds no chain, or no stream can be planned for it.
-        OSError: it cannot be read.
     """
     bare = bare_chains(path)
     if bare is not None:
@@ -80,21 +69,15 @@ def file_source(path: Path) -> ChainSource:
 
 
 def fitted_segment(path: Path) -> int:
-    """The ticks of the longest segment, without a gap, of the recording that a chain file was fitted to.
-
-    Raises:
-        ModelError: the file holds no fitted chain.
-        OSError: it cannot be read.
-    """
+    """Ticks of the longest segment, without a gap, of a fitted chain's recording; ModelError if the file has none."""
     return _model(path).longest_segment
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
-    """Read a file of chains that are declared as they are; none if it holds a fitted one, which stands for a class.
+    """Read a file of chains that are declared as they are; None if it holds a fitted one, which stands for a class.
 
     Raises:
         ChainClassError: it holds neither.
-        OSError: it cannot be read.
     """
     text = path.read_bytes()
     try:

@@ -12,11 +12,7 @@ class PlanningError(FuguError):
 
 
 class TooShortError(PlanningError):
-    """A recording has too few ticks for such states.
-
-    Attributes:
-        baseline_ticks: how far back they look; those that look back less far need fewer.
-    """
+    """A recording has too few ticks for states that look back so far; those with a shorter baseline need fewer."""
 
     def __init__(self, message: str, baseline_ticks: int) -> None:
         super().__init__(message)

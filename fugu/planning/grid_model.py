@@ -1,8 +1,8 @@
 """Location traces become a chain over square cells.
 
-A cell is a square of a fixed lattice over the earth, so its corners tell nothing of the traces. The chain lives on the
-largest set of cells that can all be reached from one another; a trace is cut where it leaves that set. Where more than
-1 % of the rows have no place, the most visited cell stands in for them, as it will on the device.
+Cells are of a fixed lattice over the earth, so their corners tell nothing of the traces. The chain lives on the largest
+set of cells that can all be reached from one another; a trace is cut where it leaves that set. Where more than 1 % of
+the rows have no place, the most visited cell stands in for them, as it will on the device.
 """
 
 from __future__ import annotations
@@ -50,11 +50,8 @@ _Entry = tuple[float, float, float, int]
 class Traces(NamedTuple):
     """Places in the order in which they were visited, trace by trace.
 
-    Attributes:
-        places: n x 2, latitude and longitude in degrees; NaN in rows without a place, if those were kept.
-        trace: n numbers, equal for consecutive places of one unbroken trace.
-        times: n times in seconds, or none.
-        at: (n,) the row of the file, from 0, that each is from.
+    `places` are (n, 2), latitude and longitude in degrees, NaN where missing ones are kept; `trace` is equal for places
+    of one unbroken trace; `times` are in seconds; `at` is the row of the file, from 0.
     """
 
     places: NDArray[np.float64]
@@ -85,12 +82,7 @@ class Traces(NamedTuple):
 
 
 def place_columns(path: Path) -> tuple[str, str] | None:
-    """The names of the columns of latitude and longitude in a CSV file; none if it has none.
-
-    Raises:
-        PlanningError: it is no CSV file.
-        OSError: the file cannot be read.
-    """
+    """The columns of latitude and longitude in a CSV file, None if it has none; PlanningError if it is no CSV file."""
     if path.suffix == ".npz":
         return None
     with csv_rows(path, PlanningError) as (columns, _):
@@ -107,7 +99,6 @@ def read_traces(path: Path) -> Traces:
 
     Raises:
         PlanningError: a column is missing, or a row holds no place on earth; rows are named, never a value.
-        OSError: the file cannot be read.
     """
     with csv_rows(path, PlanningError) as (columns, rows):
         header = [column.lower() for column in columns]
@@ -133,10 +124,7 @@ def read_traces(path: Path) -> Traces:
 
 
 def resampled(traces: Traces, period: float) -> Traces:
-    """The place of every trace once a period: the newest one; a trace is cut where it falls silent for two periods.
-
-    Args:
-        period: in seconds.
+    """The newest place of every trace once a period (seconds); a trace is cut where it falls silent for two periods.
 
     Raises:
         PlanningError: there are no times, or they are too far apart to be counted.
@@ -225,19 +213,12 @@ _FINEST, _COARSEST, _FINER = 10.0, 100_000.0, 1.2
 
 
 class GridModel(NamedTuple):
-    """A chain over the cells of a grid.
+    """A chain over the N cells of a grid.
 
-    Attributes:
-        cells: N x 2, column (to the east) and row (to the north), from 0; row by row.
-        counts: N x N transitions that were seen.
-        visits: N places seen in each cell.
-        metres: side of a cell.
-        origin: latitude and longitude of the south-west corner of cell (0, 0).
-        step: height and width of a cell in degrees.
-        visited: cells that the traces ever touched.
-        outside: places outside the cells of the chain.
-        period_seconds: time between two places, or none.
-        missing: the cell that stands in for missing places, or none.
+    `cells` are (N, 2), column (to the east) and row (to the north), from 0, row by row; `counts` are (N, N)
+    transitions. `metres` is the side of a cell, `step` its height and width in degrees, `origin` the south-west corner
+    of cell (0, 0). `visited` cells were ever touched; `outside` places are in no cell of the chain; `missing` stands in
+    for missing places.
     """
 
     cells: NDArray[np.int64]
@@ -259,12 +240,9 @@ class GridModel(NamedTuple):
 
 
 def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = None) -> GridModel:
-    """Fit a chain over cells of a given size.
+    """Fit a chain over cells of a given side, from 1 to 100 000 metres, to at least one place.
 
-    Args:
-        traces: at least one place.
-        metres: side of a cell, from 1 to 100 000.
-        period_seconds: time between two places; by default the median, if there are times.
+    The period is by default the median time between places.
 
     Raises:
         PlanningError: no two cells can be reached from one another, or there are too many.
@@ -320,11 +298,7 @@ def fit_grid(traces: Traces, metres: float, *, period_seconds: float | None = No
 
 
 def fit_cells(traces: Traces, most: int, *, period_seconds: float | None = None) -> GridModel:
-    """Fit a chain over the smallest cells, of a ladder of sizes, that leave at most a number of them.
-
-    Raises:
-        PlanningError: not even the largest cells do.
-    """
+    """Fit a chain over the smallest cells of a ladder of sizes that are few enough; PlanningError if none are."""
     sizes = (float(f"{_COARSEST / _FINER**rung:.2g}") for rung in count())  # two digits are enough
     best: GridModel | None = None
     for metres in sizes:
@@ -378,13 +352,8 @@ def order_two_document(model: GridModel, traces: Traces) -> dict[str, Any]:
 
     It lives on the largest set of pairs that can all be reached from one another, and on the cells that these show.
 
-    Args:
-        model: the cells, and the chain of order 1 over them.
-        traces: what it was fitted to.
-
     Raises:
-        PlanningError: no two pairs can be reached from one another, there are too many, or the cell that stands in for
-            missing places is in none of them.
+        PlanningError: there is no such set, it has too many pairs, or none with the cell for missing places.
     """
     count = len(model.cells)
     present = ~np.isnan(traces.places[:, 0])

@@ -1,8 +1,7 @@
 """Read two or three streams of one device or room, on one clock: columns of one file, or files with times.
 
-Columns of one file share its rows. Files are put side by side by column t: a tick is a period of the first, and those
-are kept that every stream has. Wherever a tick is left out, and wherever one of the files begins a segment, no
-transition is counted across.
+Files are put side by side by column t: a tick is a period of the first, and those are kept that every stream has.
+Wherever a tick is left out, and wherever one of the files begins a segment, no transition is counted across.
 """
 
 from __future__ import annotations
@@ -33,13 +32,9 @@ _US = 1_000_000
 def joint_class(
     model: JointModel, known: bool, names: Sequence[str], period_seconds: float
 ) -> Callable[[Sequence[float]], JointChains]:
-    """The class of a fitted joint chain, for what each of its streams may tell of a tick.
+    """The class of a fitted joint chain, as a function of what each of its streams may tell of a tick.
 
-    Args:
-        model: the chain.
-        known: take it as it is; else the class that covers its recording.
-        names: of the streams.
-        period_seconds: from tick to tick.
+    It is the chain as it is if `known`, else the class that covers its recording.
 
     Raises:
         PlanningError: there is no such class; one line that says what else there is.
@@ -96,15 +91,7 @@ class StreamRule(NamedTuple):
 
 
 class JointRecording(NamedTuple):
-    """States of several streams at the same ticks.
-
-    Attributes:
-        states: (n, streams) states.
-        segments: (n,) segment numbers, counting up.
-        period_seconds: from tick to tick, or none.
-        streams: each as it was read.
-        left_out: rows of the longest stream that another one has no state for.
-    """
+    """(n, streams) states of several streams at the same ticks; `left_out` are the longest one's other rows."""
 
     states: Ints
     segments: Ints
@@ -118,7 +105,6 @@ def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
 
     Raises:
         PlanningError: a file cannot be read as states, the files do not have one clock, or no ticks in common.
-        OSError: a file cannot be read.
     """
     streams = tuple(read_states(*rule) for rule in rules)
     if len({rule.path for rule in rules}) == 1:

@@ -1,10 +1,8 @@
-"""What is left of a measurement: the errors of its mechanisms, in closed form where there is one, else simulated.
+"""The errors of a measurement's mechanisms, in closed form where there is one, else simulated.
 
-What others would release in place of a planned measurement: noise of delta-location sets, of true neighbourhoods.
-
-DPLS is differential privacy on delta-location sets with the planar isotropic mechanism, which is K-norm noise of the
-hull of all differences in the set (Xiao, Xiong: Protecting Locations with Differential Privacy under Temporal
-Correlations, CCS 2015; the comparison of the DPHMM paper). LocalDP is noise for the neighbours of the true state alone.
+Beside the planned noise: DPLS, differential privacy on delta-location sets with K-norm noise of the hull of all
+differences in the set (Xiao, Xiong: Protecting Locations with Differential Privacy under Temporal Correlations, CCS
+2015; the comparison of the DPHMM paper); and LocalDP, noise for the neighbours of the true state alone.
 """
 
 from __future__ import annotations
@@ -59,18 +57,12 @@ _SOLVER_SECONDS = 30.0
 
 
 class SetPlan(NamedTuple):
-    """What holds while one set of states is possible.
+    """What holds while one set of states is possible: from tick `first` until `until`, or for ever.
 
-    Attributes:
-        first: the first tick with this set.
-        until: the first tick from which the set never comes back; none if it does for ever.
-        possible: N booleans.
-        likely: N booleans, the states with noise of their own; fewer than the possible ones in a delta-location set.
-        exposed: states that the policy graph alone leaves unprotected.
-        protection: the graph with edges added, its hull and its factor.
-        hull: of the noise: the protection's, or the fallback's.
-        degrees: degree of protection of each state; 0 for a state that is not possible.
-        fallback: whether only the fallback table may be used, because nothing else would hide anything.
+    `possible` and `likely` (states with noise of their own; fewer in a delta-location set) are N booleans. `exposed`
+    are states that the policy graph alone leaves unprotected; `protection` is the graph with edges added, its hull and
+    its factor. `hull` is that of the noise, the fallback's if nothing else would hide anything. `degrees` of protection
+    are 0 for states that are not possible.
     """
 
     first: int
@@ -150,13 +142,10 @@ QUICK = "left out by --quick"
 
 
 class Errors(NamedTuple):
-    """Root-mean-square errors of a mechanism, in lattice steps; none where they are not known.
+    """Root-mean-square errors of a mechanism, in lattice steps; None where they are not known.
 
-    Attributes:
-        raw: of the noise alone.
-        released: of the released point, after it was clamped to where states are.
-        single: of the posterior mean from one point and the prior.
-        estimate: of the gateway's estimate, the posterior mean from all points so far, by simulation.
+    `raw` is of the noise alone, `released` after clamping to where states are, `single` of the posterior mean from one
+    point and the prior, `estimate` of that from all points so far, by simulation.
     """
 
     raw: float | None
@@ -240,7 +229,6 @@ def _released(distribution: Emission, values: Ints, prior: Floats) -> tuple[floa
 
 
 def _staircase_error(hull: Hull, epsilon: float) -> float | None:
-    """The error of staircase noise itself; none for a hull without a closed form."""
     if hull.scale != 1 or not (hull.rank == 1 or hull.rank == hull.dimensions == 2) or 2 * area(hull) > _MOST_CLASSES:
         return None
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
@@ -273,15 +261,9 @@ def walk_of(transition: Floats, distribution: Floats, generator: np.random.Gener
 
 
 def _likelihoods(values: Ints, path: Ints, noise: Floats, cost: Callable[[Floats], Floats]) -> Floats:
-    """For each tick of a path, how likely its noisy point is under each state, up to a factor.
+    """(n, N) likelihoods of a path's noisy points under each state, up to a factor.
 
-    Args:
-        values: f, N x d.
-        noise: n x d, added to what they measure.
-        cost: minus the log-density of offsets, up to a constant.
-
-    Returns:
-        n x N.
+    `values` are (N, d), the added noise (n, d); `cost` is minus the log-density of offsets, up to a constant.
     """
     points = values[path] + noise
     rows = []
@@ -316,11 +298,8 @@ _MOST_STATES = 256
 class LocalAttack(NamedTuple):
     """The share of points after which an attacker names the state.
 
-    Attributes:
-        guess: without any point: that of the likeliest state.
-        knorm: after a point with the planned hull's noise, alike in every state.
-        local: after a point with noise for the neighbours of the true state alone.
-        certain: the probability of being in a state that such a point names for certain.
+    `guess`: without a point; `knorm`: with the planned hull's noise; `local`: with noise for the true state's
+    neighbours. `certain` is the probability of a state that such a local point names for certain.
     """
 
     guess: float
@@ -330,17 +309,10 @@ class LocalAttack(NamedTuple):
 
 
 def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, endless: bool, quick: bool) -> Errors:
-    """The errors of DPLS, by simulation but for the set of the prior.
+    """The errors of DPLS, by simulation but for the set of the prior; the gateway's set follows its belief.
 
-    Args:
-        spec: what was asked for; without a delta every possible state is in the set.
-        worst: the states that are possible.
-        prior: N probabilities.
-        endless: whether the same states are possible for ever.
-        quick: leave out the walk.
-
-    Returns:
-        Of the set that the prior has, and of the gateway's estimate where the set follows its belief.
+    Without a delta every possible state is in the set; `endless` says that the same ones are possible for ever; `quick`
+    leaves out the walk.
     """
     generator = np.random.default_rng(_MEASURE_BASELINES_SEED)
     hulls: dict[bytes, Hull] = {}
@@ -375,16 +347,9 @@ def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, end
 
 
 def neighbourhood_attack(spec: MeasureSpec, possible: Bools, hull: Hull, prior: Floats) -> LocalAttack | None:
-    """What an attacker makes of one point of LocalDP (example 10.8), beside the planned noise.
+    """What an attacker makes of one point of LocalDP (example 10.8) and of the planned noise; None for too many states.
 
-    Args:
-        spec: with the policy graph.
-        possible: N booleans.
-        hull: of the planned noise.
-        prior: N probabilities within the possible states.
-
-    Returns:
-        None for too many states.
+    `possible` are N booleans; `prior` N probabilities within them.
     """
     if np.count_nonzero(possible) > _MOST_STATES:
         return None

@@ -43,11 +43,7 @@ __all__ = ["MeasurePlan", "StreamEpsilon", "make_measure_plan"]
 
 
 class StreamEpsilon(NamedTuple):
-    """What all released points together tell about one tick: epsilon, or the reason why there is none.
-
-    Attributes:
-        stretches: the same about whole stretches of time; empty without an epsilon.
-    """
+    """What all released points tell about one tick, and about whole stretches; or why there is no epsilon."""
 
     epsilon: float | None
     adversary: Adversary
@@ -60,19 +56,12 @@ class StreamEpsilon(NamedTuple):
 class MeasurePlan:
     """A planned measurement.
 
-    Attributes:
-        schedule: the sets of possible states, tick by tick.
-        sets: the different ones, the first of them; those that come back are among them.
-        worst: the set that the numbers below are for: the worst of those that come back.
-        delta: an example of a delta-location set: that of the distribution before anything was released.
-        prior: N probabilities that estimates start from.
-        prior_name: where it comes from.
-        reasons: why a mechanism has no errors.
-        initial: the distribution at tick 0 of a policy.
-        fallback: what a device draws from without a table; none if there is no such noise.
-        noises: what it draws from in each of the sets; empty if there is no such noise.
-        refused: why there is none.
-        promised: the factor that all noise keeps, as a policy states it.
+    `schedule` has the sets of possible states tick by tick, `sets` the different ones, `worst` the worst of those that
+    come back, which the numbers are for. `delta` is the delta-location set of the distribution before anything was
+    released. Estimates start from `prior` (N probabilities); `initial` is the distribution at tick 0 of a policy. A
+    device draws from `fallback` without a table, else from `noises`, one for each set; they are None and empty if there
+    is no such noise, and `refused` says why. `reasons` say why a mechanism has no errors; all noise keeps the factor
+    `promised`, as a policy states it.
     """
 
     spec: MeasureSpec
@@ -113,9 +102,8 @@ def make_measure_plan(
 ) -> MeasurePlan:
     """Plan a measurement.
 
-    Args:
-        quick: leave out what takes long for many states: the optimal table, and the stream's epsilon.
-        period: seconds from tick to tick, or none if that is not known.
+    `quick` leaves out what takes long for many states: the optimal table, and the stream's epsilon. `period` is seconds
+    from tick to tick, None if unknown.
 
     Raises:
         PlanningError: a state that can be reached has no successor, or the sets of possible states have no end.
@@ -196,7 +184,6 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
 
 
 def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
-    """The sets of possible states, as a device finds them."""
     reach = ConstraintSets(_measurement(spec, initial, 1))
     sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
     return ConstraintSchedule(tuple(sets), reach.start, reach.first_ticks)
@@ -220,7 +207,6 @@ def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) 
 
 
 def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement:
-    """What a policy of this plan promises."""
     return Measurement.of(
         {
             "coordinates": spec.values.tolist(),
@@ -240,8 +226,7 @@ def _measurement(spec: MeasureSpec, initial: Floats, factor: int) -> Measurement
 def _promised(spec: MeasureSpec, initial: Floats, sets: Sequence[SetPlan], noises: Sequence[Noise]) -> int:
     """The least factor with which a device accepts the noise of all sets: in whole steps, because staircases have them.
 
-    The rounding of tables, and that of the device's bounds, can take a little more than whole steps, so its check
-    decides.
+    Rounding of tables and of the device's bounds can take a little more than whole steps, so its check decides.
     """
     drawn = [(each, noise) for each, noise in zip(sets, noises, strict=True) if not each.fallback]
     least = max((math.ceil(each.protection.factor) for each, _ in drawn), default=1)

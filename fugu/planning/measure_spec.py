@@ -43,25 +43,14 @@ _SUM_TOLERANCE = 1e-5
 class MeasureSpec:
     """What to measure, and how to protect it.
 
-    Attributes:
-        values: f, N x d lattice points.
-        transition: N x N, rows summing to 1; of the chain's states, if these show others.
-        rule: the policy graph as it was written.
-        graph: the same as N x N booleans.
-        epsilon: of each released point, in nats.
-        initial: the distribution at tick 0, or none: any state is possible then.
-        start: what the stream's epsilon is for: that distribution ("given"), any distribution, or the stationary one.
-        resolution: what a step of the lattice is worth, for each dimension.
-        unit: of the resolution.
-        objective: by which edges are added for exposed states.
-        mechanism: of a policy's tables.
-        delta: mass of the states that a delta-location set leaves out, or none.
-        cells: origin and step of the grid that latitudes and longitudes fall into, or none.
-        header: fields of a policy that were given.
-        notes: what should be known about the model that was read.
-        shows: for each state of the chain the state that it shows, and that is measured; empty if they are the same.
-        cycle: ticks after which the steps repeat.
-        changes: from which tick of the cycle on which other transition holds.
+    `values` are f, (N, d) lattice points, with a `resolution` of so many of `unit` for each dimension; `transition` is
+    (N, N). Where the chain's states show others, `shows` names the state that each one shows; it is empty if they are
+    the same. `rule` is the policy graph as written, `graph` the same as N x N booleans; `objective` is by which edges
+    are added for exposed states. `epsilon` is of each released point. Without `initial` any state is possible at tick
+    0. `start` is what the stream's epsilon is for: that distribution ("given"), any, or the stationary one. `delta` is
+    the mass that a delta-location set leaves out; `cells` are origin and step of the grid of latitudes and longitudes;
+    `header` are fields of a policy that were given. Steps repeat after `cycle` ticks; `changes` say from which tick of
+    it which other transition holds. `notes` are about the model that was read.
     """
 
     values: Ints
@@ -104,12 +93,7 @@ class MeasureSpec:
 
 
 def read_spec(path: Path) -> MeasureSpec:
-    """Read a specification.
-
-    Raises:
-        PlanningError: one line that says what is wrong, and in which file.
-        OSError: the file, or one that it names, cannot be read.
-    """
+    """Read a specification; PlanningError with one line that says what is wrong, and in which file."""
     document = read_specification(path, _KEYS)
     try:
         return _spec(document, path.parent)

@@ -45,13 +45,9 @@ _SUM_TOLERANCE = Fraction(1, 10**9)
 class NetworkSpec:
     """What is asked for.
 
-    Attributes:
-        epsilon: in nats.
-        network: for influences.
-        nodes: the same, exactly, with what each value adds; none for a query that is only known to be Lipschitz.
-        sensitivities: by variable, the most that it alone changes the answer.
-        values: the names of each variable's values.
-        secrets: by variable, pairs of values that nobody may tell apart.
+    `network` is for influences, `nodes` are the same, exactly, with what each value adds; None for a query that is only
+    known to be Lipschitz. `sensitivities` are, by variable, the most that it alone changes the answer; `secrets` pairs
+    of values that nobody may tell apart.
     """
 
     epsilon: float
@@ -71,16 +67,7 @@ class _Variable:
 
 
 def read_network(path: Path, epsilon: float | None = None) -> NetworkSpec:
-    """Read the file.
-
-    Args:
-        path: TOML or JSON.
-        epsilon: instead of the file's.
-
-    Raises:
-        PlanningError: one line that says what is wrong with it.
-        OSError: it cannot be read.
-    """
+    """Read a TOML or JSON file; PlanningError with one line that says what is wrong with it."""
     given = read_specification(path, _KEYS)
     try:
         return _spec(given, epsilon)
@@ -241,13 +228,9 @@ _OUTWARD = 1.0 + 1e-9
 
 
 class NetworkNoise(NamedTuple):
-    """What a mechanism needs.
+    """The Laplace scale that a mechanism needs, in the answer's unit, rounded up, and what determined it.
 
-    Attributes:
-        mechanism: its name.
-        scale: of the Laplace noise on the answer, in its unit; rounded up.
-        protects: whether that keeps epsilon where readings depend on one another.
-        reason: what determined the scale.
+    `protects` says whether that keeps epsilon where readings depend on one another.
     """
 
     mechanism: NetworkMechanism
@@ -257,12 +240,7 @@ class NetworkNoise(NamedTuple):
 
 
 class NetworkPlan(NamedTuple):
-    """What every mechanism needs.
-
-    Attributes:
-        found: those that can be had, the least noise first.
-        refused: by mechanism, why it cannot be had.
-    """
+    """The mechanisms that can be had, the least noise first, and why others cannot."""
 
     found: tuple[NetworkNoise, ...]
     refused: dict[NetworkMechanism, str]
@@ -292,11 +270,7 @@ class _Case(NamedTuple):
 
 
 def plan_network(spec: NetworkSpec) -> NetworkPlan:
-    """The noise of every mechanism.
-
-    Raises:
-        FuguError: nothing in the network is a secret.
-    """
+    """The noise of every mechanism; FuguError if nothing in the network is a secret."""
     case = _Case(spec, _possible(spec), _distributions(spec))
     found, refused = [], {}
     for name, noise in _OF.items():

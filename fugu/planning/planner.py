@@ -1,9 +1,8 @@
 """Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods.
 
-What it would be worth if readings came in segments that are independent of one another.
-
-A recording with gaps is such a thing only if nothing lasts across a gap. No device can check that, nor how long a
-segment will be, so that these figures are comparisons and decide nothing.
+Beside it, what it would be worth if readings came in independent segments. A recording with gaps is such a thing only
+if nothing lasts across a gap; no device can check that, nor how long a segment will be, so these figures decide
+nothing.
 
 Source: docs/proofs/learned-classes.md, "Segments".
 """
@@ -49,14 +48,8 @@ Chains = ChainClass
 class Request:
     """What to plan for.
 
-    Attributes:
-        chains: the class of chains, one step per tick.
-        transition: a typical member, for forecasts only.
-        epsilon: the most that may be lost.
-        objective: what the noise is best for.
-        every: D >= 1, take one reading every D ticks.
-        period_seconds: length of a tick of `chains`, or none.
-        longer_periods: whether others are compared; not where fewer readings would be of other states.
+    `transition` is a typical member of the class, for forecasts only; one reading is taken every D = `every` ticks of
+    `period_seconds`. Longer periods are not compared where fewer readings would be of other states.
     """
 
     chains: Chains
@@ -71,16 +64,10 @@ class Request:
 
 
 class Option(NamedTuple):
-    """A calibrated stream at one sampling period.
+    """A calibrated stream at one sampling period, one reading `every` so many ticks.
 
-    Attributes:
-        every: one reading every so many ticks.
-        chains: the class of the chain of readings.
-        transition: the typical chain of readings.
-        flips: share of symbols that are not the state, for the typical chain.
-        utility: what the symbols are worth.
-        bits_per_hour: information per hour; per tick of the class of chains if its length is not known.
-        stretches: what whole stretches of time lose.
+    `chains` and `transition` are of the readings; `flips` is the share of symbols that are not the state, for the
+    typical chain. Information is per hour, or per tick of the class if its length is not known.
     """
 
     every: int
@@ -102,14 +89,11 @@ class Refusal(NamedTuple):
 
 
 class StreamPlan(NamedTuple):
-    """The plan for a stream.
+    """The plan for a stream, and the same at all compared periods.
 
-    Attributes:
-        chosen: the stream at the period that was asked for.
-        periods: the same at all compared periods.
-        better: the longer period that beats `chosen` per reading and per hour, if there is one.
-        others: every published mechanism at the same epsilon and period, what its symbols are worth, and what they
-            really lose, if there is a bound; none for chains of more than two states.
+    `better` is the longer period that beats `chosen` per reading and per hour. `others` are every published mechanism
+    at the same epsilon and period, what its symbols are worth, and what they really lose, if there is a bound; None for
+    chains of more than two states.
     """
 
     request: Request
@@ -120,11 +104,7 @@ class StreamPlan(NamedTuple):
 
 
 def make_plan(request: Request) -> StreamPlan:
-    """Calibrate a stream at the period asked for, and at others to compare.
-
-    Raises:
-        FuguError: there is no table for the period that was asked for.
-    """
+    """Calibrate a stream at the period asked for, and at others to compare; FuguError without a table for that one."""
     chosen = _option(request, request.every)
     periods: list[Option | Refusal] = []
     for every in sorted({*_compared(request), request.every}):
@@ -170,8 +150,8 @@ def _option(request: Request, every: int) -> Option:
 def _sampled(request: Request, every: int) -> Chains:
     """The class of the readings that are taken.
 
-    Against the universal adversary the steps may change from tick to tick, so that powers of one chain are not
-    enough: the class is then that of all products, by its odds ratio.
+    Against the universal adversary steps may change from tick to tick, so the class is that of all products, by its
+    odds ratio, not of one chain's powers.
     """
     chains = request.chains
     if every == 1 or request.adversary != "universal" or chains.changes or chains.named_streams:
@@ -209,27 +189,16 @@ def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
 
 
 class SegmentGain(NamedTuple):
-    """The Laplace noise of counts at epsilon 1, universal adversary, in ticks.
-
-    Attributes:
-        dependent: of windows of one chain without end.
-        independent: of windows in independent segments.
-    """
+    """Laplace noise of counts at epsilon 1, universal adversary, in ticks: of an endless chain, and in segments."""
 
     dependent: float
     independent: float
 
 
 def segment_loss(option: Option, adversary: Adversary, ticks: int) -> float:
-    """What the symbols of a stream would lose in independent segments.
+    """Epsilon of a stream's symbols in independent segments, rounded up; at most that of the stream.
 
-    Args:
-        option: the stream.
-        adversary: what the adversary may know.
-        ticks: the most of a segment, of the chain before readings are left out.
-
-    Returns:
-        Epsilon, rounded up; at most that of the stream.
+    A segment has at most `ticks`, of the chain before readings are left out.
 
     Raises:
         PlanningError: the chain is that of several streams, or of order 2.
@@ -244,12 +213,7 @@ def segment_loss(option: Option, adversary: Adversary, ticks: int) -> float:
 
 
 def segment_gain(chains: BinaryChains | BoundedChains, ticks: int) -> SegmentGain | None:
-    """The noise of counts with and without independence; none where no noise is enough.
-
-    Args:
-        chains: the class.
-        ticks: the most of a segment.
-    """
+    """The noise of counts with and without independent segments of at most `ticks`; None where no noise is enough."""
     accountant = ChainAccountant(chains)
     try:
         without, within = (1.0 / accountant.allowance(1.0, "universal", length) for length in (None, ticks))

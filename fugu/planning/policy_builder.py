@@ -53,14 +53,9 @@ _LAST = LAST_US // _MICROSECONDS
 class PolicyHeader:
     """What a policy needs beside the plan.
 
-    Attributes:
-        discretiser: how readings become the states of the plan's chains.
-        period_seconds: length of a tick of the plan's class of chains.
-        latency_seconds: how long a frame of symbols may gather.
-        epoch: Unix time in seconds of tick 0; now, rounded to a second, if not given.
-        valid_until: Unix time in seconds from which the policy may not run, or none.
-        missing_share: the most of the ticks that are expected to be missing without a state, or none.
-        useful_for: what it was found good for, if that was compared with guessing.
+    `period_seconds` is of a tick of the plan's class; a frame of symbols may gather for `latency_seconds`. `epoch`
+    (tick 0, by default now, rounded to a second) and `valid_until` are Unix seconds. `missing_share` is the most of the
+    ticks expected to be missing without a state; `useful_for` is None unless that was compared with guessing.
     """
 
     fleet: str
@@ -88,12 +83,9 @@ def thresholds(
     hysteresis: float = 0.0,
     missing: bool = False,
 ) -> Thresholds:
-    """The discretiser of edges between states.
+    """The discretiser of edges between states, named low and high or state0, state1, ... by default.
 
-    Args:
-        names: of the states; low and high, or state0, state1, ... if there are none.
-        hysteresis: how far beyond an edge a value must be to change the state.
-        missing: whether missing readings have a state of their own, the last one.
+    A value must be `hysteresis` beyond an edge to change the state; `missing` readings can have a state, the last one.
     """
     readings = len(edges) + 1
     default = ("low", "high") if readings == 2 else tuple(f"state{x}" for x in range(readings))
@@ -108,8 +100,6 @@ def build_policy(plan: StreamPlan, header: PolicyHeader) -> Policy:
 
     Raises:
         PlanningError: the clock is out of range, or the chain is of other states than fewer readings make.
-        pydantic.ValidationError: a field is not what a policy allows.
-        GuaranteeError: the guarantee does not hold (it always does, for a plan).
     """
     chosen, request = plan.chosen, plan.request
     if chosen.every > 1 and remembers(header.discretiser):
@@ -154,7 +144,6 @@ def make_policy(header: PolicyHeader, period: float, *, guarantee: Guarantee, **
 
     Raises:
         PlanningError: the clock is out of range.
-        pydantic.ValidationError: a field is not what a policy allows.
         GuaranteeError: the guarantee does not hold.
     """
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
@@ -184,14 +173,10 @@ _FILL = 0.9
 
 @dataclass(frozen=True, slots=True)
 class MeasureHeader:
-    """What a policy needs beside the plan; what is none here is taken from the specification.
+    """What a policy needs beside the plan; what is None here is taken from the specification.
 
-    Attributes:
-        period: seconds from tick to tick.
-        latency: seconds that a frame of points may gather.
-        epoch: Unix time in seconds of tick 0; now, rounded to a second, if it is given nowhere.
-        valid_until: Unix time in seconds from which the policy may not run.
-        useful_for: what it was found good for, if that was compared with guessing.
+    `period` is seconds from tick to tick, `latency` those that a frame may gather; `epoch` (tick 0, by default now,
+    rounded to a second) and `valid_until` are Unix seconds.
     """
 
     fleet: str | None = None
@@ -213,8 +198,6 @@ def build_measure_policy(plan: MeasurePlan, header: MeasureHeader) -> MeasurePol
 
     Raises:
         PlanningError: something that a policy needs was not given, or no device could follow such a policy.
-        PolicyError: a field is not what a policy allows.
-        GuaranteeError: a table does not keep the promise (it always does, for a plan).
     """
     spec = plan.spec
     fields = _fields(spec, header)

@@ -3,11 +3,10 @@
 Without a baseline, a threshold or names of states, the kind of data decides: names and few whole numbers are states as
 they are, on and off are two, and numbers are above or below their own running mean of `DEFAULT_BASELINE` ticks.
 
-Three sets of a recording, far apart: one for attackers to learn from, one to choose, one to hold back until the end.
-
-Each is made of contiguous blocks. Where a recording allows it, the blocks of the three take turns, so that each set has
-seen the whole of it, and leaves out the first ten baselines as well, until a running mean is no longer new.
-Their states are taken at the period of the readings, or at a longer one.
+A recording is cut into three sets: one for attackers to learn from, one to choose, one to hold back until the end. Each
+is made of contiguous blocks. Where a recording allows it, the blocks of the three take turns, so that each set has seen
+the whole of it, and leaves out the first ten baselines, until a running mean is no longer new. Their states are taken
+at the period of the readings, or at a longer one.
 """
 
 from __future__ import annotations
@@ -56,17 +55,11 @@ _NEARLY_ALL, _FARTHEST = (0.001, 0.999), 1e300
 class Question:
     """What is asked.
 
-    Attributes:
-        epsilon: the most that may be lost about one reading, in nats.
-        want: the state now, the share of time in a state, or the share of each state; none for the share of two
-            states and the histogram of more; the place has a plan of its own.
-        baseline: how far back the running mean looks, in ticks, or in seconds if `baseline_is_time`.
-        threshold: readings of at least this are the upper state.
-        states: names, or numbers, that are states.
-        within: the largest mean absolute error of an answer, as a share of 1; none asks for 5 % and takes less.
-        adversary: whom the guarantee holds against.
-        devices: as many of which a group has.
-        latency_seconds: the longest until a subscriber knows.
+    `epsilon` is the most that may be lost about one reading, in nats. `want` is the state now, the share of time in a
+    state, or of each state; None for the share of two states and the histogram of more. `baseline` is in ticks, or in
+    seconds if `baseline_is_time`; readings of at least `threshold` are the upper state. `within` is the largest mean
+    absolute error, as a share of 1; None asks for 5 % and takes less. `devices` is the size of a group;
+    `latency_seconds` the longest until a subscriber knows.
     """
 
     epsilon: float = 1.0
@@ -81,11 +74,7 @@ class Question:
     latency_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse questions that contradict themselves.
-
-        Raises:
-            PlanningError: one line that says how.
-        """
+        """Refuse questions that contradict themselves, with a PlanningError of one line."""
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         states = (self.baseline, self.threshold, self.states, self.within)
@@ -99,13 +88,8 @@ class Question:
 class ChosenStates(NamedTuple):
     """States for a question.
 
-    Attributes:
-        discretiser: what makes them of readings.
-        baseline_ticks: how far back they look; 0 without a running mean.
-        counted: the states whose share is asked for.
-        histogram: whether each state's share is asked for instead.
-        share_of: what the share is of, in words.
-        notes: how they were chosen, in sentences.
+    They look back `baseline_ticks` (0 without a running mean). `counted` are those whose share is asked for, unless
+    `histogram` asks for each state's; `share_of` says in words what the share is of, `notes` how they were chosen.
     """
 
     discretiser: Discretiser
@@ -117,11 +101,7 @@ class ChosenStates(NamedTuple):
 
 
 def choose_states(readings: Readings, question: Question) -> ChosenStates:
-    """The states that a question is about.
-
-    Raises:
-        PlanningError: the readings do not have such states.
-    """
+    """The states that a question is about; PlanningError if the readings do not have such states."""
     missing = _MISSING if readings.missing_share > MOST_MISSING else None
     made, baseline, notes = _made(readings, question, missing)
     names = made.states[: len(made.states) - (missing is not None)]
@@ -252,12 +232,7 @@ _LEAST_TICKS = 300
 
 
 class Part(NamedTuple):
-    """A set of ticks.
-
-    Attributes:
-        rows: (m,) their indices, increasing.
-        segments: (m,) numbers, equal inside a stretch without gaps.
-    """
+    """A set of ticks: (m,) increasing indices, and numbers that are equal inside a stretch without gaps."""
 
     rows: Ints
     segments: Ints
@@ -278,11 +253,7 @@ def apart_ticks(baseline_ticks: int) -> int:
 
 
 def three_sets(segments: Ints, baseline_ticks: int) -> ThreeSets:
-    """Cut a recording into blocks that take turns.
-
-    Args:
-        segments: (n,) numbers, equal inside a stretch without gaps.
-        baseline_ticks: how far back a state looks.
+    """Cut a recording into blocks that take turns; `segments` are (n,), equal inside a stretch without gaps.
 
     Raises:
         TooShortError: too few ticks are left.
@@ -333,12 +304,9 @@ class Cut(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A recording in three sets of states.
+    """A recording, one reading every so many ticks, in three sets of states.
 
-    Attributes:
-        every: one reading every so many ticks.
-        discretiser: what makes states of these.
-        whole: all of them, for each donor, whom the class of chains covers.
+    `whole` are all of them, for each donor, whom the class of chains covers.
     """
 
     every: int
@@ -366,9 +334,7 @@ def states_of_some(discretiser: Discretiser, readings: Readings, selected: NDArr
 def sampled(readings: Readings, chosen: ChosenStates, sets: ThreeSets, every: int = 1) -> Sampled:
     """The states of one reading every so many ticks; a running mean looks back as long in time.
 
-    Args:
-        readings: of the whole recording, so that a running mean is never new at the beginning of a block.
-        every: D >= 1.
+    Readings are of the whole recording, so that a running mean is never new at the beginning of a block.
     """
     discretiser = chosen.discretiser
     if isinstance(discretiser, Baseline) and every > 1:

@@ -1,8 +1,8 @@
 """Read what a sensor said: CSV and NPZ files, with or without times, even or as a log of changes.
 
-Columns that have a meaning: a time (`t`, `time`, `timestamp`, `last_changed`, ...: seconds, or ISO 8601, taken for UTC
-where no zone is given), `seg` and `subject` (a new value begins a new stretch), and `entity_id` (whose rows to take).
-Errors name rows and columns, never a value.
+Columns with a meaning: a time (`t`, `time`, `timestamp`, `last_changed`, ...: seconds, or ISO 8601, UTC where no zone
+is given), `seg` and `subject` (a new value begins a new stretch), and `entity_id` (whose rows to take). Errors name
+rows and columns, never a value.
 """
 
 from __future__ import annotations
@@ -39,18 +39,11 @@ _SAME_PERIOD = 0.05
 class Readings(NamedTuple):
     """Readings, one a tick.
 
-    Attributes:
-        values: (n,) numbers, NaN where there is none; or names, none where there is none.
-        segments: (n,) numbers, equal inside a stretch without gaps.
-        period_seconds: from tick to tick, or the typical time between events; none without times.
-        steady: whether ticks are at equal times; rows without times, and events such as heartbeats, are not.
-        changes: whether the rows are a log of changes.
-        time: the column of times, if there is one.
-        missing_share: share of the rows whose reading is missing; rows that are absent do not count.
-        notes: what was done to get ticks, in sentences.
-        rows: (n,) the row of the file, from 0, that each is from; of a log of changes the tick since the first row; -1
-            for ticks without a row.
-        starts: where the ticks of each donor begin, increasing from 0.
+    `values` are (n,) numbers, NaN where there is none, or names, None where there is none; `segments` are equal inside
+    a stretch without gaps. `period_seconds` is the typical time between events, None without times; rows without times,
+    and events such as heartbeats, are not `steady`. `missing_share` does not count absent rows. `rows` are (n,) rows of
+    the file, from 0; of a log of changes, ticks since the first row; -1 for ticks without one. The ticks of each donor
+    begin at `starts`.
     """
 
     values: Floats | list[str | None]
@@ -90,17 +83,13 @@ class _Table(NamedTuple):
 def read_readings(
     path: Path, column: str | None = None, time: str | None = None, period: float | None = None
 ) -> Readings:
-    """Read a column of readings.
+    """Read a column of readings from `.npz`, or CSV, plain or gzip.
 
-    Args:
-        path: `.npz`, or CSV, compressed if its name ends in .gz.
-        column: by default `value` or `state`, or the only one there is; in a log of several entities also one of these.
-        time: the column of times; by default one of the usual names. Rows without times are ticks.
-        period: seconds from tick to tick, for logs of changes.
+    By default it is `value` or `state`, or the only one there is; in a log of several entities also one of these. Rows
+    without times are ticks. `period` is seconds from tick to tick, for logs of changes.
 
     Raises:
         PlanningError: one line that says what is wrong, and where.
-        OSError: the file cannot be read.
     """
     table = (_npz if path.suffix == ".npz" else _csv)(path, column, time)
     try:

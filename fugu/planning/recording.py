@@ -1,15 +1,13 @@
-"""Read a recording: a CSV file with one row per tick.
+"""Read a recording, a CSV file with one row per tick, and make ticks of rows with times.
 
-Columns that have a meaning: `t` (seconds), `seg` and `subject` (a new value begins a new segment, and no transition is
+Columns with a meaning: `t` (seconds), `seg` and `subject` (a new value begins a new segment, and no transition is
 counted across). An empty cell or "nan" is a missing reading. Where more than 1 % of the rows have none, that is a state
 of its own, after the others, as a policy should have it; else such rows are left out, and end a segment. Errors name
 rows and columns, never a value.
 
-From rows with times to ticks: order, duplicates, gaps, and logs of changes.
-
-Rows whose times are at least roughly even are ticks as they are, as heartbeats are. Where the steps are steady, rows
-that are absent become ticks without a reading. Anything else is a log of changes: a value holds until the next one, and
-is looked at once a period.
+Rows whose times are at least roughly even are ticks as they are, as heartbeats are. Where the steps are steady, absent
+rows become ticks without a reading. Anything else is a log of changes: a value holds until the next one, and is looked
+at once a period.
 """
 
 from __future__ import annotations
@@ -57,13 +55,9 @@ _FEW_MINUTES = 600
 class Ticks(NamedTuple):
     """Ticks of a recording.
 
-    Attributes:
-        rows: (n,) the row that each tick has its reading from, -1 for a tick without one.
-        segments: (n,) numbers counting up: equal where no gap lies between.
-        period_seconds: from tick to tick.
-        steady: whether ticks are at equal times; else they are events.
-        notes: what was done, in sentences.
-        moments: (n,) of a log of changes, when each was looked at, in seconds.
+    `rows` are (n,), the row of each tick's reading, -1 without one; `segments` are equal where no gap lies between.
+    Ticks that are not `steady` are events. `moments` are (n,) seconds at which a log of changes was looked at; `notes`
+    say what was done.
     """
 
     rows: Ints
@@ -75,14 +69,9 @@ class Ticks(NamedTuple):
 
 
 def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """The rows in the order of their times, part by part, and the last one of those of one time.
+    """Indices of rows in the order of their times, part by part, the last of those of one time; and what was done.
 
-    Args:
-        times: (n,) in seconds.
-        parts: (n,) rows of different parts have nothing to do with one another.
-
-    Returns:
-        Indices of rows, and what was done, in sentences.
+    `times` are (n,) in seconds; rows of different parts have nothing to do with one another.
     """
     order = np.lexsort((times, parts))
     notes = []
@@ -141,10 +130,8 @@ def from_samples(times: Floats, parts: Ints) -> Ticks:
 def from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: float | None) -> Ticks:
     """A log of changes as ticks: what holds at the end of each period.
 
-    Args:
-        times, parts: (n,) of the rows, in order.
-        works: (n,) false where the source says that it does not work: what follows is a gap until the next row.
-        period: in seconds; by default a minute, or a second for logs shorter than ten hours.
+    Rows (n,) are in order; a row that does not work, as the source says, begins a gap until the next one. The period is
+    by default a minute, or a second for logs shorter than ten hours.
 
     Raises:
         PlanningError: there would be too many ticks.
@@ -172,17 +159,10 @@ def from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: f
 
 
 def states_of(discretiser: Discretiser, readings: Sequence[object] | Floats, segments: Ints) -> Ints:
-    """Run a discretiser over a recording, tick by tick, with the code that devices run.
+    """(n,) states of a recording, -1 where there is none, tick by tick, with the code that devices run.
 
-    Args:
-        readings: (n,) of whatever a sensor gives; None, NaN and what else is unusable is a tick without a reading.
-        segments: (n,) equal inside a stretch of consecutive ticks; each stretch begins like a device that was started.
-
-    Returns:
-        (n,) states; -1 where there is none.
-
-    Raises:
-        ValueError: there is not one segment for each reading.
+    None, NaN and other unusable readings are ticks without one. `segments` are equal inside a stretch of consecutive
+    ticks; each stretch begins like a device that was started.
     """
     if len(readings) != len(segments):
         raise ValueError(f"{len(readings)} readings and {len(segments)} segments")
@@ -208,17 +188,11 @@ _LARGEST_STATE = 254
 
 
 class Recording(NamedTuple):
-    """States of a recording.
+    """States of a recording, (n,), with segment numbers that count up.
 
-    Attributes:
-        states: (n,) states.
-        segments: (n,) segment numbers, counting up.
-        period_seconds: median step of column t inside segments, or none.
-        discretiser: what made the states, as a policy has it; none if the column held states.
-        column: the column that was read.
-        missing: rows that have no reading.
-        missing_state: the state that those rows have; none if they were left out.
-        missing_share: of the rows.
+    `period_seconds` is the median step of column t inside segments. `discretiser` is None if the column held states.
+    `missing` counts rows without a reading, `missing_share` is their share, `missing_state` their state, or None if
+    they were left out.
     """
 
     states: NDArray[np.int64]
@@ -238,14 +212,7 @@ class _Rows(NamedTuple):
 
 
 class StateRows(NamedTuple):
-    """The rows of a recording with their states.
-
-    Attributes:
-        states: (n,) states, -1 where there is none.
-        segments: (n,) segment numbers, counting up.
-        times: (n,) column t in seconds, or none.
-        discretiser, column, missing, missing_state, missing_share: as in `Recording`.
-    """
+    """The rows of a recording with their (n,) states, -1 where there is none; `times` are column t in seconds."""
 
     states: NDArray[np.int64]
     segments: NDArray[np.int64]
@@ -283,17 +250,13 @@ def _after_gaps(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) 
 def read_states(
     path: Path, column: str | None, threshold: float | str | None, baseline: int | None = None
 ) -> StateRows:
-    """Read the rows of a recording, and make states of them.
+    """Read the rows of a recording, plain or gzip, and make states of them.
 
-    Args:
-        path: the file; compressed if its name ends in .gz.
-        column: name of the column; by default `value` with a threshold or a baseline, `state` without.
-        threshold: a number, or "mean"; without one the column holds states.
-        baseline: instead of a threshold, the ticks of a running mean; the first of each segment have no state.
+    The column is by default `value` with a threshold (a number, or "mean") or a baseline (ticks of a running mean; the
+    first of each segment have no state), else `state`.
 
     Raises:
         PlanningError: a column is missing, or a cell is no number or no state.
-        OSError: the file cannot be read.
     """
     name = column or ("state" if threshold is None and baseline is None else "value")
     rows = _read(path, name)
@@ -321,7 +284,6 @@ def read_states(
 
 
 def _above_baseline(rows: _Rows, ticks: int, name: str, missing: int, share: float) -> StateRows:
-    """States above and below a running mean."""
     lowest, highest = _range(rows.values)
     discretiser = Baseline(baseline_ticks=ticks, lowest=lowest, highest=highest)
     lost = None

@@ -14,15 +14,9 @@ __all__ = ["read_specification", "refuse_unknown"]
 
 
 def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
-    """Read a file.
+    """Read a file, JSON if it is named so or begins with a brace, else TOML; PlanningError if it is neither.
 
-    Args:
-        path: JSON if it is named so or begins with a brace, else TOML.
-        keys: some that it has, for the message if it is no object.
-
-    Raises:
-        PlanningError: it is neither.
-        OSError: it cannot be read.
+    `keys` are some that it has, for the message if it is no object.
     """
     content = path.read_bytes()
     json_first = path.suffix == ".json" or content.lstrip()[:1] == b"{"
@@ -37,11 +31,7 @@ def read_specification(path: Path, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def refuse_unknown(given: dict[str, Any], known: Sequence[str], where: str = "") -> None:
-    """Refuse an object with a key that is not known.
-
-    Raises:
-        PlanningError: there is one.
-    """
+    """Refuse an object with an unknown key, with a PlanningError."""
     for key in given:
         if key not in known:
             raise PlanningError(f"{where}unknown key {key!r:.60}; known are {', '.join(known)}")

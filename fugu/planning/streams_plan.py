@@ -49,18 +49,11 @@ _HALVINGS = 200
 
 
 class StreamsRequest(NamedTuple):
-    """What to plan.
+    """What to plan: epsilon is of all streams together, about a tick.
 
-    Attributes:
-        model: the fitted joint chain.
-        epsilon: the most that all streams together may lose about a tick, in nats.
-        adversary: to whom.
-        known: take the fitted chain as it is, not the class that covers the recording.
-        names: of the streams in policies, "stream" or "device/stream".
-        period_seconds: from tick to tick.
-        shares: of what a tick may tell, one for each stream.
-        windows: that each stream releases.
-        symbols: the share of a stream's part that is for symbols; 1 without windows, none for windows only.
+    `known` takes the fitted chain as it is, not the class that covers the recording. Names are "stream" or
+    "device/stream"; `shares` are of what a tick may tell; each stream releases `windows`. `symbols` is the share of a
+    stream's part that is for symbols; 1 without windows, None for windows only.
     """
 
     model: JointModel
@@ -77,15 +70,9 @@ class StreamsRequest(NamedTuple):
 class PlannedStream(NamedTuple):
     """What one stream releases.
 
-    Attributes:
-        name: in policies.
-        rate: the most that it may tell of a tick, in nats.
-        table: of its symbols, or none.
-        windows: with their noise.
-        windows_loss: of all streams, where of this one only the windows are seen; none unless it has both.
-        utility: what its symbols are worth; none without.
-        errors: of one number of each window.
-        alone: the rate that it would have if it were planned by itself for the same epsilon; none if that is not known.
+    `rate` is the most that it may tell of a tick; `windows_loss` is of all streams, where of this one only the windows
+    are seen, None unless it has both. `utility` is of its symbols, `errors` of one number of each window, `alone` the
+    rate that it would have if planned by itself for the same epsilon, None if unknown.
     """
 
     name: str
@@ -99,15 +86,10 @@ class PlannedStream(NamedTuple):
 
 
 class StreamsPlan(NamedTuple):
-    """The plan.
+    """The plan: the class that every policy declares, and the loss of all streams together.
 
-    Attributes:
-        request: what was asked.
-        chains: the class that every policy declares.
-        loss: of all streams together.
-        streams: each of them.
-        apart: what they would lose together, each planned by itself for the same epsilon; none if that is not known,
-            infinite without a bound.
+    `apart` is what they would lose together, each planned by itself for the same epsilon; infinite without a bound,
+    None if unknown.
     """
 
     request: StreamsRequest
@@ -118,11 +100,7 @@ class StreamsPlan(NamedTuple):
 
 
 def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
-    """Divide what epsilon allows among streams.
-
-    Args:
-        request: what to plan.
-        ticks: of the simulations that say what symbols are worth.
+    """Divide what epsilon allows among streams; `ticks` are of the simulations that say what symbols are worth.
 
     Raises:
         PlanningError: there is no such class, or the shares are none, or epsilon allows nothing.
@@ -160,16 +138,10 @@ def stream_discretiser(stream: StreamStates) -> Discretiser:
 
 
 def stream_policies(plan: StreamsPlan, headers: Sequence[PolicyHeader]) -> tuple[Policy, ...]:
-    """Make the policies of all streams, and check each as its device would.
-
-    Args:
-        plan: of `plan_streams`.
-        headers: of each, with the names that the plan was made for.
+    """Make the policies of all streams, with the names that the plan was made for, and check each as its device would.
 
     Raises:
         PlanningError: the clock is out of range.
-        pydantic.ValidationError: a field is not what a policy allows.
-        GuaranteeError: the guarantee does not hold (it always does, for a plan).
     """
     request = plan.request
     guarantee = Guarantee(epsilon=request.epsilon, adversary=request.adversary)

@@ -1,10 +1,9 @@
 """A class of chains that holds up: it covers a recording, and attackers reach no more than it allows.
 
-A class is never proven for a recording. What is proven holds for readings in the class; whether the readings are in it
-is tried, by attacking what would be released. An attacker refutes a class if its gain from the outputs, against itself
-without them, has an interval above 0 that reaches beyond what the wanted epsilon allows. A gain whose interval includes
-0 refutes nothing, but the recording is too short to tell if the interval reaches .05 further than that. The class is
-widened until neither is so of any attacker, and every step is reported with what it costs.
+What is proven holds for readings in the class; whether they are in it is tried, by attacks. An attacker refutes a class
+if its gain from the outputs, against itself without them, has an interval above 0 that reaches beyond what epsilon
+allows. A gain whose interval includes 0 refutes nothing, but the recording is too short to tell if it reaches 0.05
+further than that. The class is widened until neither is so of any attacker.
 """
 
 from __future__ import annotations
@@ -63,13 +62,10 @@ whole epsilon; none if nothing can be planned for it."""
 
 
 class Step(NamedTuple):
-    """A class that was tried.
+    """A class that was tried, with its attacks, the most successful first.
 
-    Attributes:
-        odds_ratio: the largest of its steps.
-        count_scale: noise of a count of an endless stream of windows at the wanted epsilon, in ticks: Laplace scale,
-            universal adversary.
-        attacks: what attackers reached, the most successful first.
+    `odds_ratio` is the largest of its steps; `count_scale` the Laplace scale, in ticks, of counts of an endless stream
+    of windows at the wanted epsilon against the universal adversary.
     """
 
     chains: CoveringChains
@@ -105,13 +101,9 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
 
 
 class TrueClass(NamedTuple):
-    """What came of looking for a class.
+    """The class that covers a recording, and the one that attackers do not refute; or the reason why there is none.
 
-    Attributes:
-        covered: the class that covers the recording; none if it is too short to tell.
-        chains: the class that attackers do not refute; none if there is no such class.
-        steps: the classes that were tried, each wider than the one before.
-        reason: why there is none, in one line; none if there is one.
+    Each of `steps` is wider than the one before.
     """
 
     covered: Covered | None
@@ -133,11 +125,8 @@ def true_class(
 ) -> TrueClass:
     """Cover a recording, attack what would be released, and widen the class until attackers stay below the ceiling.
 
-    Args:
-        states: (n,) states in 0..k-1, -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps.
-        epsilon: the wanted guarantee, in nats.
-        covered: the class that covers the recording, if it is known.
+    `states` are (n,), -1 where there is none; `segments` are equal inside a stretch without gaps. `covered` saves
+    looking for the class that covers the recording.
     """
     try:
         found = covering_class(states, segments, k) if covered is None else covered
@@ -164,14 +153,8 @@ def attack_model(
 ) -> ChainModel:
     """Attack the symbols, or else counts of 300 ticks, that a fitted model's class would have at some epsilon.
 
-    The class is widened as they need; with more than two states, symbols only.
-
-    Args:
-        states, segments: (n,) of the recording.
-        epsilon: the wanted guarantee against the universal adversary, in nats.
-
-    Returns:
-        The model with the class that attackers did not refute, or with the reason why there is none.
+    Epsilon is against the universal adversary. The class is widened as attackers need; with more than two states,
+    symbols only. The model returned has the class that they did not refute, or the reason why there is none.
     """
     symbols = symbols_of(states, epsilon)
 
@@ -192,15 +175,10 @@ def attack_model(
 def attack_streams(
     model: JointModel, states: Ints, segments: Ints, epsilon: float, generator: np.random.Generator
 ) -> JointModel:
-    """Attack the symbols of all streams of a joint chain together, each with an equal part of what its class allows.
+    """Attack the symbols of all streams together, each with an equal part of what the joint class allows.
 
-    Args:
-        states: (n,) joint states, as the model numbers them.
-        segments: (n,) of the recording.
-        epsilon: the wanted guarantee against the universal adversary, in nats.
-
-    Returns:
-        The model with the class that attackers did not refute, or with the reason why there is none.
+    `states` are (n,) joint ones, as the model numbers them; epsilon is against the universal adversary. The model that
+    is returned has the class that attackers did not refute, or the reason why there is none.
     """
     shows = np.array(model.shows, dtype=np.int64)
 
@@ -265,9 +243,6 @@ def _why(steps: Sequence[Step], epsilon: float) -> str:
 def count_scale(chains: CoveringChains, epsilon: float) -> float:
     """Laplace scale, in ticks, of the counts of an endless stream of windows against the universal adversary.
 
-    Args:
-        epsilon: the guarantee, in nats.
-
     Raises:
         CoveringChainsError: no noise is enough.
     """
@@ -275,12 +250,7 @@ def count_scale(chains: CoveringChains, epsilon: float) -> float:
 
 
 def symbols_of(states: Ints, epsilon: float) -> Attacked:
-    """A symbol for every tick, with the noise of a class against the universal adversary.
-
-    Args:
-        states: (n,) true states, -1 where there is none.
-        epsilon: the guarantee, in nats.
-    """
+    """A symbol for every tick (-1: no state), with the noise of a class against the universal adversary."""
 
     def attacked(chains: CoveringChains, generator: np.random.Generator) -> Outputs:
         return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
@@ -297,9 +267,8 @@ _PERIODS = (2, 5, 10, 20)
 class Alternative(NamedTuple):
     """Another way to make states, or another period.
 
-    Attributes:
-        count_scale: Laplace scale of a count, in its own ticks, universal adversary; none if there is no class.
-        share_errors: mean absolute error of the share of each of `SPANS` in ticks of the recording; none likewise.
+    `count_scale` is in its own ticks, universal adversary; `share_errors` are mean absolute errors of the share of each
+    of `SPANS`. Both are None if there is no class.
     """
 
     what: str
@@ -312,9 +281,6 @@ def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alte
 
     A running mean asks another question than a threshold, and a longer period answers later: neither is chosen for
     anybody. States of a running mean are not compared at other periods, at which they are other states.
-
-    Args:
-        epsilon: the guarantee, in nats.
     """
     discretiser = recording.discretiser
     k = int(recording.states.max()) + 1
@@ -351,13 +317,9 @@ _SAME_PERIOD = 0.05
 class RecordedClass(NamedTuple):
     """A recording beside the class of a policy.
 
-    Attributes:
-        inside: whether the policy's class covers the one that covers the recording.
-        odds_ratio: the largest of a step that the recording needs.
-        declared: the largest of a step of the policy's class.
-        epsilon: what the policy's noise loses for the recording's class, in nats; infinite if nothing is bounded.
-        claimed: what the policy promises.
-        adversary: whom both epsilons are against.
+    `inside` says whether that class covers the one that covers the recording; `odds_ratio` is the largest of a step
+    that the recording needs, `declared` that of the policy. `epsilon` is what the policy's noise loses for the
+    recording's class (infinite without a bound), `claimed` what it promises, both against `adversary`.
     """
 
     inside: bool
@@ -371,9 +333,7 @@ class RecordedClass(NamedTuple):
 def recorded_class(policy: Policy, path: Path) -> RecordedClass:
     """Hold the class that covers a recording, with the policy's own states and period, against the policy's.
 
-    Args:
-        policy: of two-state intervals, or of a largest odds ratio.
-        path: as for `fugu.planning.readings.read_readings`.
+    The policy's class is of two-state intervals, or of a largest odds ratio.
 
     Raises:
         PlanningError: the policy's class is another, or the recording has other ticks.

@@ -1,6 +1,4 @@
-"""Plan a window: each mechanism's noise with its scale as a policy holds it, and the least that composes.
-
-Several windows, and symbols beside them if wanted, under one epsilon.
+"""Plan windows, and symbols beside them if wanted, under one epsilon; compare every mechanism's noise.
 
 What they add to the loss of a tick is added up, and the accountant of the class of chains says once how much of it
 epsilon allows. That is divided among them: windows get what makes the errors of their shares equal, unless a part of it
@@ -48,15 +46,10 @@ _WHOLE = 1.0 + 1e-8  # so that an audience with the same promise may be told the
 
 
 class WantedWindow(NamedTuple):
-    """A window to plan.
+    """A window to plan: length and stride (by default the length) in ticks, states counted together or `EACH`.
 
-    Attributes:
-        name: of the window.
-        length: in ticks.
-        states: those that are counted together, or `EACH`.
-        stride: ticks from one window to the next; its length, if not given.
-        clip: the most that is told of a count; None for all of it.
-        share: of the loss of a tick, in (0, 1]; what the others leave, for equal errors of shares, if not given.
+    `clip` is the most that is told of a count; `share` is of the loss of a tick, in (0, 1], by default what the others
+    leave, for equal errors of shares.
     """
 
     name: str
@@ -83,14 +76,8 @@ class WantedWindow(NamedTuple):
 class JointPlan(NamedTuple):
     """What a device is to release of a stream.
 
-    Attributes:
-        chains: the class of chains that the policy declares.
-        guarantee: of everything together.
-        table: of the symbols, or none.
-        windows: with their noise.
-        loss: of everything together, as a device derives it.
-        windows_loss: of the windows alone, where there are symbols as well.
-        errors: of one number of each window.
+    `guarantee` and `loss` (as a device derives it) are of everything together, `windows_loss` of the windows alone
+    where there are symbols; `errors` are of one number of each window.
     """
 
     chains: ChainClass
@@ -117,25 +104,17 @@ def joint_plan(
     start: Start | None = None,
     mechanism: Composing = "chain",
 ) -> JointPlan:
-    """Divide what epsilon allows among windows and symbols.
+    """Divide what epsilon allows among at least one window and symbols, for the class that the policy will declare.
 
-    Args:
-        chains: the class that the policy will declare.
-        epsilon: the most that all of them together may lose about a tick, in nats.
-        adversary: to whom.
-        windows: at least one.
-        symbols: the share of a tick's loss that is left to symbols, in (0, 1); none for no symbols.
-        objective: what a table of two states is best for.
-        start: the start that the device's check must cover; none for the one that the class comes with.
-        mechanism: by which windows are planned. The device's check is always that of the chain accountant, which finds
-            that windows planned by quilts lose less.
+    `symbols` is their share of a tick's loss, in (0, 1); None for no symbols. `objective` is what a table of two states
+    is best for; `start` must be covered by the device's check, by default the class's own. The mechanism plans windows;
+    the device's check is always that of the chain accountant, which finds that windows planned by quilts lose less.
 
     Raises:
-        PlanningError: the shares are not shares, or there is no window, or not such a one, or a device's check of such
-            chains does not cover any start, or quilts have no bound for such chains or against such an adversary.
+        PlanningError: no such shares or windows, a device's check does not cover any start, or quilts have no bound
+            here.
         CalibrationError: epsilon allows no symbols beside the windows.
         ChainClassError: a window needs more noise than a policy can hold.
-        pydantic.ValidationError: a window is not what a policy allows.
     """
     guarantee = Guarantee(epsilon=epsilon, adversary=adversary)
     if symbols is not None and not 0.0 < symbols < 1.0:
@@ -235,13 +214,7 @@ class PlannedNoise(NamedTuple):
 
 
 class NoiseComparison(NamedTuple):
-    """What every mechanism needs.
-
-    Attributes:
-        found: of those that can be had.
-        best: the one of the least scale among those that compose.
-        refused: by mechanism, why it cannot be had.
-    """
+    """The noise of the mechanisms that can be had, and why others cannot; `best` is the least that composes."""
 
     found: tuple[PlannedNoise, ...]
     best: PlannedNoise
@@ -249,27 +222,16 @@ class NoiseComparison(NamedTuple):
 
 
 def plan_noise(request: WindowRequest, mechanism: Mechanism | None, period_us: int | None) -> PlannedNoise:
-    """The noise of a mechanism.
+    """The noise of a mechanism, by default the least that composes; FuguError if it cannot be had.
 
-    Args:
-        request: what is to be released.
-        mechanism: its name; none for the least noise that composes.
-        period_us: microseconds from tick to tick, or none if that is not known.
-
-    Raises:
-        FuguError: the mechanism cannot be had.
+    `period_us` is microseconds from tick to tick, None if unknown.
     """
     noise = least_noise(request) if mechanism is None else window_noise(request, mechanism)
     return PlannedNoise(noise, planned_scale(request, noise, period_us))
 
 
 def compare_noise(request: WindowRequest, period_us: int | None, begun: Callable[[Mechanism], None]) -> NoiseComparison:
-    """The noise of every mechanism.
-
-    Args:
-        request: what is to be released.
-        period_us: microseconds from tick to tick, or none if that is not known.
-        begun: told of each mechanism before its noise is sought, which can take long.
+    """The noise of every mechanism; `begun` is called before each is sought, which can take long.
 
     Raises:
         ChainClassError: none protects these chains.
