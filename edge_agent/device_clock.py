@@ -1,21 +1,15 @@
-"""The device's clock: monotonic time, anchored to the wall clock.
+"""The device's clock, monotonic time anchored to the wall clock, and the numbers of its ticks.
 
-Between anchors wall time is the anchor and what the monotonic clock says has passed since: no tick depends on what
-somebody sets the wall clock to. A difference of up to a second is followed, by at most 500 millionths of the time that
-passes, as the kernel follows NTP. A larger one is a jump. It counts once the gateway's signed time confirms it, or once
-the wall clock has stayed there for a while; until then the device goes on by its monotonic clock, and says so.
+Between anchors no tick depends on what somebody sets the wall clock to. A difference of up to a second is followed, by
+at most 500 millionths of the time that passes, as the kernel follows NTP. A larger one is a jump. It counts once the
+gateway's signed time confirms it, or once the wall clock has stayed there for a while; until then the device goes on by
+its monotonic clock, and says so. No time is known before the wall clock is synchronised, or its owner says that it is
+right. An anchor is kept for as long as the machine runs, so that a restart of the agent is none.
 
-No time is known before the wall clock is synchronised, or its owner says that it is right: many boards have no clock
-that runs while they are off. An anchor is kept for as long as the machine runs, so that a restart of the agent is none.
-
-The ticks of one epoch and period: which number each has, and when it comes by the monotonic clock.
-
-Numbers only ever go up. When the wall clock has gone back, they are ahead of it by a shift from then on: tick t is wall
-tick t - shift, which happens at epoch + (t - shift) * period. The shift never falls, and is a multiple of the strides
-of all windows and of the cycles of all chains, so that a window is always at the same time of day.
-
-However often the clock is set, a tick is due a period after the one before, or later: readings that lie closer together
-are more alike than the policy's class says.
+Tick numbers only go up. When the wall clock has gone back, they are ahead of it by a shift: tick t is wall tick t -
+shift, which happens at epoch + (t - shift) * period. The shift never falls, and is a multiple of the strides of all
+windows and the cycles of all chains, so that a window is always at the same time of day. However often the clock is
+set, a tick is due a period after the one before, or later: closer readings are more alike than the policy's class says.
 """
 
 from __future__ import annotations
@@ -36,8 +30,7 @@ class TickClock:
     """What the streams of one epoch and period have in common.
 
     Attributes:
-        shift: by how many ticks the numbers are ahead of the wall clock.
-        since: the first tick of that shift.
+        shift, since: by how many ticks the numbers are ahead of the wall clock, and the first tick of that.
     """
 
     def __init__(self, epoch_us: int, period_us: int) -> None:
@@ -57,16 +50,12 @@ class TickClock:
         return self.epoch_us + (tick - self.shift) * self.period_us
 
     def follow(self, shift: int, since: int) -> None:
-        """Take over a shift, if it is a larger one."""
+        """Take over a larger shift."""
         if shift > self.shift:
             self.shift, self.since = shift, since
 
     def due(self, tick: int, offset_us: int) -> int:
-        """Elapsed time at which a tick comes.
-
-        Args:
-            offset_us: what wall time is ahead of elapsed time.
-        """
+        """Elapsed time at which a tick comes; `offset_us` is what wall time is ahead of elapsed time."""
         if self._due_us is None:
             return self.time_of(tick) - offset_us
         if tick <= self._tick:
@@ -79,7 +68,7 @@ class TickClock:
             self._tick, self._due_us = tick, self.due(tick, offset_us)
 
     def rested(self, elapsed_us: int) -> None:
-        """Up to now, something may have been drawn by who knows what clock."""
+        """Note that up to now something may have been drawn by an unknown clock."""
         self._due_us = elapsed_us
 
     def next_wall(self, now_us: int, offset_us: int) -> int:
@@ -157,10 +146,6 @@ _log = logging.getLogger(__name__)
 class DeviceClock:
     """Wall time by the monotonic clock; used from the agent's loop.
 
-    Args:
-        anchor: the last one that was kept, if any.
-        keep: keeps an anchor.
-
     Attributes:
         anchors: how many there have been: none before the time is known, another with each jump that counts.
         continues: whether the first is that of an agent before, on the same machine since it was switched on.
@@ -212,7 +197,7 @@ class DeviceClock:
         self._clock.wait(wake, seconds)
 
     def signed(self, seconds: int) -> None:
-        """A time that the gateway has signed, newer than all before, has arrived: Unix time."""
+        """Take a time that the gateway has signed, newer than all before: Unix time."""
         self._look(seconds * 1_000_000)
 
     def follow(self) -> None:
@@ -241,7 +226,6 @@ class DeviceClock:
             self._judge_jump(offset, elapsed, near and abs(offset - self._offset) > 2 * abs(wall - (signed_us or 0)))
 
     def _follow(self, offset: int, elapsed: int) -> None:
-        """Take over a small difference, little by little."""
         most = max(0, elapsed - self._followed) // _FOLLOWED
         step = min(max(offset - self._offset, -most), most)
         self._offset += step
@@ -250,7 +234,6 @@ class DeviceClock:
             self._remember()
 
     def _judge_jump(self, offset: int, elapsed: int, confirmed: bool) -> None:
-        """A jump: does it count?"""
         self._followed = elapsed
         if self._jump is None or abs(offset - self._jump[0]) > SMALL_US:
             self._jump = offset, elapsed

@@ -1,16 +1,11 @@
-"""How people on the device reach its agent: a pause, and what the agent says of itself there.
+"""How people on the device reach its agent: a pause, and `fugu-agent --status`.
 
-A pause: the person who is measured has asked that nothing be drawn, and no sensor read, until it is over.
+A pause is a file beside the outbox, so that it outlasts restarts and needs no running agent: while it is there, and the
+Unix time in it (in seconds; none for ever) has not come, nothing is drawn and no sensor read.
 
-It is a file beside the outbox, so that it outlasts restarts and needs no running agent: while it is there, and the Unix
-time in it (in seconds; none for ever) has not come, the device is paused.
-
-What the agent says of itself on its own device, which `fugu-agent --status` shows.
-
-Here, and not over the network, is where a sensor's troubles are told, since they may depend on what it measures, and
-what the watch over a stream's class has found, the owner's own epsilon too, which follows from true states without
-noise. So none of it is in a file: the running agent is asked over a socket beside the outbox that only the agent's own
-account can open. It tells counts and fixed words, never a reading.
+Troubles of a sensor may depend on what it measures; what the watch has found, and the owner's own epsilon, follow from
+true states without noise. So these are told here only, and are in no file: the agent answers on a socket beside the
+outbox that only its own account can open. It tells counts and fixed words, never a reading.
 """
 
 from __future__ import annotations
@@ -37,11 +32,7 @@ class LocalStatusError(FuguError):
 
 
 class Pause:
-    """The pause of the agent that has an outbox.
-
-    Attributes:
-        path: of the file.
-    """
+    """The pause of the agent that has an outbox; `path` is of the file."""
 
     def __init__(self, outbox: str | Path) -> None:
         self.path = Path(f"{outbox}.pause")
@@ -49,7 +40,7 @@ class Pause:
         self._until = -math.inf
 
     def holds(self, now: float) -> bool:
-        """Whether the device is paused at a Unix time in seconds; it is, too, if the file cannot be understood."""
+        """Whether the device is paused at a Unix time in seconds; also if the file cannot be understood."""
         try:
             status = self.path.stat()
         except FileNotFoundError:
@@ -62,11 +53,7 @@ class Pause:
         return not now >= self._until
 
     def begin(self, until: float | None) -> None:
-        """Pause until a Unix time in seconds, or for ever.
-
-        Raises:
-            LocalStatusError: the file cannot be written.
-        """
+        """Pause until a Unix time in seconds, or for ever. Raises LocalStatusError if the file cannot be written."""
         beside = self.path.with_name(self.path.name + ".new")
         try:
             beside.write_text("" if until is None else f"{until:.0f}\n", encoding="utf-8")
@@ -81,11 +68,7 @@ class Pause:
             raise LocalStatusError(f"cannot write {self.path}: {error.strerror}") from None
 
     def end(self) -> None:
-        """Pause no more.
-
-        Raises:
-            LocalStatusError: the file cannot be removed.
-        """
+        """Pause no more. Raises LocalStatusError if the file cannot be removed."""
         try:
             self.path.unlink(missing_ok=True)
         except OSError as error:
@@ -100,11 +83,7 @@ class Pause:
 
 
 def seconds_of(text: str) -> float:
-    """A length of time such as `90s`, `30m`, `2h` or `1d`.
-
-    Raises:
-        LocalStatusError: it is none.
-    """
+    """Read a length of time such as `90s`, `30m`, `2h` or `1d`. Raises LocalStatusError if it is none."""
     match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     if match is None:
         raise LocalStatusError(f"{text!r} is no length of time: 90s, 30m, 2h or 1d")
@@ -132,11 +111,7 @@ class LocalStatus:
 
 
 def ask_status(outbox: str | Path) -> dict[str, Any]:
-    """What the running agent that has an outbox says of itself.
-
-    Raises:
-        LocalStatusError: none answers.
-    """
+    """Ask the running agent that has an outbox. Raises LocalStatusError if none answers."""
     path = _beside(outbox)
     try:
         found: dict[str, Any] = json.loads(ask(path) or "")

@@ -1,16 +1,16 @@
-"""The durable outbox: symbols, points and noisy counts, nothing else, from when they are drawn until they are safe.
+"""The durable outbox: symbols, points and noisy counts, from when they are drawn until they are safe elsewhere.
 
-No tick is drawn for twice, whatever happens. Before the first tick of a frame is drawn, the frame's ticks are reserved
-on the disk; a restart goes on after what was reserved. What is drawn waits in memory until its frame is full. The
-frame's bytes are then fixed, forced to disk in one transaction that also reserves the next frame's ticks, and re-sent
-unchanged until they are forgotten. When the power goes, the ticks of a frame that was not full are absent.
+No tick is drawn for twice. A frame's ticks are reserved on the disk before its first is drawn; a restart goes on after
+them. What is drawn waits in memory until its frame is full; one transaction then forces the frame's bytes to disk and
+reserves the next frame's ticks. The bytes are re-sent unchanged until they are forgotten. When the power goes, the
+ticks of a frame that was not full are absent. Where each tick is to be committed before the next, ticks are written one
+by one.
 
 What cannot be reserved must not be drawn. What was drawn and cannot be written stays in memory, and is tried again
-before the next tick. Where each tick is to be committed before the next, ticks are written one by one instead.
+before the next tick.
 
-A window's counts come here once, with their noise, and are a frame at once; the window's index is committed with it, so
-that none is released twice, and so is what was drawn for its ticks. Such frames are kept under the name of their
-sequence, `{stream}/{window}`, by index.
+A window's counts come here once, with their noise, and are a frame at once, `{stream}/{window}` by index. The window's
+index and what was drawn for its ticks are committed with it, so that none is released twice.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ class OpenFrame:
     Attributes:
         reserved: no tick above it may have been drawn, as far as the disk knows.
         last: the last tick that was drawn, or may have been before a restart.
-        last_framed: the last tick of the newest frame.
         shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
         first, outputs: what was drawn and is in no frame yet, of consecutive ticks.
-        version, frame_ticks, bits: of the policy that it was drawn under.
         stored: how many of the outputs are on the disk.
     """
 
@@ -110,13 +108,9 @@ class OutboxError(FuguError, reason=Reason.OUTBOX):
 
 
 def open_outbox(path: Path, fleet: str, device: str) -> tuple[sqlite3.Connection, int]:
-    """Open a file, or make it; a second process is refused.
+    """Open a file, or make it, for one process alone; return the counter of the newest watermark taken as well.
 
-    Returns:
-        The connection, and the counter of the newest watermark that was taken.
-
-    Raises:
-        OutboxError: it cannot be used, or is of another device.
+    Raises OutboxError if it cannot be used, or is of another device.
     """
     db = open_database(
         path,
@@ -147,11 +141,7 @@ def open_outbox(path: Path, fleet: str, device: str) -> tuple[sqlite3.Connection
 
 
 def known_stream(db: sqlite3.Connection, plan: StreamPlan) -> OpenFrame:
-    """What the file knows of a stream, which is made known to it.
-
-    Raises:
-        OutboxError: the stream's clock has changed: its ticks would mean other moments than before.
-    """
+    """Register a stream in the file. Raises OutboxError if its clock changed: its ticks would mean other moments."""
     row = db.execute(
         "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM streams WHERE stream = ?", (plan.stream,)
     ).fetchone()
@@ -170,10 +160,9 @@ def known_stream(db: sqlite3.Connection, plan: StreamPlan) -> OpenFrame:
 
 
 def known_window(db: sqlite3.Connection, stream: str, window: WindowPlan) -> int:
-    """The index of the last window that was ever committed, -1 for none, of a window that is made known to the file.
+    """Register a window; the index of the last one ever committed, or -1.
 
-    Raises:
-        OutboxError: its ticks have changed: its indices would mean other ticks than before.
+    Raises OutboxError if its ticks have changed: its indices would mean other ticks.
     """
     ticks = (window.start, window.length, window.stride)
     row = db.execute(
@@ -189,7 +178,7 @@ def known_window(db: sqlite3.Connection, stream: str, window: WindowPlan) -> int
 
 @contextmanager
 def forgetting_what_is_new(db: sqlite3.Connection) -> Iterator[None]:
-    """If what is done in here fails, streams and windows that it has made known were never known."""
+    """If what is done in here fails, streams and windows that it has registered never were."""
     tables = (("streams", "stream"), ("windows", "stream, window"))
     before = [set(db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
     try:
@@ -210,14 +199,8 @@ class OutboxFullError(FuguError, reason=Reason.OUTBOX):
 class Outbox:
     """The outbox of one device; used from one thread.
 
-    A second process that opens the same file is refused, so that no tick can be drawn by both.
-
-    Args:
-        path: SQLite file, created when missing.
-        fleet, device: whose it is; a file of another device is refused.
-
-    Raises:
-        OutboxError: if the file cannot be used.
+    The file is created when missing. A second process that opens it is refused, so that no tick can be drawn by both,
+    and so is a file of another device: OutboxError.
     """
 
     def __init__(self, path: str | Path, fleet: str, device: str, keeping: Keeping | None = None) -> None:
@@ -233,10 +216,9 @@ class Outbox:
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
 
     def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
-        """Belong to one machine: see `edge_agent.binding`.
+        """Belong to the machine with these identifiers: see `edge_agent.binding`.
 
         Args:
-            found: the machine's identifiers.
             moved: whether it is known that this is another machine than before.
 
         Raises:
@@ -252,11 +234,7 @@ class Outbox:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def know_watermarks_by(self, key: bytes) -> None:
-        """Let `counter` be that of watermarks under this key; those under another one count anew.
-
-        Raises:
-            OutboxError: the file cannot be used.
-        """
+        """Let `counter` be that of watermarks under this key; those under another one count anew."""
         try:
             with transaction(self._db):
                 salt, known = self._db.execute("SELECT salt, watermark_key FROM device").fetchone()
@@ -268,13 +246,9 @@ class Outbox:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def register(self, plan: StreamPlan) -> int:
-        """Make a stream known.
+        """Register a stream; the last tick that may ever have been drawn, or -1.
 
-        Returns:
-            The last tick that may ever have been drawn, -1 for a new stream.
-
-        Raises:
-            OutboxError: if the stream's clock has changed: its ticks would mean other moments than before.
+        Raises OutboxError if the stream's clock has changed: its ticks would mean other moments.
         """
         known = known_stream(self._db, plan)
         self._open.setdefault(plan.stream, known)
@@ -286,11 +260,7 @@ class Outbox:
         return frame.shift, frame.since
 
     def set_shift(self, plan: StreamPlan, shift: int, since: int) -> None:
-        """Let a stream's next tick be one of another shift, and force that to disk; the frame under way ends.
-
-        Raises:
-            sqlite3.Error: the disk does not take it.
-        """
+        """Let a stream's next tick be of another shift, and force that to disk; the frame under way ends."""
         frame = self._open[plan.stream]
         if (frame.shift, frame.since) == (shift, since):
             return
@@ -313,19 +283,15 @@ class Outbox:
             self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
 
     def register_window(self, stream: str, window: WindowPlan) -> int:
-        """Make a window of a stream known.
+        """Register a window of a stream; the index of the last one ever committed, or -1.
 
-        Returns:
-            The index of the last window that has ever been committed, -1 for a new one.
-
-        Raises:
-            OutboxError: if its ticks have changed: its indices would mean other ticks than before.
+        Raises OutboxError if its ticks have changed: its indices would mean other ticks.
         """
         return known_window(self._db, stream, window)
 
     @contextmanager
     def forgets_if_refused(self) -> Iterator[None]:
-        """If what is done in here fails, streams and windows that were registered in it were never known."""
+        """If what is done in here fails, streams and windows that were registered in it never were."""
         before = dict(self._open)
         try:
             with forgetting_what_is_new(self._db):
@@ -335,14 +301,9 @@ class Outbox:
             raise
 
     def reserve(self, plan: StreamPlan, tick: int) -> bool:
-        """Make sure that a tick may be drawn; before that, close the frame that it does not belong into.
+        """Make sure that a tick may be drawn; whether a frame that it does not belong into was closed for that.
 
-        Returns:
-            Whether a frame was closed.
-
-        Raises:
-            sqlite3.Error: the disk does not take it; the tick must not be drawn.
-            OutboxFullError: there is no room; the tick must not be drawn.
+        Raises sqlite3.Error if the disk does not take it, and OutboxFullError; the tick must not be drawn then.
         """
         frame = self._open[plan.stream]
         through = tick + plan.frame_ticks - 1
@@ -354,16 +315,12 @@ class Outbox:
         return closed
 
     def append(self, plan: StreamPlan, tick: int, drawn: bytes | None) -> bool:
-        """Take what was drawn for a tick, its symbol or its point if any, and close the frame that it completes.
-
-        Returns:
-            Whether a frame was closed.
+        """Take what was drawn for a tick, if anything; whether that completed a frame, which is closed.
 
         Raises:
-            sqlite3.Error: if it, or the frame that it completes, could not be made durable; whichever it was,
-                the tick must not be drawn again. A frame is tried again before the next tick.
+            sqlite3.Error: it, or its frame, is not durable; the tick must not be drawn again. A frame is tried again.
             OutboxFullError: there is no room for it.
-            OutboxError: if the tick is not later than every one before.
+            OutboxError: the tick is not later than every one before.
         """
         frame = self._open[plan.stream]
         if tick <= frame.last:
@@ -387,11 +344,7 @@ class Outbox:
         return closed
 
     def close_frame(self, plan: StreamPlan) -> bool:
-        """Turn what was drawn and is in no frame yet into one, as its policy says, and force it to disk.
-
-        Returns:
-            Whether there was anything.
-        """
+        """Turn what is in no frame yet into one, and force it to disk; whether there was anything."""
         frame = self._open[plan.stream]
         if not frame.outputs:
             return False
@@ -399,11 +352,7 @@ class Outbox:
         return True
 
     def finish(self) -> None:
-        """Nothing will be drawn any more: close all frames, and give back what is reserved beyond them.
-
-        Raises:
-            sqlite3.Error: the disk does not take it.
-        """
+        """Close all frames, and give back what is reserved beyond them: nothing will be drawn any more."""
         with self._changing(forced=True):
             for stream, frame in self._open.items():
                 self._write(stream, frame, frame.last)
@@ -411,14 +360,11 @@ class Outbox:
             self._written(frame, frame.last)
 
     def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
-        """Turn the noisy counts of windows that have ended into frames; force them to disk.
-
-        What was drawn for the ticks that they count is forced to disk with them.
+        """Turn the noisy counts of ended windows into frames; force them to disk with what was drawn for their ticks.
 
         Raises:
-            sqlite3.Error: if they could not be made durable; they must not be released any other way.
-            OutboxFullError: there is no room for them; the same.
-            OutboxError: if a window is not later than every committed one of its name.
+            sqlite3.Error, OutboxFullError: they could not be made durable, and must not be released any other way.
+            OutboxError: a window is not later than every committed one of its name.
         """
         frame = self._open[plan.stream]
         reserved = max(frame.reserved, frame.last)
@@ -484,7 +430,6 @@ class Outbox:
         self._stored_counter = counter
 
     def _begin_frame(self, plan: StreamPlan, frame: OpenFrame, through: int) -> None:
-        """Find room for another frame, and reserve its ticks."""
         size = _size(plan)
         if (fits := self.frames.takes(size)) and not (self._by_tick and self.frames.fits(size)):
             with self._changing(forced=not self._by_tick):
@@ -523,5 +468,5 @@ class Outbox:
 
 
 def _size(plan: StreamPlan) -> int:
-    """The most bytes that a frame of a stream takes, roughly."""
+    """Roughly the most bytes that a frame of a stream takes."""
     return 64 + plan.frame_ticks * (1 if plan.noise is None or plan.noise.bits else 16)

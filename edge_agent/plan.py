@@ -24,8 +24,7 @@ class WindowPlan:
     Attributes:
         start, length, stride: window n holds the ticks start + n * stride .. + length - 1.
         counts: how many numbers are counted.
-        places: for each state the number that it counts towards, or none.
-        scale_numerator, scale_denominator: scale of the noise.
+        places: for each state the number that it counts towards, or None.
         clip: the most that is counted; None for all.
     """
 
@@ -41,7 +40,7 @@ class WindowPlan:
 
     @classmethod
     def of(cls, window: dict[str, Any], labels: list[str]) -> WindowPlan:
-        """Take what the agent needs from a verified window's JSON form; `labels` are the names of the states."""
+        """Take the parts of a verified window's JSON form; `labels` are the names of the states."""
         numerator, _, denominator = window["scale"].partition("/")
         counts = len(labels)
         places: list[int | None] = list(range(counts))
@@ -85,9 +84,7 @@ class StreamPlan:
     Attributes:
         valid_from, valid_until: Unix time in seconds within which symbols may be made.
         epoch_us, period_us: wall tick t happens at epoch_us + t * period_us, in microseconds of Unix time.
-        noise: what is drawn from; none where windows are all there is.
-        discretiser: the discretiser's document, as plain values.
-        sensor: the sensor's configuration, as plain values.
+        noise: what is drawn from; None where windows are all there is.
         watch: what the guarantee assumes of the states, as far as that can be seen from them.
     """
 
@@ -106,7 +103,7 @@ class StreamPlan:
 
     @classmethod
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
-        """Take what the agent needs from a verified policy's JSON form."""
+        """Take the parts of a verified policy's JSON form."""
         return cls(
             stream=policy["stream"],
             version=policy["version"],
@@ -142,13 +139,12 @@ class Managed:
     Attributes:
         streams: names of the streams that it has sensors for.
         trust: file of what was accepted.
-        version: of the policy document in force, 0 for none.
-        valid_until: when that expires, in Unix seconds; none for never.
+        version, valid_until: of the policy document in force, 0 for none; in Unix seconds, None for ever.
         on_expiry: what is done from then on, "hold" or "stop".
         time: the newest time that the gateway has signed.
-        fresh_seconds: how old that may be before the device calls itself stale; none means any age.
-        key: by which the gateway's watermarks are known, as hexadecimal digits; none takes those of anybody.
-        stopped: nothing is drawn under documents up to this version, because the gateway has said so; 0 for none.
+        fresh_seconds: how old that may be before the device calls itself stale; None means any age.
+        key: by which the gateway's watermarks are known, in hexadecimal; None takes those of anybody.
+        stopped: the gateway has said to draw nothing under documents up to this version; 0 for none.
     """
 
     streams: tuple[str, ...]
@@ -181,10 +177,9 @@ class AgentPlan:
     """A device: where it publishes, what it keeps where, and its streams.
 
     Attributes:
-        outbox: file of the durable outbox.
         forget: when a frame may be forgotten: once the gateway says it is durable, or (in fleets without a gateway)
             once the broker has acknowledged it.
-        durability, max_bytes, when_full: how the outbox keeps things, see `Keeping`.
+        durability, max_bytes, when_full: of the outbox, see `Keeping`.
         grace_seconds: how long a frame is kept that a watermark covers which anybody could have written.
         binding: what the outbox is bound to, see `edge_agent.binding`.
         drain_seconds: how long an orderly stop waits for the outbox to empty.

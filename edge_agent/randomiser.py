@@ -1,14 +1,9 @@
-"""A state becomes a symbol: one 32-bit word of the operating system's randomness against a row of integers.
+"""A state becomes a symbol, or a released point, by the operating system's randomness.
 
-Without a state, a word before it takes the row: fugu/contract/noise_table.py says by which distribution.
-
-What a stream draws from, its noise, begins as a mechanism, whatever its outputs are: here one table of symbols, in
-edge_agent/randomiser.py tables of points.
-
-A state becomes a released point: by the table that is in force at its tick, else by the policy's fallback.
-
-Which table that is depends on the tick and on what has arrived, never on the state. Tables that arrive are checked
-against the policy before they may be drawn from; a tick without a valid one uses the fallback.
+A symbol takes one 32-bit word against a row of integers. Without a state, a word before it takes the row:
+fugu/contract/noise_table.py says by which distribution. A point is drawn by the table in force at its tick, else by the
+policy's fallback. Which table that is depends on the tick and on what has arrived, never on the state. Tables that
+arrive are checked against the policy before they may be drawn from.
 """
 
 from __future__ import annotations
@@ -36,9 +31,8 @@ class Mechanism(NamedTuple):
     """What a stream releases.
 
     Attributes:
-        draw: what is released for a tick, its state, or none, and its shift, as the bytes that it has in a frame, if
-            anything.
-        offer: takes a table that has arrived, for ticks from a given one on, or raises; none if tables never arrive.
+        draw: from a tick, its state, or None, and its shift: what is released, as the bytes in a frame, if anything.
+        offer: takes a table that has arrived, for ticks from a given one on, or raises; None if tables never arrive.
     """
 
     draw: Callable[[int, int | None, int], bytes | None]
@@ -86,10 +80,10 @@ class SymbolNoise:
 
 
 def system_entropy() -> Callable[[memoryview], None]:
-    """A function that fills a buffer with the operating system's randomness, in place so that it can be wiped.
+    """Return a function that fills a buffer in place, so that it can be wiped.
 
     The first call of os.urandom waits until the kernel's generator has been seeded; after that the same generator is
-    read through its device file, which unlike os.urandom does not leave an immutable copy behind.
+    read through its device file, which leaves no immutable copy behind.
     """
     os.urandom(1)
     source = io.FileIO("/dev/urandom")
@@ -105,13 +99,11 @@ def system_entropy() -> Callable[[memoryview], None]:
 
 
 def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Callable[[int | None], int]:
-    """A function that draws the symbol for a state, or for a tick without one, from a noise table.
+    """Return a function that draws the symbol for a state, or for a tick without one, from a noise table.
 
-    Every draw takes one word from a block and overwrites it with zero, so that a later look into memory does not
-    tell which words made the symbols. After a fork the child throws the block away: no word is ever used twice.
-
-    Args:
-        entropy: fills a writable buffer with independent uniform bytes.
+    Every draw takes one word from a block and overwrites it with zero, so that a later look into memory does not tell
+    which words made the symbols. After a fork the child throws the block away: no word is ever used twice. `entropy`
+    fills a writable buffer with independent uniform bytes.
     """
     block = memoryview(bytearray(4 * BLOCK_WORDS))
     words = block.cast("I")
@@ -147,11 +139,7 @@ class TableRefusedError(FuguError):
 
 @dataclass(frozen=True, slots=True)
 class PointSource:
-    """What a measured stream draws from.
-
-    Attributes:
-        tables: of the policy, verified; the fallback first.
-    """
+    """What a measured stream draws from: its policy's tables, verified, the fallback first."""
 
     version: int
     measurement: Measurement
@@ -182,8 +170,8 @@ class PointSource:
 class _Held(NamedTuple):
     """A table that may be drawn from; for a staircase with the centre of each state.
 
-    Centres are looked up when a table comes, not when a point is drawn: to search for the surrogate of a state that is
-    not likely takes longer than to find that it is, and the time of a draw must not tell.
+    Centres are looked up when a table comes, not when a point is drawn: finding the surrogate of an unlikely state
+    takes longer than finding that it is likely, and the time of a draw must not tell.
     """
 
     table: TimedTable
@@ -202,10 +190,9 @@ class Measurer:
         self._sent: dict[int, _Held] = {}
 
     def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """The point to release for the state of a tick, or for a tick without one: see fugu/contract/noise_table.py.
+        """The point to release for a tick with or without a state: see fugu/contract/noise_table.py.
 
-        Args:
-            shift: by how many ticks the number is ahead of the wall clock.
+        `shift` is by how many ticks the number is ahead of the wall clock.
         """
         table, centres = self._in_force(tick, shift)
         if state is None:
@@ -220,7 +207,7 @@ class Measurer:
         return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.likely))
 
     def _in_force(self, tick: int, shift: int) -> _Held:
-        """The table for a tick that came last; the fallback if there is none, or if only one state is possible.
+        """The newest table for a tick; the fallback if there is none, or if only one state is possible.
 
         Tables are for what is possible at the tick's number. Where that is not what is possible at its time, because
         the clock was set, only the fallback protects all that is.
@@ -232,10 +219,7 @@ class Measurer:
         return next((one for one in held if one.table.covers(tick, constraint)), self._fallback)
 
     def offer(self, payload: bytes, next_tick: int) -> None:
-        """Take a table that has arrived.
-
-        Args:
-            next_tick: the first tick that it could still be used for.
+        """Take a table that has arrived, to be used from `next_tick` on.
 
         Raises:
             FrameError: it is no table.

@@ -1,12 +1,9 @@
 """The frames of an outbox, from when they are sealed until they are safe elsewhere, within a limit.
 
-What may be forgotten is noted in memory and deleted in the next transaction that there is anyway; after a crash
-it is sent again. A frame that is covered by a watermark which anybody could have written is kept for a grace period,
-and is sent again if a later watermark misses it.
-
-When there is no room, covered frames go first. After that either nothing is taken any more, or the oldest frame is
-dropped, for good: the next one of its sequence then accounts for its ticks, so that nobody waits for them. The newest
-frame of a sequence is never dropped.
+Deletions are noted in memory and done in the next transaction that there is anyway; after a crash, frames are sent
+again. A frame covered by a watermark which anybody could have written is kept for a grace period, and sent again if a
+later watermark misses it. When there is no room, covered frames go first. After that either nothing is taken any more,
+or the oldest frame is dropped, but never the newest of a sequence: the next one then accounts for its ticks.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ class Keeping:
     Attributes:
         by_tick: whether each tick is committed before the next; else a frame is, when it is full.
         max_bytes: the most that frames may take on the disk, together with what belongs to them.
-        drop_oldest: what happens when they do: the oldest is dropped, or no tick is drawn any more.
+        drop_oldest: whether the oldest is dropped when they do; else no tick is drawn any more.
     """
 
     by_tick: bool = False
@@ -58,13 +55,9 @@ class StoredFrame(NamedTuple):
 
 
 class StoredFrames:
-    """The frames; of a database that one connection uses.
-
-    Args:
-        now: a monotonic time in seconds.
+    """The frames in a database that one connection uses.
 
     Attributes:
-        keeping: how they are kept.
         newest: id of the newest frame, 0 for none.
         dropped: frames that were dropped since the start.
     """
@@ -83,10 +76,9 @@ class StoredFrames:
 
     @contextmanager
     def changing(self, *, forced: bool) -> Iterator[None]:
-        """One transaction, which also deletes what need not be kept; inside another one, it is part of that.
+        """One transaction, or a part of the outer one, which also deletes what need not be kept.
 
-        Args:
-            forced: whether it, and all before it, outlasts a power cut.
+        `forced` makes it, and all before it, outlast a power cut.
         """
         if self._db.in_transaction:
             yield
@@ -131,7 +123,7 @@ class StoredFrames:
 
         Args:
             through, gaps: what is durable, as in `fugu.contract.frames.StreamCommit`.
-            sent_through: the newest frame that has been sent; none above it is forgotten, whatever is said.
+            sent_through: the newest frame that has been sent; none above it is forgotten.
             grace: seconds for which they are kept all the same.
 
         Returns:
@@ -186,10 +178,7 @@ class StoredFrames:
         return bool(self._covered) or self.keeping.drop_oldest or self.fits(size)
 
     def free(self, size: int) -> bool:
-        """Delete what may be deleted, if there is no room for a frame of so many bytes; whether there is room then.
-
-        In a transaction.
-        """
+        """Make room for a frame of so many bytes if there is none, in a transaction; whether there is room then."""
         if not self.fits(size):
             self._delete(self._covered)
         while not (fits := self.fits(size)) and self.keeping.drop_oldest and self._drop_oldest():
@@ -217,7 +206,6 @@ class StoredFrames:
         return False
 
     def _delete_some(self) -> None:
-        """Do not let too much wait for a transaction."""
         if len(self._covered) > MOST_COVERED:
             for one in list(self._covered)[: len(self._covered) - MOST_COVERED // 2]:
                 self._covered[one] = 0.0

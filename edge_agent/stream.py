@@ -1,8 +1,7 @@
 """One stream of a running agent, and one sensor for several.
 
-They get one reading a tick, and one state where they have the same discretiser. What streams tell together is
-bounded only where they have one sequence of states (`fugu.contract.joint`), and a line of standard input must not go to
-one stream at one tick and to another at the next.
+Streams of one sensor get one reading a tick, and one state where they have the same discretiser: what they tell
+together is bounded only where they have one sequence of states (`fugu.contract.joint`).
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ _Key = tuple[str, int, int]
 class SharedSensor:
     """A sensor as the streams of one clock see it.
 
-    Attributes:
-        newest: the newest tick that was read, -1 for none; earlier ones have no reading any more.
+    `newest` is the newest tick that was read, or -1; earlier ones have no reading any more.
     """
 
     def __init__(self, sensor: Sensor) -> None:
@@ -79,7 +77,7 @@ class Sensors:
         return found
 
     def of(self, plan: StreamPlan) -> SharedSensor:
-        """The sensor of a stream, opened if it is not open; a `ConfigError` if it cannot be opened."""
+        """The sensor of a stream, opened if it is not open. Raises ConfigError if it cannot be."""
         if (found := self._shared.get(_key(plan))) is not None:
             return found
         if what := only_one(plan.sensor):  # there is one standard input, whatever the clock of those who read it
@@ -95,10 +93,9 @@ class Sensors:
 
 
 def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
-    """Open the sensors of streams: for each stream one, the same object for equal sensors and clocks.
+    """Open for each stream its sensor, the same object for equal sensors and clocks.
 
-    Raises:
-        ConfigError: a sensor cannot be opened, or would have to be opened twice where that cannot be.
+    Raises ConfigError if one cannot be opened, or would have to be opened twice where that cannot be.
     """
     check_shared(plans)
     opened: dict[_Key, Sensor] = {}
@@ -109,7 +106,7 @@ def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
 
 
 def check_shared(plans: Sequence[StreamPlan]) -> None:
-    """Refuse streams that would take readings from one another; a `ConfigError` if they would.
+    """Raise a `ConfigError` for streams that would take readings from one another.
 
     Two tables of one pin would also be two sensors where limits of what streams tell together are concerned.
     """
@@ -129,21 +126,15 @@ _log = logging.getLogger(__name__)
 class Stream:
     """A stream: its plan, its sensor, what it draws from, and where it is.
 
-    Args:
-        clock: counts its ticks; one for all streams of an epoch and a period.
-        sensor: gives its readings, perhaps to others as well.
-        last_tick: the last tick that was ever committed, -1 if none was.
+    `clock` counts the ticks of all streams of an epoch and a period. `last_tick` is the last ever committed, or -1.
 
     Attributes:
-        drawn_us: elapsed time at which it, or one of its clock, was drawn for last, or may have been, if any was.
-        mechanism: what to release for a tick and its state.
-        next_tick: the next tick to draw for.
+        drawn_us: elapsed time at which it, or one of its clock, may have been drawn for last, if any was.
         finished: whether the sensor has no more readings.
         trouble: why no tick is drawn now, if none is.
         refusal: why the newest table was refused, if it was; for the journal.
         watch: over its class, if there is anything to see; for the owner only.
-        ticks: how many were drawn for since the start.
-        silent: how many of them had no reading.
+        ticks, silent: how many were drawn for since the start, and how many of them had no reading.
     """
 
     def __init__(
@@ -174,7 +165,7 @@ class Stream:
         self.mechanism = nothing if plan.noise is None else plan.noise.begin(entropy)
 
     def observe(self, tick: int) -> int | None:
-        """The state of a tick, or none; what is wrong with the sensor is told once, to the journal only."""
+        """The state of a tick, or None; what is wrong with the sensor is told once, to the journal only."""
         reading = self.sensor.read(tick)
         state = self.discretiser.observe(tick, None if reading is None else reading.reveal())
         self.ticks += 1
@@ -188,7 +179,7 @@ class Stream:
         return state
 
     def first_share_us(self, now_us: int) -> int | None:
-        """Wall time at which something of it leaves first, its first whole window or full frame; none of nothing."""
+        """Wall time at which its first whole window or full frame leaves; None if it draws nothing."""
         tick = max(self.next_tick, self.clock.at(now_us) + 1)
         ends = [window.last(window.first_from(tick)) for window in self.plan.windows]
         if self.plan.noise is not None:
@@ -201,7 +192,7 @@ class Stream:
             _log.warning("stream %s: %s", self.plan.stream, trouble)
 
     def offer_table(self, payload: bytes) -> bool:
-        """Take a table that has arrived, or say in `refusal` why not; whether it was taken."""
+        """Take a table that has arrived, or say in `refusal` why not."""
         if self.mechanism.offer is None:
             return False
         try:

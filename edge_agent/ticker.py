@@ -1,15 +1,12 @@
 """The ticks of a device's streams: one symbol a tick on a steady clock, reserved before it is drawn.
 
 A tick is drawn for when it comes or not at all: one that is overdue, because the machine slept or the clock was set, is
-absent and never made up for. Only a recording still knows the readings of past ticks, and may catch up a little. What
-a machine is late for by less is made up for little by little, an eighth of a period with each tick, since readings
-that lie closer together than a period are more alike than the policy's class says.
-
-When the wall clock has gone back, or the outbox knows of later ticks than it, numbers go on above all there have been:
-see `edge_agent.device_clock`.
+absent. Only a recording still knows the readings of past ticks, and may catch up a little. Smaller delays are made up
+for by an eighth of a period with each tick, since readings closer together than a period are more alike than the
+policy's class says. Numbers never go back: see `edge_agent.device_clock`.
 
 A tick is counted in its windows once the outbox has its symbol, and a window leaves at the first tick at or after its
-end. A tick that the outbox cannot reserve is not drawn for; a count that cannot be made durable is thrown away.
+end. A count that cannot be made durable is thrown away.
 """
 
 from __future__ import annotations
@@ -81,11 +78,8 @@ class Ticker:
     def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
         """Begin with the tick after this one.
 
-        Args:
-            sensors: one for each; streams with the same one, and the same clock, get the same readings.
-
-        Raises:
-            OutboxError: the clock of a stream has changed, or the ticks of a window have.
+        Streams with the same sensor and the same clock get the same readings. Raises OutboxError if the clock of a
+        stream, or the ticks of a window, have changed.
         """
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open(plan, self._sensors.adopt(plan, sensor)))
@@ -97,9 +91,7 @@ class Ticker:
         self._look()
 
     def switch(self, plans: Sequence[StreamPlan], store: Callable[[], None]) -> None:
-        """Put new plans in force between two ticks, once they are stored.
-
-        A frame that was begun under the old plan ends there; ticks that have been drawn are never drawn again.
+        """Put new plans in force between two ticks, once they are stored; a frame of the old plan ends there.
 
         Raises:
             ConfigError: a sensor cannot be opened, or would have to be opened twice where that cannot be.
@@ -131,12 +123,10 @@ class Ticker:
                 self._placed = -1
 
     def catch_up(self) -> None:
-        """Draw for every tick that has come, one tick of each stream after the other: some have one sensor.
+        """Draw for every tick that has come, one of each stream after the other: some have one sensor.
 
         Where ticks come faster than they are drawn for, the rest is left to the next call: other work must go on.
-
-        Raises:
-            OutboxError: the outbox is lost.
+        Raises OutboxError if the outbox is lost.
         """
         came, until = self._look(), self._clock.elapsed_us() + _SLICE_US
         while came and self._clock.elapsed_us() < until:
@@ -152,7 +142,7 @@ class Ticker:
             stream.windows.prepare(stream.next_tick)
 
     def pause(self) -> float:
-        """Seconds until the next tick, but not more than one."""
+        """Seconds until the next tick, at most one."""
         if self._placed != self._clock.anchors or not self._placed:
             return IDLE_SECONDS
         now = self._clock.elapsed_us()
@@ -160,25 +150,17 @@ class Ticker:
         return max(0.0, min([IDLE_SECONDS, *due]))
 
     def finish(self) -> None:
-        """Draw nothing any more, and let frames that are not full leave.
-
-        Raises:
-            sqlite3.Error: the outbox does not take it.
-        """
+        """Draw nothing any more, and let frames that are not full leave. Raises sqlite3.Error."""
         self.stopping = True
         self._outbox.finish()
 
     def close_frames(self) -> None:
-        """Let frames that are not full leave.
-
-        Raises:
-            sqlite3.Error: the outbox does not take it.
-        """
+        """Let frames that are not full leave. Raises sqlite3.Error."""
         for stream in self.streams:
             self._outbox.close_frame(stream.plan)
 
     def forget_readings(self) -> None:
-        """Of what sensors have said until now, nothing is for a tick that comes."""
+        """Use nothing that sensors have said until now for a tick that comes."""
         for stream in self.streams:
             if not stream.sensor.recorded:
                 stream.sensor.read(stream.next_tick - 1)
@@ -193,7 +175,6 @@ class Ticker:
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
     def _open(self, plan: StreamPlan, sensor: SharedSensor) -> Stream:
-        """A stream, as far as the outbox knows it."""
         last_tick = self._outbox.register(plan)
         clock = self._clocks.setdefault((plan.epoch_us, plan.period_us), TickClock(plan.epoch_us, plan.period_us))
         clock.follow(*self._outbox.shift(plan.stream))
@@ -206,7 +187,7 @@ class Ticker:
     # The clock
 
     def _look(self) -> bool:
-        """Look at the clock, and find the next ticks anew if it has jumped; whether the time is known."""
+        """Find the next ticks anew if the clock has jumped; whether the time is known."""
         self._clock.follow()
         if self._placed != self._clock.anchors:
             try:
@@ -246,7 +227,6 @@ class Ticker:
         return shift != stream.clock.shift or stream.clock.shift % self._multiple(stream.clock) != 0
 
     def _multiple(self, clock: TickClock) -> int:
-        """What the shift of a clock is a multiple of."""
         found = lcm(*(stream.plan.repeats for stream in self.streams if stream.clock is clock))
         return found if found <= MOST_MULTIPLE else 1
 
@@ -308,8 +288,7 @@ class Ticker:
     def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
         """Note that the outbox took nothing, and tell the journal when that begins.
 
-        Raises:
-            OutboxError: it never will again, because its file is gone or another one: only a start finds what is there.
+        Raises OutboxError if its file is gone or another one: only a start finds what is there.
         """
         if isinstance(error, FileLostError):
             raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
@@ -320,7 +299,6 @@ class Ticker:
         self.storage_trouble = trouble
 
     def _release(self, stream: Stream, tick: int) -> None:
-        """Commit the windows that have ended; what cannot be committed is thrown away."""
         if closed := stream.windows.close(tick):
             try:
                 self._outbox.append_windows(stream.plan, closed)
@@ -329,7 +307,6 @@ class Ticker:
 
 
 def _newest_drawn(streams: Sequence[Stream], clock: TickClock) -> int | None:
-    """When any stream of a clock was drawn for last, if one was."""
     drawn = [one.drawn_us for one in streams if one.clock is clock and one.drawn_us is not None]
     return max(drawn, default=None)
 
@@ -337,8 +314,8 @@ def _newest_drawn(streams: Sequence[Stream], clock: TickClock) -> int | None:
 def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:
     """Let streams of one clock begin at one tick, after what was drawn before.
 
-    What streams of one sensor tell together at a tick is bounded for the tables of one document. No tick may have the
-    table of one stream from the old document, and that of another from the new one.
+    What streams of one sensor tell together at a tick is bounded for the tables of one document: no tick may have one
+    table of the old document and another of the new one.
     """
     first: dict[tuple[int, int], int] = {}
     for stream in (*streams, *before):

@@ -48,11 +48,10 @@ Counts = Sequence[Sequence[int]]
 
 
 def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
-    """What a guarantee assumes of steps, from a policy's JSON form; none if it assumes nothing that could be seen.
+    """What a guarantee assumes of steps, from a policy's JSON form; None if it assumes nothing that could be seen.
 
-    Returns:
-        `q` and `r`, intervals; or `odds_ratio`, which is all that a universal guarantee needs; or `transitions`. If
-        the policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
+    It has `q` and `r`, intervals; or `odds_ratio`, all that a universal guarantee needs; or `transitions`. If the
+    policy's form says its `rate`, the loss of all that a tick adds to: that, the adversary, an hour's ticks.
     """
     chains = policy.get("chains")
     if chains is None or len(policy["discretiser"]["states"]) > _MOST_STATES:
@@ -78,7 +77,7 @@ class Watch:
     Attributes:
         steps: pairs of neighbouring ticks that were counted.
         evidence: logarithm of the average product so far.
-        alarm: the first tick at which it was above 1/ALARM, or none.
+        alarm: the first tick at which it was above 1/ALARM, or None.
         own: by hour, the largest epsilon that a stretch which ended in it would need.
     """
 
@@ -225,12 +224,10 @@ def _log_bounded(row: tuple[int, int], other: tuple[int, int], bound: float) -> 
 
 
 def _share(odds: float) -> float:
-    """1 / (1 + e^-odds)."""
     return math.exp(-_softplus(-odds))
 
 
 def _softplus(value: float) -> float:
-    """log(1 + e^value)."""
     return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import select
 import signal
 import subprocess
@@ -47,6 +48,18 @@ def pytest_collection_finish() -> None:
 
 
 _LONGEST = ("tests/system/test_installed.py", "tests/system/faults/", "tests/system/test_documents.py")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file whose tests are all left out, as `make quick` leaves out those with processes: that takes long."""
+    expression: str = config.option.markexpr
+    if not re.fullmatch(r"not \w+( and not \w+)*", expression) or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text()
+    marks = set(re.findall(r"^pytestmark = pytest\.mark\.(\w+)$", text, re.MULTILINE))
+    if re.search(r"^import subprocess$", text, re.MULTILINE):
+        marks.add("processes")
+    return True if marks & set(re.findall(r"not (\w+)", expression)) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,9 +4,8 @@ A sensor answers `read(tick)` at once and never raises: the moment at which a sy
 reading. What goes wrong is told in fixed words, on the device only: messages of foreign code, and even the types of its
 exceptions, may depend on a reading.
 
-What silence means is said in the sensor's configuration, never guessed from values or from the time since the last
-reading. "samples": a tick without a reading is missing. "changes": a reading holds until the next, or until the source
-itself, whatever it measures, shows that it does not work.
+The sensor's configuration says what silence means. "samples": a tick without a reading is missing. "changes": a reading
+holds until the next, or until the source itself, whatever it measures, shows that it does not work.
 """
 
 from __future__ import annotations

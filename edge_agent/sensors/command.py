@@ -78,11 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def import_function(target: str) -> Callable[[], Any]:
-    """A function by `package.module:name`, or by the name of an entry point.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Import a function by `package.module:name` or the name of an entry point. Raises ConfigError."""
     try:
         if ":" in target:
             module, _, name = target.partition(":")
@@ -109,9 +105,7 @@ _POLL_SECONDS = 0.01
 class CommandSensor(CallSensor):
     """Runs a command once a tick; a tick gets the last line that the run before it wrote.
 
-    Args:
-        words: program and arguments.
-        timeout: seconds after which a run is ended, and has no reading.
+    A run is ended after `timeout` seconds, and has no reading then.
     """
 
     def __init__(self, words: Sequence[str], timeout: float) -> None:
@@ -119,13 +113,9 @@ class CommandSensor(CallSensor):
 
 
 def output_of(words: Sequence[str], timeout: float) -> str | None:
-    """Run a command, and whatever it starts, to its end.
+    """Run a command, and whatever it starts, to its end; the last line that it wrote, if any.
 
-    Returns:
-        The last line that it wrote, none if it wrote nothing.
-
-    Raises:
-        FailedError: it cannot be run, takes too long, writes more than 64 KiB, or ends with an exit code but 0.
+    Raises FailedError if it cannot be run, takes too long, writes more than 64 KiB, or ends with an exit code but 0.
     """
     deadline = time.monotonic() + timeout
     process = _begun(words)
@@ -144,9 +134,7 @@ def output_of(words: Sequence[str], timeout: float) -> str | None:
 class CommandLineSensor(LiveSensor):
     """Runs a command that goes on; its newest line counts, once. When it ends, it is begun anew 10 s later.
 
-    Args:
-        words: program and arguments.
-        keep_alive: a line that is no reading, but says that the source works.
+    A `keep_alive` line is no reading, but says that the source works.
     """
 
     def __init__(self, words: Sequence[str], keep_alive: str | None = None) -> None:
@@ -219,12 +207,7 @@ def _begun(words: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """All that a command writes until it closes its output.
-
-    Raises:
-        FailedError: it is too much.
-        TimeoutExpired: it takes too long.
-    """
+    """Read until a command closes its output. Raises FailedError if that is too much, TimeoutExpired if too slow."""
     stream = process.stdout
     assert stream is not None
     written = bytearray()
@@ -244,8 +227,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
 def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
     """The exit code of a command that says nothing more; it is not reaped, so that its number stays its own.
 
-    Raises:
-        TimeoutExpired: it goes on for too long.
+    Raises TimeoutExpired if it goes on for too long.
     """
     while (found := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
         if time.monotonic() > deadline:
@@ -261,7 +243,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """The same, and wait for it."""
     _kill(process)
     process.wait()
     if process.stdout is not None:

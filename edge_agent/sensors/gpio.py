@@ -19,10 +19,9 @@ class GpioSensor:
     """The level of a pin: 1 where it is active, else 0.
 
     Args:
-        pin: number of the GPIO line (Broadcom's numbers).
-        pull_up: whether the pin is pulled up, and active when low, or pulled down, and active when high; none for a pin
-            without a resistor.
-        active_state: of such a pin, whether it is active when high.
+        pin: Broadcom's number of the GPIO line.
+        pull_up: True: pulled up, active when low; False: pulled down, active when high; None: no resistor.
+        active_state: of a pin without a resistor, whether it is active when high.
         since: whether a tick is 1 also if the pin was active at any moment since the tick before.
 
     Raises:

@@ -1,7 +1,7 @@
 """Readings from a Bluetooth heart rate monitor: the standard's service 0x180D and its measurement 0x2A37.
 
-While a monitor is connected it notifies about once a second, some with every beat. So when it does depends on the
-heart, and a rule that looks for notifications would tell of it; what ends a reading is the connection alone.
+A monitor notifies about once a second, some with every beat. So a rule that looks for notifications would tell of the
+heart; what ends a reading is the connection alone.
 """
 
 from __future__ import annotations
@@ -27,13 +27,9 @@ _LOGGERS = ("bleak", "dbus_fast")
 
 
 def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
-    """Beats a minute in a measurement: a byte of flags, then 8 or 16 bits; what else may follow is left out.
+    """Beats a minute in a measurement, NaN where there is none: a byte of flags, then 8 or 16 bits.
 
-    Args:
-        needs_contact: whether a rate that the monitor measured without touching the skin, if it says so, is none.
-
-    Returns:
-        The rate; NaN where there is none, or the measurement is too short.
+    `needs_contact`: a rate that the monitor says it measured without touching the skin is none.
     """
     if not measurement:
         return math.nan
@@ -48,8 +44,7 @@ class HeartRateSensor(LiveSensor):
     """The newest heart rate of a monitor that is connected; it is looked for again and again when it is not.
 
     Args:
-        address: of the monitor, six bytes as `AA:BB:CC:DD:EE:FF`.
-        needs_contact: as of `heart_rate`.
+        address: six bytes as `AA:BB:CC:DD:EE:FF`.
         client: makes a client as bleak's `BleakClient` does, of an address and what to call when it is disconnected.
 
     Raises:
@@ -104,7 +99,6 @@ class HeartRateSensor(LiveSensor):
                 await client.disconnect()
 
     def _notified(self, _characteristic: Any, measurement: bytearray) -> None:
-        """Take a measurement."""
         try:
             rate = heart_rate(bytes(measurement), needs_contact=self._needs_contact)
         except Exception:

@@ -1,7 +1,6 @@
 """Readings from a topic of a broker on this machine: Zigbee2MQTT, Tasmota, ESPHome and the like.
 
-The sensor only subscribes, with a session that ends with the connection; it publishes nothing, not even a will. What it
-hears is raw: whoever reads that broker reads the readings.
+The sensor publishes nothing, not even a will. What it hears is raw: whoever reads that broker reads the readings.
 """
 
 from __future__ import annotations
@@ -26,18 +25,10 @@ class MalformedError(ValueError):
 
 
 def value_at(payload: bytes, path: str | None) -> str | None:
-    """The value in a payload, as text; numbers and names as they were written.
+    """The value in a UTF-8 payload of at most 64 KiB, as it was written; None where it has nothing at a path.
 
-    Args:
-        payload: UTF-8, at most 64 KiB.
-        path: keys and indices of lists, joined by dots; several paths, joined by commas, give several values, joined by
-            commas; none: the payload is the value.
-
-    Returns:
-        The value, or none where the payload has nothing at a path.
-
-    Raises:
-        MalformedError: there is no value; nothing of the payload is in it.
+    A path is keys and indices of lists, joined by dots; several, joined by commas, give values joined by commas.
+    Without a path, the payload is the value. Raises MalformedError, which holds nothing of the payload.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise MalformedError
@@ -57,7 +48,6 @@ def value_at(payload: bytes, path: str | None) -> str | None:
 
 
 def _walk(found: Any, keys: list[str]) -> str | None:
-    """The value at the end of a path, none if it leads nowhere."""
     for key in keys:
         if isinstance(found, dict):
             if key not in found:
@@ -79,14 +69,10 @@ def _walk(found: Any, keys: list[str]) -> str | None:
 class MqttSensor(LiveSensor):
     """The newest message of one topic.
 
-    A retained message is the newest state, which a sensor of changes takes; it is no sample, since it may be of any
-    time, and would come anew with every connection. A malformed message is a reading that is of no use.
-
-    Args:
-        config: as `edge_agent.config_schema.Mqtt` has it, with `fleet_broker`: host and port of the fleet's.
-
-    Raises:
-        LinkError: the password cannot be read.
+    A sensor of changes takes a retained message as the newest state. It is no sample: it may be of any time, and comes
+    anew with every connection. A malformed message is a reading that is of no use. `config` is
+    `edge_agent.config_schema.Mqtt` with `fleet_broker`: host and port of the fleet's. Raises LinkError if the password
+    cannot be read.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:

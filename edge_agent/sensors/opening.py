@@ -16,14 +16,9 @@ __all__ = ["only_one", "open_sensor", "silence_warning"]
 
 
 def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor:
-    """Make the sensor that a configuration names.
+    """Make the sensor that a configuration names; it reads lines from `stdin`, by default the standard input.
 
-    Args:
-        config: its values, as `edge_agent.config_schema` has them.
-        stdin: what to read lines from; by default the standard input.
-
-    Raises:
-        ConfigError: if its file cannot be read, its function cannot be imported, or what it reads cannot be opened.
+    Raises ConfigError if its file, its function, or what it reads cannot be read, imported or opened.
     """
     if config["kind"] == "stdin":
         source: Sensor = LineSensor(stdin or os.fdopen(0, "rb", closefd=False), config["keep_alive"])
@@ -99,7 +94,7 @@ _OPEN: dict[str, Callable[[dict[str, Any]], Sensor]] = {
 
 
 def only_one(config: dict[str, Any]) -> tuple[str, ...]:
-    """What a sensor reads if that can be open only once: in words, and what else tells it from others; else nothing."""
+    """Identify an exclusive source: (description, key). Empty if it may be opened twice."""
     match config.get("kind"):
         case "stdin":
             return ("standard input",)
@@ -121,7 +116,7 @@ _UNTIL = {
 
 
 def silence_warning(config: dict[str, Any]) -> str:
-    """What should be known of a sensor whose readings hold for ever, as far as anybody can tell; empty for others."""
+    """Warn of a sensor whose readings hold for ever, as far as anybody can tell; empty for others."""
     until = _UNTIL.get(config["kind"])
     if config["silence"] == "samples" or until is None:
         return ""

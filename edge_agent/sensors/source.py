@@ -1,7 +1,4 @@
-"""What a sensor and a reading are, and what a sensor's thread and the agent's loop have between them.
-
-Also the sensors that need no library: recordings, lines of text, and the hold of a reading until the next.
-"""
+"""What a sensor and a reading are, what a sensor's thread and the agent's loop share, and sensors without a library."""
 
 from __future__ import annotations
 
@@ -33,7 +30,6 @@ class Reading:
     __slots__ = ("_value",)
 
     def __init__(self, value: Any) -> None:
-        """Wrap whatever a sensor gave: a number, a category, or anything else."""
         self._value = value
 
     def reveal(self) -> Any:
@@ -58,11 +54,7 @@ class UnavailableError(Exception):
 
 
 class FailedError(UnavailableError):
-    """The same, said by a sensor of ours.
-
-    Attributes:
-        trouble: the reason in fixed words; nothing foreign may be in them.
-    """
+    """The same, said by a sensor of ours; `trouble` is the reason in fixed words, with nothing foreign in them."""
 
     def __init__(self, trouble: str) -> None:
         super().__init__(trouble)
@@ -153,10 +145,9 @@ class LiveSensor:
 class ChangeSensor:
     """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
 
-    Args:
-        keep_alive_ticks: how many ticks a sign that the source works is good for; 0 for one that says so at every
-            tick. Only such signs count, and no reading, so that which ticks are missing does not depend on readings;
-            none: readings hold for ever, or until the source says itself that it does not work.
+    `keep_alive_ticks` is how many ticks a sign that the source works is good for; 0 if it says so at every tick.
+    Readings are no such signs, so that which ticks are missing does not depend on them. None: readings hold for ever,
+    or until the source says itself that it does not work.
     """
 
     def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
@@ -203,11 +194,7 @@ class ChangeSensor:
 
 
 def library(module: str, extra: str) -> Any:
-    """Import a library.
-
-    Raises:
-        ConfigError: it is not installed, or does not work here; says how to install it.
-    """
+    """Import a library. Raises ConfigError, which says how to install it, if it does not work here."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -252,11 +239,7 @@ MAX_LINE_BYTES = 1 << 16
 
 
 def lines_of(source: IO[bytes]) -> Iterator[str]:
-    """The lines of a byte stream, without white space around them; of one of more than 64 KiB the beginning.
-
-    Raises:
-        OSError, ValueError: it cannot be read.
-    """
+    """The stripped lines of a byte stream; of one of more than 64 KiB the beginning. Raises OSError or ValueError."""
     begins = True
     while line := source.readline(MAX_LINE_BYTES):
         if begins:
@@ -267,9 +250,8 @@ def lines_of(source: IO[bytes]) -> Iterator[str]:
 class LineSensor(LiveSensor):
     """The newest line of a byte stream; a line is read once, then the sensor is silent until the next.
 
-    Args:
-        lines: UTF-8; of a line of more than 64 KiB the beginning counts.
-        keep_alive: a line that is no reading, but says that the source works.
+    Lines are UTF-8; of one of more than 64 KiB the beginning counts. A `keep_alive` line is no reading, but says that
+    the source works.
     """
 
     def __init__(self, lines: BinaryIO, keep_alive: str | None = None) -> None:

@@ -1,7 +1,6 @@
 """What device, gateway and subscriber agree on: topics, frames, policies, tables and the guarantee check. No I/O.
 
-Everything in `__all__` can be imported from here; it is loaded on first use, so that an agent or a subscriber that
-only handles frames does not carry the document parser in memory.
+A name is loaded on first use, so that who only handles frames does not carry the document parser in memory.
 """
 
 from __future__ import annotations
@@ -94,7 +93,6 @@ __all__ = sorted(_MODULE)
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from the module that defines it."""
     if name not in _MODULE:
         raise AttributeError(f"module 'fugu.contract' has no attribute {name!r}")
     return getattr(import_module(f"fugu.contract.{_MODULE[name]}"), name)

@@ -32,11 +32,7 @@ class DocumentFile(Document):
 
     @classmethod
     def refuse_other_format(cls, text: str | bytes) -> None:
-        """Refuse the JSON form of a document that does not say that it is of this version.
-
-        Raises:
-            PolicyError: one line with what to do.
-        """
+        """Refuse a JSON form that does not say it is of this version; the PolicyError is one line with what to do."""
         try:
             document = json.loads(text)
         except (ValueError, RecursionError):

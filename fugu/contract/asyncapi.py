@@ -46,15 +46,7 @@ _PARAMETERS = {
 
 
 class _Channel(NamedTuple):
-    """A topic.
-
-    Attributes:
-        address: below `fugu/2/{fleet}/`.
-        action: what the gateway does.
-        messages: names.
-        readers: kinds of accounts.
-        about: in a line.
-    """
+    """A topic below `fugu/2/{fleet}/`; `action` is the gateway's, `readers` are kinds of accounts."""
 
     address: str
     action: Literal["send", "receive"]
@@ -188,7 +180,6 @@ def _message(name: str, content: str) -> Schema:
 
 
 def _description_schemas() -> dict[str, Schema]:
-    """Those of descriptions and of what they are made of."""
     found = Description.model_json_schema(ref_template="#/components/schemas/{model}")
     parts = found.pop("$defs", {})
     return {"Description": _draft_7(found), **{name: _draft_7(part) for name, part in parts.items()}}

@@ -1,7 +1,4 @@
-"""Classes of Markov chains: what a guarantee assumes about how readings depend on one another.
-
-`fugu.contract.class_of_chains` has what is asked of each.
-"""
+"""Classes of Markov chains: what a guarantee assumes about how readings depend on one another."""
 
 from __future__ import annotations
 
@@ -137,13 +134,12 @@ class BinaryChains(ClassOfChains):
         """Take the worst member of the class, in each direction.
 
         The map of one tick f(u) = ((1-q)u + q)/(ru + 1-r) = (u - q(u-1))/(1 + r(u-1)) decreases in q and r for u >= 1
-        and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only, so its fixed point is largest at the
-        lowest corner; with q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r
-        grow, so it is largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That
-        proves the ignorant case. The informed one, with q+r < 1, is proved at the source, for endless streams (for
-        those that end it is false). With q+r > 1 it is false: a direction can be worst inside an interval. There a
-        class that is more than a point gets the universal bound of its highest corner.
-
+        and increases for u <= 1. With q+r < 1 it is applied to u >= 1 only: its fixed point is largest at the lowest
+        corner. With q+r > 1, M = f(gN) (gN <= 1) and N = f(GM) (GM >= 1) drive each other apart as q and r grow: it is
+        largest at the highest corner. A straddling class needs both; at q+r = 1 f is 1. That proves the ignorant case.
+        The informed one is proved at the source for q+r < 1 and endless streams (for those that end it is false). With
+        q+r > 1 it is false: a direction can be worst inside an interval. There a class that is more than a point gets
+        the universal bound of its highest corner.
         Source: docs/proofs/randomised-response.md, "Worst corner".
         """
         low, high = ((Fraction(q), Fraction(r)) for q, r in zip(self.q, self.r, strict=True))
@@ -165,8 +161,8 @@ class BinaryChains(ClassOfChains):
     def _universal(self, ratio_01: Fraction, ratio_10: Fraction) -> Loss:
         """Bound the class by the odds ratio of its steps.
 
-        Steps of a class with q+r < 1 keep its sign, so each direction needs its own ratio only; the larger of
-        the two directions, `epsilon`, covers steps of the other sign as well.
+        Steps of a class with q+r < 1 keep its sign, so each direction needs its own ratio only; `epsilon`, the larger
+        of the two directions, covers steps of the other sign as well.
         """
         positive = all(q + r <= 1 for q, r in self._corners)
         neighbours = (ratio_01, ratio_10) if positive else (max(ratio_01, ratio_10),) * 2
@@ -243,7 +239,6 @@ class BoundedChains(ClassOfChains):
         return not pinned.named_streams and worst is not None and worst <= self.worst_odds
 
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """The odds ratio of the steps bounds what every adversary learns."""
         worst = (max(ratio_01, ratio_10),) * 2
         ticks = (ratio_01, ratio_10) if self.states == 2 else worst
         return losses_above(universal_losses(self.worst_odds, ticks, worst), adversary, "odds-ratio bound")
@@ -311,10 +306,10 @@ class FiniteChains(ClassOfChains):
         return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(self.transitions)
 
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """Take the least bound of known chains; whatever the direction, the larger ratio counts.
+        """Take the least bound of known chains, for the larger ratio; they are followed by the accountant.
 
-        They are followed by the accountant. The odds ratios of their steps alone bound the loss to every adversary, and
-        for more than two states can be less than what quilts say of the informed one.
+        The odds ratios of their steps alone bound the loss to every adversary, and for more than two states can be less
+        than what quilts say of the informed one.
         """
         largest = max(ratio_01, ratio_10)
         found = []
@@ -390,7 +385,6 @@ def _check_known(transitions: tuple[tuple[tuple[float, ...], ...], ...], states:
 
 
 def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
-    """Whether every state is reached from state 0, and state 0 from every state."""
     for turned in (transition, tuple(zip(*transition, strict=True))):
         reached, waiting = {0}, [0]
         while waiting:
@@ -499,11 +493,7 @@ class JointChains(ClassOfChains):
         return tuple(stream.states for stream in self.streams)
 
     def column(self, device: str, stream: str) -> int:
-        """Which of the streams one of a device is.
-
-        Raises:
-            ValueError: it is none of them.
-        """
+        """Which of the streams one of a device is; ValueError if it is none of them."""
         for number, shown in enumerate(self.streams):
             if shown.name in (stream, f"{device}/{stream}"):
                 return number
@@ -537,14 +527,7 @@ class JointChains(ClassOfChains):
         return worst is not None and worst <= Fraction(self.odds_ratio)
 
     def joint_rates(self, rates: Sequence[float]) -> list[list[float]]:
-        """The most that a tick tells of any two states of the chain.
-
-        Args:
-            rates: of each stream, in nats.
-
-        Returns:
-            For each state and each other the sum over the streams that they show in different states, rounded up.
-        """
+        """The most nats that a tick tells of any two states: the rates of streams that differ in them, added upward."""
         return [
             [_sum_above([rate for rate, a, b in zip(rates, row, other, strict=True) if a != b]) for other in self.shows]
             for row in self.shows
@@ -595,9 +578,8 @@ class JointChains(ClassOfChains):
         """What all streams lose together, of which one must not tell more than the class allows it.
 
         Every device checks its own streams, and that together with what the others may tell nothing is above the
-        guarantee: so it holds for all of them, wherever they are.
-
-        Source: docs/proofs/joint-streams.md, "Streams that move together".
+        guarantee: so it holds for all of them, wherever they are. Source: docs/proofs/joint-streams.md, "Streams that
+        move together".
         """
         shown = self.streams[column]
         if rate > Fraction(shown.rate):
@@ -635,16 +617,10 @@ ChainClass = Annotated[BinaryChains | BoundedChains | FiniteChains | JointChains
 
 
 def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
-    """Return the largest odds ratio of a transition matrix, rounded up.
-
-    Args:
-        transition: k x k, positive, rows summing to 1 within 1e-9.
-
-    Returns:
-        max over x, x', y, y' of P[x,y] P[x',y'] / (P[x,y'] P[x',y]), at least 1.
+    """Return the largest P[x,y] P[x',y'] / (P[x,y'] P[x',y]) of a k x k matrix, rounded up, at least 1.
 
     Raises:
-        ValueError: The matrix is not square, positive and row-stochastic, or the ratio is not finite.
+        ValueError: The matrix is not square, positive and row-stochastic within 1e-9, or the ratio is above 1e300.
     """
     _check_stochastic(transition)
     worst = 1.0

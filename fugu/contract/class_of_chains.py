@@ -117,11 +117,7 @@ class ClassOfChains(Document):
         return (self.states,)
 
     def column(self, device: str, stream: str) -> int:
-        """Which of the streams one of a device is.
-
-        Raises:
-            ValueError: it is none of them.
-        """
+        """Which of the streams one of a device is; ValueError if it is none of them."""
         return 0
 
     def shown(self, column: int) -> tuple[int, ...]:
@@ -129,11 +125,7 @@ class ClassOfChains(Document):
         return tuple(range(self.states))
 
     def states_of(self, device: str, stream: str, period_us: int) -> int:
-        """How many states a stream has.
-
-        Raises:
-            ValueError: the class is not of this stream, or of another period.
-        """
+        """How many states a stream has; ValueError if the class is not of this stream, or of another period."""
         return self.states
 
     def named(self, stream: str, period_us: int, rate: Fraction) -> ChainClass:
@@ -173,10 +165,7 @@ class ClassOfChains(Document):
         """What a mechanism of one stream loses, with all that may take turns with it, or be told beside it.
 
         Args:
-            column: which of the streams.
-            ratios: bounds on the likelihood ratios of a tick's outputs.
-            rate: bound on their logarithms, in nats.
-            adversary: what the adversary knows.
+            ratios, rate: bounds on the likelihood ratios of a tick's outputs, and on their logarithms in nats.
             what: the mechanism's name in an error, in the singular.
             alone: whether of this stream only this mechanism is seen.
 
@@ -201,8 +190,4 @@ class ClassOfChains(Document):
 
     @abstractmethod
     def closed_form(self) -> tuple[Fraction, ...]:
-        """A class with a bound in closed form that contains this one: bounds of q and r, or a largest odds ratio.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Bounds of q and r, or a largest odds ratio, of a class that contains this one; ValueError if none does."""

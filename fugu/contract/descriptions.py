@@ -1,7 +1,4 @@
-"""What a stream is, for whoever subscribes without its policy: times, names, units, and what is promised of it.
-
-A retained JSON message for each stream. All of it is public by design: it follows from the policy alone.
-"""
+"""What a stream is, for whoever subscribes without its policy; all of it follows from the policy, public by design."""
 
 from __future__ import annotations
 
@@ -125,10 +122,7 @@ class PlaceGrid(Document):
     projection: Sentence = _PROJECTION
 
     def position(self, column: float, row: float) -> tuple[float, float]:
-        """Latitude and longitude of a place in cells; a whole number is the middle of one.
-
-        Both are kept on the earth: latitude in -90..90, longitude in -180..180.
-        """
+        """Latitude and longitude of a place in cells, kept on the earth; a whole number is the middle of one."""
         latitude = self.origin[0] + (row + 0.5) * self.step[0]
         longitude = self.origin[1] + (column + 0.5) * self.step[1]
         if not -180.0 <= longitude <= 180.0:
@@ -136,21 +130,13 @@ class PlaceGrid(Document):
         return min(90.0, max(-90.0, latitude)), longitude
 
     def located(self, east: float, north: float) -> tuple[float, float]:
-        """Latitude and longitude of a measurement, in the stream's unit.
-
-        Raises:
-            ValueError: the stream has no measurements.
-        """
+        """Latitude and longitude of a measurement, in the stream's unit; ValueError if the stream has none."""
         if self.cell_size is None:
             raise ValueError("a stream of symbols has no measurements")
         return self.position(east / self.cell_size[0], north / self.cell_size[1])
 
     def metres(self, latitude: float) -> tuple[float, float]:
-        """What a unit of measurements is to the east and to the north at a latitude, in metres.
-
-        Raises:
-            ValueError: the stream has no measurements.
-        """
+        """Metres to the east and to the north of a unit of measurements; ValueError if the stream has none."""
         if self.cell_size is None:
             raise ValueError("a stream of symbols has no measurements")
         east = self.step[1] * METRES_PER_DEGREE * math.cos(math.radians(latitude))
@@ -228,22 +214,11 @@ class DescribedVersion(Document):
         return round(self.period_seconds * _MICROSECONDS)
 
     def time_of(self, tick: int, shift: int = 0) -> datetime:
-        """When a tick was.
-
-        Args:
-            shift: by how many ticks numbers are ahead of the wall clock, as messages say.
-
-        Raises:
-            FrameRangeError: before 1970 or after the year 9999.
-        """
+        """When a tick was, with numbers `shift` ticks ahead of the wall clock; FrameRangeError outside 1970 to 9999."""
         return instant(self.epoch_us + (tick - shift) * self.period_us)
 
     def label(self, symbol: int) -> str:
-        """The name of a symbol: that of the state it stands for, or its number where there are more or fewer of them.
-
-        Raises:
-            FrameRangeError: there is no such symbol.
-        """
+        """Its state's name, or the symbol's number where counts differ; FrameRangeError if there is no such symbol."""
         symbols = len(self.states) if self.table is None else len(self.table[0]) + 1
         if not 0 <= symbol < symbols:
             raise FrameRangeError(f"symbol {symbol} is none of the stream's {symbols}")
@@ -269,14 +244,10 @@ class Description(DescribedVersion):
 
 
 def describe(policy: AnyPolicy, *, confirmed: bool = True, others: Iterable[AnyPolicy] = ()) -> Description:
-    """Describe the stream of a policy.
+    """Describe the stream of a policy; FrameRangeError if its times are beyond the year 9999.
 
-    Args:
-        confirmed: whether the device has named this version.
-        others: policies of versions that frames may still come under, at most `MOST_OTHERS`, the newest last.
-
-    Raises:
-        FrameRangeError: its times are beyond the year 9999.
+    `confirmed`: the device has named this version. `others`: versions that frames may still come under, at most
+    `MOST_OTHERS`, the newest last.
     """
     versions = tuple(DescribedVersion(**_fields(one, confirmed=True)) for one in others)
     return Description(**_fields(policy, confirmed=confirmed), others=versions)
@@ -332,11 +303,7 @@ def encode_description(description: Description) -> bytes:
 
 
 def decode_description(payload: bytes) -> Description:
-    """Parse a description.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
+    """Parse a description; the FrameError says what is wrong."""
     if len(payload) > MAX_DESCRIPTION_BYTES:
         raise FrameLengthError(f"a description of {len(payload)} bytes; at most {MAX_DESCRIPTION_BYTES} are allowed")
     try:

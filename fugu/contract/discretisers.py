@@ -1,29 +1,22 @@
-"""Discretisers: how a reading becomes a state; public maps, the same for whoever knows the policy.
+"""Discretisers: how a reading becomes a state, on devices and where policies are planned; public maps.
 
-A reading without a state (none came, or it is NaN, or no number or known name) is missing. By default such a tick
-releases something without any state. Where readings fail because of what they measure, a policy names a state for it in
-`missing`, which is then protected like the others: one more, after those that readings have, or one of them.
+A reading without a state (none came, it is NaN, or no number or known name) is missing. By default such a tick releases
+something without any state. Where readings fail because of what they measure, a policy names a state for it in
+`missing`, which is protected like the others: one more, after those that readings have, or one of them.
 
-A running mean in integers, and the band around it that a reading is in: the same on every device, bit for bit.
-
-A reading (an IEEE double, exactly as it is) is clamped to the policy's range and becomes the nearest of STEPS + 1
-equally spaced integers, 0 for the lowest and STEPS for the highest, halves upward. The mean is an integer number of
-units, UNIT to a step. The n-th reading x since the mean began changes it by (x * UNIT - mean) / min(n, M), rounded
-towards 0: the plain mean of the first M readings, and from then on the exponential one, whose weights shrink by
-1 - 1/M a reading.
-
+The running mean is in integers, the same on every device, bit for bit. A reading (an IEEE double, exactly as it is) is
+clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
+for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The n-th reading x since the
+mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0: the plain mean of the first M readings, then
+the exponential one, whose weights shrink by 1 - 1/M a reading.
 Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M
-units or more away from the one without rounding: at most 2^-8 of a step for the largest M. It cannot stall further off.
-
+units or more away from the one without rounding: at most 2^-8 of a step for the largest M.
 A reading is compared with the mean of the readings *before* it, so that it is not measured by itself; with the default
-edge, the mean, the other choice would give the same states. The first reading is compared with itself.
+edge, the mean, the other choice gives the same states. The first reading is compared with itself.
 
-Readings become states: the running form of every discretiser, the same on devices and where policies are planned.
-
-Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word about the reading. A
-tick without a usable reading has no state, or the one that the policy names for it. Only NaN, and what is no number, is
-unusable as a number; infinities, and numbers beyond floating point, lie beyond every edge. A baseline leaves out
-infinities as well, but no number that is finite.
+Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word about the reading.
+Infinities, and numbers beyond floating point, lie beyond every edge; a baseline leaves out infinities, but no finite
+number.
 """
 
 from __future__ import annotations
@@ -57,11 +50,7 @@ MAX_BASELINE_TICKS = 1 << 24
 
 
 class RunningMean:
-    """The mean of what came before, in memory only.
-
-    Args:
-        document: of a `Baseline`, as plain values.
-    """
+    """The mean of what came before, in memory only; `document` is a `Baseline` as plain values."""
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._lowest, self._highest = float(document["lowest"]), float(document["highest"])
@@ -88,11 +77,7 @@ class RunningMean:
         self._mean = 0
 
     def observe(self, value: float) -> int:
-        """The band of a reading, which is then taken into the mean.
-
-        Args:
-            value: finite, or an infinity that stands for a finite number beyond all doubles.
-        """
+        """The band of a reading, then taken into the mean; an infinity is a finite number beyond all doubles."""
         here = self._steps(value) * UNIT
         if not self._count:
             self._mean = here
@@ -272,10 +257,7 @@ _FAR = 1e15
 
 
 class Classifier:
-    """What a policy's discretiser does, tick by tick; its state is in memory only, and gone after a restart.
-
-    Args:
-        document: of the (verified) discretiser, as plain values.
+    """A policy's verified discretiser, as plain values, run tick by tick; its state is gone after a restart.
 
     Attributes:
         unusable: readings that were no number or place, or in no category.
@@ -322,12 +304,10 @@ class Classifier:
         self._forget()
 
     def observe(self, tick: int, raw: Any) -> int | None:
-        """The state of a tick, or none.
+        """The state of a tick, or `None`; a reading of `None` is missing.
 
-        Args:
-            tick: not before any other; ticks that were left out count as ticks without a reading. The newest may be
-                asked for again: its state stays what it is.
-            raw: the reading, none if there is none.
+        Ticks ascend; those left out count as ticks without a reading. The newest may be asked for again: its state
+        stays.
         """
         if self._known is not None and self._known[0] == tick:
             return self._known[1]
@@ -365,7 +345,6 @@ class Classifier:
         return tick - self._mean_since >= (self._warm_up if self._missing is None else 1)
 
     def _forget(self) -> None:
-        """Begin anew with the next reading."""
         self._last = None
         self._mean_since = None
         if self._mean is not None:
@@ -393,10 +372,9 @@ class Classifier:
         return None if math.isnan(value) or (math.isinf(value) and _infinite(raw)) else self._mean.observe(value)
 
     def _by_cell(self, raw: Any) -> int | None:
-        """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
+        """The state of the nearest cell, the lowest of equals; beyond the poles or the 180th meridian is on them.
 
-        A place beyond the poles or the 180th meridian is taken for the one there. All cells are gone through for every
-        reading, so the time that this takes does not tell where it was.
+        All cells are gone through for every reading, so the time that this takes does not tell where it was.
         """
         latitude, longitude = map(_number, str(raw).replace(",", " ").split())
         if math.isnan(latitude) or math.isnan(longitude):
@@ -408,11 +386,7 @@ class Classifier:
 
 
 def _number(raw: Any) -> float:
-    """A reading as the nearest float; infinite where it is beyond all floats.
-
-    Raises:
-        Exception: whatever the reading's type raises, if it is no number.
-    """
+    """A reading as the nearest float, infinite beyond all floats; what is no number raises whatever its type raises."""
     try:
         return float(raw)
     except OverflowError:

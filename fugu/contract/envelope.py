@@ -1,12 +1,11 @@
-"""Signed envelopes: bytes of some kind, and Ed25519 signatures over both.
+"""Signed envelopes: bytes of some kind, and Ed25519 signatures over both; what is inside is not looked at.
 
-What is inside is not looked at here. A signature covers the kind, so that a document signed as one kind is never taken
-for another. Keys are named by the first half of the SHA-256 of the public key, so a key has one name only.
+The signed kind keeps a document of one kind from being taken for another. Keys are named by the first half of the
+SHA-256 of the public key, so a key has one name only.
 
-Who has said a watermark: HMAC-SHA256 under a key that a device and its gateway share, and nobody else.
-
-What is authenticated is the domain, the fleet's name and the device's, each followed by a zero byte, then the counter
-in 8 bytes, the highest first, then the streams as they are packed in the message.
+Who has said a watermark: HMAC-SHA256 under a key that only a device and its gateway share, of the domain, the fleet's
+name and the device's, each followed by a zero byte, then the counter in 8 bytes, the highest first, then the streams as
+they are packed in the message.
 """
 
 import hashlib
@@ -119,11 +118,7 @@ def encode_roots(envelopes: Sequence[bytes]) -> bytes:
 
 
 def decode_roots(payload: bytes) -> tuple[bytes, ...]:
-    """The envelopes of a message with root documents.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
+    """The envelopes of a message with root documents; the FrameError says what is wrong."""
     envelopes: tuple[bytes, ...]
     (envelopes,) = read_row(unpacked(payload, ROOTS_SCHEMA), [ROOTS], "message")
     return envelopes
@@ -138,11 +133,7 @@ _WATERMARK_DOMAIN = "fugu/2 committed"
 
 
 def sign_committed(key: bytes, fleet: str, device: str, message: Committed) -> Committed:
-    """The message with its tag.
-
-    Args:
-        key: 32 bytes.
-    """
+    """The message with its tag, under a key of 32 bytes."""
     return replace(message, tag=_tag(key, fleet, device, message))
 
 

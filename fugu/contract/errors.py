@@ -1,7 +1,7 @@
 """The errors that device, gateway and subscriber share, each with a reason for counters and statuses.
 
-What a device may say of its troubles is a closed set of words about link, storage, clock and policy. No reading can
-bring about any of them. What troubles a sensor is none of them, and stays on the device.
+What a device may say of its troubles is a closed set of words about link, storage, clock and policy; no reading can
+bring about any of them. What troubles a sensor stays on the device.
 """
 
 from __future__ import annotations
@@ -105,7 +105,6 @@ class FuguError(Exception):
     reason: ClassVar[Reason] = Reason.ERROR
 
     def __init_subclass__(cls, reason: Reason | None = None) -> None:
-        """Give errors of a kind their reason; without one they have that of their base."""
         super().__init_subclass__()
         cls.reason = reason or cls.reason
 
@@ -247,7 +246,7 @@ def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
 
 
 def cause(error: BaseException | None) -> str:
-    """What may be told of an error: this project's own text, what the system calls it, or the name of its class.
+    """This project's own text, what the system calls an error, or the name of its class.
 
     The text of any other error may hold a reading or a password.
     """

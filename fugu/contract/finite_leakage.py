@@ -3,16 +3,13 @@
 It takes the same bounds as the gateway's, for one rate of all pairs of states or one of each: quilts, and the limit of
 the recursion, which is guessed and then proven by one more step. Floats are rounded outward by margins far above their
 error, and nothing that they cannot hold is trusted. Work is bounded by counting, not by time, so that every device
-comes to the same answer: a limit that takes too long to prove is left to the quilts.
+comes to the same answer: a limit that takes too long to prove is left to the quilts. Source:
+docs/proofs/chain-accountant.md, "The chain accountant".
 
-Source: docs/proofs/chain-accountant.md, "The chain accountant".
-
-Bridges: the leakage to those who know a true state of the chain beyond it, for few states.
-
-With the nearest known state c beyond s unknown ticks the kernel is K_s[a,b] = P[a,b] P^s[b,c] / P^(s+1)[a,c], between
-the states that can lead to c; of two others at least one is excluded by c, and they are no secret. Once the columns of
-P^s are constant up to a factor e^d, a step of the bridge is at most a step of P with bounds larger by d, plus d, which
-covers all longer ones. Work is bounded by counting: what takes longer is left to other bounds.
+Bridges: the leakage to those who know a true state of the chain beyond it. With the nearest known state c beyond s
+unknown ticks the kernel is K_s[a,b] = P[a,b] P^s[b,c] / P^(s+1)[a,c], between the states that can lead to c; of two
+others at least one is excluded by c, and they are no secret. Once the columns of P^s are constant up to a factor e^d, a
+step of the bridge is at most a step of P with bounds larger by d, plus d, which covers all longer ones.
 """
 
 from __future__ import annotations
@@ -37,17 +34,11 @@ _LEAST = 1e-250
 
 
 def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work: Work) -> Matrix:
-    """Return what the ticks on one side add for whoever knows the state of one of them, or of none.
+    """Return what the ticks on one side add, per pair, for whoever knows the state of one of them, or of none.
 
-    Args:
-        kernel: k x k, row-stochastic, irreducible; steps may be impossible.
-        error: Of the logarithms of its entries.
-        rates: k x k, what a tick tells of any two states, in nats.
-        ignorant: k x k, the leakage to those who know no state.
-        work: What bridges may still cost.
-
-    Returns:
-        Bounds for each pair; infinite if there are none, or they take too much work.
+    `kernel` is row-stochastic and irreducible, steps may be impossible; `error` is of its entries' logarithms, `rates`
+    is what a tick tells, in nats, `ignorant` the leakage without known states. Infinite without a bound within the
+    work.
     """
     states = range(len(kernel))
     worst = ignorant
@@ -85,9 +76,7 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
 def _bridge_step(kernel: Matrix, near: list[float], rates: Matrix, leakage: Matrix, work: Work) -> Matrix:
     """Return the leakage of one tick more before a known state, 0 where that excludes a state.
 
-    Args:
-        near: Of each state after this step, how probable the known one is from there.
-        leakage: Of the ticks between.
+    `near`: for each state after this step, how probable the known one is from there.
     """
     columns = [y for y, p in enumerate(near) if p > 0.0]
     weights = {x: [kernel[x][y] * near[y] for y in columns] for x in range(len(kernel))}
@@ -147,16 +136,13 @@ _FORGOTTEN = 1e-9
 def finite_loss(
     transitions: Sequence[Sequence[Sequence[float]]], rate: float | Sequence[Sequence[float]], *, informed: bool
 ) -> float:
-    """Return the epsilon of a stream whose ticks lose at most `rate`, for ever, rounded up.
+    """Return the largest epsilon in nats, rounded up, of chains whose ticks lose at most `rate`, for ever.
 
     Args:
         transitions: The chains, each k x k, irreducible, started stationary.
         rate: Bound >= 0 on the log-likelihood ratio of a tick's outputs between any two states, in nats, or a k x k
             matrix of such bounds for each two; states without a rate between them are no secret, one against the other.
         informed: Whether the adversary may know true states.
-
-    Returns:
-        The largest epsilon of all chains, in nats.
 
     Raises:
         GuaranteeError: No finite bound was found; a step of a chain is so rare that floats cannot tell what follows.
@@ -185,13 +171,7 @@ def finite_loss(
 
 
 def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:
-    """Return the distribution pi with pi P = pi, to a relative accuracy of some ulps in every state.
-
-    Args:
-        transition: k x k, row-stochastic, irreducible.
-
-    Raises:
-        GuaranteeError: Some state cannot be reached from another.
+    """Return pi with pi P = pi, to some ulps in every state, for P row-stochastic; GuaranteeError if reducible.
 
     Source: Grassmann, Taksar, Heyman (1985): elimination without subtractions.
     """
@@ -218,7 +198,7 @@ def _distribution(values: Sequence[float]) -> list[float]:
 
 
 def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: Work | None) -> Matrix:
-    """Return the leakage of one direction for each pair of states; error: of the logarithms of the kernel.
+    """Return the leakage of one direction for each pair of states; `error` is of the logarithms of the kernel.
 
     What bridges may cost is given for those who may know states.
     """
@@ -237,15 +217,10 @@ def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: 
 def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Matrix:
     """Return R with F(R) <= R, little above the limit of R <- F(R) from 0; infinite if none was found.
 
-    Changes over some ticks shrink geometrically in the end, so the limit is guessed from the last two, and the guess
-    then proven. What it is raised by for that is more where changes are larger: states that exclude one another a tick
-    later pass on all of what is added to all pairs alike.
-
-    Args:
-        further: F, monotone, the leakage of one tick more, k x k with 0 on the diagonal; takes what it costs from
-            the work.
-        kernel: Any matrix of the size.
-        work: What the check may still cost.
+    F (`further`) is monotone, k x k with 0 on the diagonal: the leakage of one tick more; it takes its cost from the
+    work. Changes over some ticks shrink geometrically in the end, so the limit is guessed from the last two, and the
+    guess then proven. What it is raised by for that is more where changes are larger: states that exclude one another a
+    tick later pass on all of what is added to all pairs alike.
     """
     states = range(len(kernel))
     leakage = [[0.0 for _ in states] for _ in states]
@@ -307,7 +282,7 @@ def _held(power: Matrix) -> bool:
 
 
 def _next_power(power: Matrix, kernel: Matrix) -> Matrix | None:
-    """Return power times kernel; None if something possible is so rare that it might be taken for impossible."""
+    """Return power times kernel; `None` if something possible is so rare that it might be taken for impossible."""
     states = range(len(kernel))
     product = []
     for row in power:
@@ -351,7 +326,6 @@ def _least(matrices: list[Matrix]) -> Matrix:
 
 
 def _plus(matrix: Matrix, amount: float, more: Matrix | None = None) -> Matrix:
-    """Return a matrix with an amount, and another matrix, added off the diagonal."""
     size = range(len(matrix))
     return [[(matrix[x][y] + amount + (more[x][y] if more else 0.0)) if x != y else 0.0 for y in size] for x in size]
 

@@ -1,6 +1,6 @@
 """What is signed in a fleet: the root that names the keys, policies, tables, the time, and what stops a device.
 
-They are read only after their signatures have been checked; `fugu.contract.trust` has the rules.
+Documents are read only after their signatures have been checked, by the rules of `fugu.contract.trust`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,6 @@ class Address(Document):
         return bool(self.everyone) or self.device == device or (self.group is not None and self.group in groups)
 
     def __str__(self) -> str:
-        """In words."""
         return "everyone" if self.everyone else f"device {self.device}" if self.device else f"group {self.group}"
 
 
@@ -165,11 +164,7 @@ class PolicyDocument(Document):
         return self
 
     def for_device(self, device: str) -> tuple[AnyPolicy, ...]:
-        """The policies as a device has them.
-
-        Raises:
-            PolicyError: one of them is malformed, or two are for one stream.
-        """
+        """The policies as a device has them; PolicyError if one is malformed, or two are for one stream."""
         found: list[AnyPolicy] = []
         for policy in self.policies:
             text = json.dumps({**policy, "fleet": self.fleet, "device": device, "version": self.version})
@@ -248,11 +243,7 @@ _Read = TypeVar("_Read", bound=Document)
 
 
 def read_enrolment(text: str | bytes) -> Enrolment:
-    """Parse an enrolment, a JSON file.
-
-    Raises:
-        PolicyError: one line that names the first field that is wrong.
-    """
+    """Parse an enrolment, a JSON file; the PolicyError is one line that names the first field that is wrong."""
     Enrolment.refuse_other_format(text)
     try:
         return Enrolment.model_validate_json(text)
@@ -267,11 +258,7 @@ def write_document(document: Document) -> bytes:
 
 
 def read_document(kind: type[_Read], payload: bytes) -> _Read:
-    """Parse a document whose signatures have been checked.
-
-    Raises:
-        PolicyError: one line that names the first field that is wrong.
-    """
+    """Parse a document whose signatures have been checked; the PolicyError names the first field that is wrong."""
     try:
         return kind.model_validate_json(json.dumps(msgpack.unpackb(payload, raw=False, strict_map_key=True)))
     except ValidationError as error:
@@ -281,11 +268,7 @@ def read_document(kind: type[_Read], payload: bytes) -> _Read:
 
 
 def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[bytes]:
-    """The names of a role's keys that have validly signed an envelope.
-
-    Args:
-        keys: public keys of 32 bytes by name, of all roles.
-    """
+    """The names of a role's keys that have validly signed an envelope, of all roles' 32-byte public keys by name."""
     return {
         one.key
         for one in envelope.signatures
@@ -295,9 +278,6 @@ def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[
 
 def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
     """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
-
-    Args:
-        envelope, role, keys: as for `signers`.
 
     Raises:
         RoleError: no key of the role has signed it.

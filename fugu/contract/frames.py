@@ -1,9 +1,7 @@
-"""Messages between a device and the gateway: symbols, what is durable, and how the device is; schemas 1 to 3.
+"""Messages between a device and the gateway: symbols, what is durable, and how the device is (schemas 1 to 3).
 
-Frames of window counts, schema 5: how often a stream was in which states, with noise added on the device.
-
-A window's frames are a sequence of their own. In a `committed` message it is called `{stream}/{window}`, and its
-windows are numbered by their index where a stream's symbols are by their tick.
+Schema 5 is for counts of windows, with noise added on the device. A window's frames are a sequence of their own: in a
+`committed` message it is `{stream}/{window}`, and its windows are numbered by their index, as symbols by their tick.
 """
 
 import struct

@@ -1,12 +1,11 @@
 """The guarantee check: from a class of chains and a table of integers to the epsilon that really holds.
 
-Rules:
-- every rounding goes outward, so a reported loss is never below the true one;
-- a bound that is only known to hold for a wider adversary is reported as that, never the other way round;
-- arithmetic is on integers, fractions and decimals, so that the smallest device can run it.
+Every rounding goes outward, so a reported loss is never below the true one. A bound that is only known to hold for a
+wider adversary is reported as that, never the other way round. Arithmetic is on integers, fractions and decimals, so
+that the smallest device can run it.
 
-Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differential Privacy over Markov Chains"
-(2020), called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
+Source of every formula: Chakrabarti et al., "Optimal Local Bayesian Differential Privacy over Markov Chains" (2020),
+called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 
 from __future__ import annotations
@@ -53,11 +52,6 @@ class Guarantee(Document):
 def check_guarantee(chains: ChainClass, table: NoiseTable, guarantee: Guarantee) -> Loss:
     """Refuse a table that loses more than its guarantee allows, alone or in turns with others that pass as well.
 
-    Args:
-        chains: The class of chains that the readings belong to.
-        table: The noise table.
-        guarantee: The promised epsilon, in nats, and its adversary.
-
     Returns:
         The loss of the table and of all that may take turns with it (`lasting_ratios`), not above the guarantee.
 
@@ -71,15 +65,9 @@ def check_guarantee(chains: ChainClass, table: NoiseTable, guarantee: Guarantee)
 
 
 def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarantee: Guarantee, what: str) -> Loss:
-    """Refuse a mechanism with these likelihood ratios per tick if it loses more than its guarantee allows.
+    """Refuse a mechanism, `what` in errors, that with these ratios (`ratio_loss`) loses more than its guarantee allows.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
-
-    Args:
-        chains: The class of chains that the readings belong to.
-        ratios: As for `ratio_loss`.
-        guarantee: The promised epsilon, in nats, and its adversary.
-        what: The mechanism's name in an error, in the singular.
 
     Returns:
         The loss of the mechanism and of all that may take turns with it (`lasting_ratios`), not above the guarantee.
@@ -93,16 +81,7 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
 
 
 def held(actual: Loss, guarantee: Guarantee, what: str) -> Loss:
-    """Refuse a loss that is above a guarantee.
-
-    Args:
-        actual: Of a mechanism.
-        guarantee: The promised epsilon, and its adversary.
-        what: The mechanism's name in an error, in the singular.
-
-    Raises:
-        GuaranteeError: It is above.
-    """
+    """Return the loss of a mechanism, `what` in the GuaranteeError that is raised if it is above the guarantee."""
     if not actual.epsilon <= guarantee.epsilon:
         raise GuaranteeError(
             f"{what} loses epsilon {actual.epsilon!r} to the {guarantee.adversary} adversary, "
@@ -115,32 +94,15 @@ def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -
     """Return the ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
 
     With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism that has the largest one answers
-    for all. With q+r > 1 neighbouring ticks work in opposite directions: two mechanisms, each strong in one of them,
-    lose more in turns than either alone. One that is held to its larger ratio in both directions answers for all again.
-
-    Args:
-        chains: The class of chains that the readings belong to.
-        ratio_01: As for `ratio_loss`.
-        ratio_10: The same between state 1 and state 0.
-
-    Returns:
-        The same ratios; the larger one twice if some chain of the class has q+r > 1.
-
+    for all. If some chain has q+r > 1, neighbouring ticks work in opposite directions: two mechanisms, each strong in
+    one of them, lose more in turns than either alone. One that is held to its larger ratio twice answers for all again.
     Source: docs/proofs/randomised-response.md, "Tables that change".
     """
     return chains.lasting_ratios(ratio_01, ratio_10)
 
 
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
-    """Return the epsilon of a randomised symbol stream, one symbol per tick, from this table alone, for ever.
-
-    Args:
-        chains: The class of chains that the readings belong to.
-        table: The noise table.
-        adversary: What the adversary knows.
-
-    Returns:
-        The loss in nats, rounded up; never below the loss of a single tick.
+    """Return the epsilon of one symbol per tick from this table alone, for ever: rounded up, at least a single tick's.
 
     Raises:
         GuaranteeError: The numbers of states differ, or the loss is not finite.
@@ -157,15 +119,7 @@ def _check_states(chains: ChainClass, table: NoiseTable) -> None:
 
 
 def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
-    """Return the exact likelihood ratios of one symbol.
-
-    Args:
-        table: The noise table.
-
-    Returns:
-        max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z]; with more than two states, the largest ratio of any
-        two states, twice.
-    """
+    """Return max_z B[0,z]/B[1,z] and max_z B[1,z]/B[0,z], exactly; beyond two states the largest of any two, twice."""
     weights = table.weights()
     if table.states == 2:
         return _largest(weights[0], weights[1]), _largest(weights[1], weights[0])
@@ -179,17 +133,12 @@ def _largest(above: tuple[int, ...], below: tuple[int, ...]) -> Fraction:
 
 
 def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-    """Return the epsilon of any mechanism whose per-tick likelihood ratios never exceed these.
+    """Return the epsilon, rounded up, of any mechanism whose per-tick likelihood ratios never exceed these.
 
     Args:
-        chains: The class of chains that the readings belong to.
         ratio_01: Bound >= 1 on the likelihood ratio of a tick's output between state 0 and state 1.
         ratio_10: The same between state 1 and state 0; with more than two states only the larger counts. In joint
             chains it is for the outputs of all streams together.
-        adversary: What the adversary knows.
-
-    Returns:
-        The loss in nats, rounded up.
 
     Raises:
         GuaranteeError: A ratio is below 1, or the loss is not finite.
@@ -200,19 +149,11 @@ def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adver
 
 
 def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
-    """Return the epsilon of all streams of joint chains together, about what they show at one tick.
+    """Return the epsilon, rounded up, of all streams of joint chains together, about what they show at one tick.
 
-    Args:
-        chains: The class.
-        adversary: What the adversary knows; the informed one as of `fugu.contract.soft_leakage.informed_loss`.
-        rates: What a tick of each stream may tell at most, in nats; none for what the class allows.
-
-    Returns:
-        The loss in nats, rounded up: for any two states of one stream, and any two joint states of all.
-
-    Raises:
-        GuaranteeError: The loss is not finite.
-
+    It is for any two states of one stream and any two joint states of all; the informed adversary is as of
+    `fugu.contract.soft_leakage.informed_loss`. `rates`: nats that a tick of each stream may tell at most, `None` for
+    what the class allows. A loss that is not finite raises GuaranteeError.
     Source: docs/proofs/joint-streams.md, "Streams that move together".
     """
     return chains.joint_loss(adversary, rates)

@@ -1,11 +1,8 @@
-"""The inner maximum of the chain accountant, as a device computes it: a linear programme over a cone, for few states.
+"""The inner maximum of the chain accountant: the largest ratio of two means over a cone, by the simplex method.
 
+A device runs it as it is, on lists; the gateway compiles the same function, on arrays. So it takes flat sequences of
+numbers, calls nothing, and keeps what it needs in a tree that its caller made.
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
-
-The largest ratio of two means over a cone, by the simplex method: the exact step of the chain accountant.
-
-It is written once. A device runs it as it is, on lists; the gateway compiles the same function, on arrays. So it takes
-flat sequences of numbers, calls nothing, and keeps what it needs in a tree that its caller made.
 """
 
 from __future__ import annotations
@@ -44,11 +41,9 @@ class Tree(NamedTuple):
 
     Attributes:
         upper, lower: u and v of each edge; entry 0 is not used.
-        order: the states from the root outward.
-        parent: the edge that leads to each state.
+        order, parent: the states from the root outward, and the edge that leads to each.
         inside: which states a part of the tree holds.
-        ray: h.
-        left: what is left to balance in each state.
+        ray, left: h, and what is left to balance in each state.
     """
 
     upper: IntRow
@@ -79,8 +74,7 @@ def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: fl
     bound. (It holds for every ratio; the ray only chooses it. A ray beyond floats costs the search, not the proof.)
 
     Args:
-        above: (k,) one distribution.
-        below: (k,) another.
+        above, below: (k,) distributions.
         high: (k * k,) the cone, row by row, closed up to its widening; no entry is below 1.
         tree: Where to work; k rows.
 
@@ -189,13 +183,7 @@ def closed(bounds: Matrix) -> Matrix:
 
 
 def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
-    """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'.
-
-    Args:
-        kernel: n x k, row-stochastic.
-        bounds: k x k.
-        work: What the check may still cost.
-    """
+    """Return bounds on log(K[x].h / K[x'].h) over all h with log h_y / h_z <= bounds[y][z], for every x and x'."""
     rows, states = range(len(kernel)), range(len(bounds))
     bounds = closed(bounds)
     if largest(bounds) >= LARGEST:

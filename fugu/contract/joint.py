@@ -1,13 +1,12 @@
 """What all streams of a device tell together about one tick's state.
 
-Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that
-sequence their outputs are independent, so that the likelihood ratios of a tick multiply, direction by direction, and
-the streams are one mechanism with the products, for which the loss is computed once. The sum of their epsilons is no
-bound: what outputs tell of the neighbouring ticks, and through them of this one, grows faster than in proportion.
+Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that,
+their outputs are independent: the likelihood ratios of a tick multiply, direction by direction, and the streams are one
+mechanism with the products, for which the loss is computed once. The sum of their epsilons is no bound: what outputs
+tell of this tick through the neighbouring ones grows faster than in proportion.
 
-Streams of different sensors, or with other states, or with other ticks depend on one another in ways that no class of
-chains of one of them describes: there is a joint bound if they name one another in a class of joint chains, and else
-none is made up.
+Other streams depend on one another in ways that no class of chains of one of them describes: there is a joint bound if
+they name one another in a class of joint chains, and else none is made up.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class NoJointBoundError(GuaranteeError, reason=Reason.NO_JOINT_BOUND):
 
 
 def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable] | None) -> float:
-    """Bound what all streams of a device tell together about one tick's state.
+    """Bound what all streams of a device tell together about one tick's state, in nats, rounded up; 0 without streams.
 
     Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one of
     them: a stream with a class that is too narrow takes nothing away from what the others promise. Likewise it holds
@@ -42,11 +41,8 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
 
     Args:
         policies: of the streams, their own guarantees verified.
-        sensors: for each stream what tells its sensor from others; none if that is not known, and then streams that can
-            have a joint bound are taken to be of one sensor.
-
-    Returns:
-        Epsilon in nats, rounded up; of a single stream that of its guarantee, of none 0.
+        sensors: for each stream what tells its sensor from others; `None` if that is not known, and then streams that
+            can have a joint bound are taken to be of one sensor.
 
     Raises:
         NoJointBoundError: there is none, and why.
@@ -120,11 +116,7 @@ def _check_shown(chains: JointChains, column: int, one: AnyPolicy) -> None:
 def check_named(policies: Sequence[AnyPolicy]) -> None:
     """Hold the streams of a device to what the classes of joint chains of the others among them take them for.
 
-    A guarantee of streams that move together counts on what each of them tells at most. Policies whose classes share
-    that out in different ways may all pass by themselves, and tell too much together.
-
-    Args:
-        policies: of all streams of one device.
+    Policies whose classes share out rates in different ways may all pass by themselves, and tell too much together.
 
     Raises:
         NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than

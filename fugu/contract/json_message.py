@@ -54,11 +54,7 @@ class Time(FieldType):
 
 
 class Number(FieldType):
-    """A finite float, which JSON may write as an integer.
-
-    Args:
-        interval: in which it lies, such as "[0, 180)"; an end may be infinite.
-    """
+    """A finite float in an interval such as "[0, 180)", whose ends may be infinite; JSON may write it as an integer."""
 
     __slots__ = ("_high", "_low", "interval")
 
@@ -228,11 +224,7 @@ class JsonMessage(Declared):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Parse a message.
-
-        Raises:
-            FrameError: the subclass that says what is wrong.
-        """
+        """Parse a message; the FrameError says what is wrong."""
         return cls.read(Fields(payload, cls.MOST))
 
     @classmethod
@@ -304,15 +296,7 @@ class Objects(FieldType):
 
 
 class Fields:
-    """The fields of an object that are not taken yet.
-
-    Args:
-        payload: UTF-8 JSON of one object.
-        most: bytes, at most.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
+    """The fields, not taken yet, of a UTF-8 JSON object of at most so many bytes; the FrameError says what is wrong."""
 
     def __init__(self, payload: bytes, most: int) -> None:
         if len(payload) > most:
@@ -332,7 +316,6 @@ class Fields:
         return found
 
     def __contains__(self, name: str) -> bool:
-        """Whether a field is there, and not taken."""
         return name in self._left
 
     def names(self, prefix: str) -> list[str]:
@@ -370,7 +353,6 @@ def check_intervals(values: Sequence[float], low: Sequence[float], high: Sequenc
 
 
 def _numbered(column: str, labels: Iterable[str]) -> list[str]:
-    """Names of the fields for one number, or for one of each label; no two are equal if no two labels are."""
     return [f"{column}_{label}" for label in labels] or [column]
 
 

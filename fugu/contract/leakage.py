@@ -50,14 +50,10 @@ _DecimalMatrix: TypeAlias = tuple[Decimal, Decimal, Decimal, Decimal]
 
 
 class Loss(NamedTuple):
-    """The epsilon that a mechanism really has, rounded up.
+    """The epsilon that a mechanism really has, in nats, rounded up, by the theorem or bound that `bound` names.
 
-    Attributes:
-        epsilon: The larger of the two directions, in nats.
-        epsilon_01: The direction "state 0 rather than 1"; with more than two states, equal to epsilon.
-        epsilon_10: The direction "state 1 rather than 0"; with more than two states, equal to epsilon.
-        adversary: The adversary that was asked for.
-        bound: The theorem or bound behind the numbers.
+    `epsilon` is the larger direction, `epsilon_01` that of "state 0 rather than 1"; beyond two states all three are
+    equal.
     """
 
     epsilon: float
@@ -71,10 +67,9 @@ class Leakage(NamedTuple):
     """The largest likelihood ratio that the past, or the future, of a tick can add.
 
     Attributes:
-        ratio: The bound on it; exact unless `exact` is false.
-        known_state: The nearest known state that attains it, or None when knowing nothing is worst.
+        ratio: The bound on it; exact unless `exact` is false: the search was cut short.
+        known_state: The nearest known state that attains it, or `None` when knowing nothing is worst.
         gap: The number of unknown ticks before that known state.
-        exact: False when the search was cut short and `ratio` is only an upper bound.
     """
 
     ratio: Decimal
@@ -112,7 +107,6 @@ def _period(way: Way, *, loaded: bool) -> _Matrix:
 
 
 def _tick(way: Way, ratio: Fraction) -> _Matrix:
-    """Return u -> f(ratio * u) as a matrix."""
     return (1 - way.q) * ratio, way.q, way.r * ratio, 1 - way.r
 
 
@@ -134,19 +128,14 @@ def _fixed_point(matrix: _Matrix) -> Decimal:
 def informed_leakage(q: Fraction, r: Fraction, largest: Fraction, smallest: Fraction) -> Leakage:
     """Return the most that one direction adds for an adversary who may know states there.
 
-    With the nearest known state y after t unknown ticks the leakage is h_t = m_t / n_t, where m_t takes
-    the worst outputs and n_t none. Along every subsequence of _starts, m_t and n_t move together and
-    monotonically to m* and 1: upwards if n_t < 1, downwards if n_t > 1. So the supremum over the rest is at
-    most m*/n_t, or m_t, which makes the stop certified.
+    With the nearest known state y after t unknown ticks the leakage is h_t = m_t / n_t, where m_t takes the worst
+    outputs and n_t none. Along every subsequence of _starts, m_t and n_t move together and monotonically to m* and 1:
+    upwards if n_t < 1, downwards if n_t > 1. So the supremum over the rest is at most m*/n_t, or m_t, which makes the
+    stop certified.
 
     Args:
-        q: Pr(next state 1 given state 0), inside (0, 1).
-        r: Pr(next state 0 given state 1), inside (0, 1).
-        largest: Largest likelihood ratio of a tick's output, state 0 over state 1, at least 1.
-        smallest: Smallest such ratio, at most 1.
-
-    Returns:
-        The bound on the likelihood ratio and the known state that attains it.
+        q, r: Pr(next state 1 given state 0), Pr(next state 0 given state 1), inside (0, 1).
+        largest, smallest: Likelihood ratios of a tick's output, state 0 over state 1, at least 1, and at most 1.
 
     Source: BDP definition 4; docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
@@ -183,8 +172,8 @@ def _apply(matrix: _Matrix, ratio: Fraction) -> Fraction:
 def _search(best: Leakage, maps: _Maps, limit: Decimal, start: tuple[int, int, Decimal, Decimal]) -> Leakage:
     """Follow one monotone subsequence until what is left of it cannot exceed the best.
 
-    Stretches of 2^level steps that provably stay below the best are skipped, and a climb to a peak goes first, so
-    that sticky chains are quick too.
+    Stretches of 2^level steps that provably stay below the best are skipped, and a climb to a peak goes first, so that
+    sticky chains are quick too.
     """
     loaded, unloaded = maps.loaded, maps.unloaded
     known, gap, m, n = start
@@ -230,9 +219,7 @@ def _climb(loaded: _Powers, unloaded: _Powers, m: Decimal, n: Decimal) -> tuple[
 class _Maps:
     """The maps of a way, in decimals, and what many of their steps can come to.
 
-    Attributes:
-        loaded, unloaded: the powers of one step, with the worst outputs and without any.
-        stride: the ticks of a step.
+    `loaded` and `unloaded` are the powers of one step of `stride` ticks, with the worst outputs and without any.
     """
 
     def __init__(self, way: Way) -> None:
@@ -293,12 +280,12 @@ def worst_odds_ratio(q: Fraction, r: Fraction) -> Fraction:
 def universal_leakage(alpha: Fraction, ratio: Fraction) -> Decimal:
     """Return the fixed point m of m = W(G m), W(u) = ((sqrt(alpha u) + 1)/(sqrt(alpha) + sqrt(u)))^2.
 
-    W(u) is the largest ratio of two means of a function with values in [1, u] under two distributions whose
-    likelihood ratios differ by a factor of at most alpha: conditioning on side information reweights both
-    rows of a transition matrix alike and leaves that factor alone. A linear-fractional maximum over a box
-    puts u on a set; with probabilities a and p of that set, odds(a)/odds(p) <= alpha, and the best p gives W.
-    So it holds for any number of states, any start and steps that change. In w = sqrt(m) the fixed point is
-    g w^2 - sqrt(alpha) (g-1) w - 1 = 0 with g = sqrt(G).
+    W(u) is the largest ratio of two means of a function with values in [1, u] under two distributions whose likelihood
+    ratios differ by a factor of at most alpha: conditioning on side information reweights both rows of a transition
+    matrix alike and leaves that factor alone. A linear-fractional maximum over a box puts u on a set; with
+    probabilities a and p of that set, odds(a)/odds(p) <= alpha, and the best p gives W. So it holds for any number of
+    states, any start and steps that change. In w = sqrt(m) the fixed point is g w^2 - sqrt(alpha) (g-1) w - 1 = 0 with
+    g = sqrt(G).
     """
     root, g = as_decimal(alpha).sqrt(), as_decimal(ratio).sqrt()
     slope = root * (as_decimal(ratio - 1) / (g + 1))

@@ -39,8 +39,6 @@ class Released(NamedTuple):
 
 
 class _Points(FieldType):
-    """What was released at each tick; packed on the wire."""
-
     def check(self, value: Any, name: str) -> None:
         length(value, 1, MAX_MEASURE_TICKS, name)
         for table, point in value:

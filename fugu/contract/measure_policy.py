@@ -1,7 +1,7 @@
 """Policies of measured streams: what a device measures, which states it must not tell apart, and how it is randomised.
 
-The policy graph, epsilon and the steps that the chain can make are the policy's; whoever later sends tables can only
-choose among those that keep the promise, because the device checks each one against them.
+Policy graph, epsilon and possible steps are the policy's; whoever later sends tables can only choose among those that
+keep the promise, because the device checks each one against them.
 """
 
 from __future__ import annotations
@@ -186,11 +186,7 @@ class MeasurePolicy(PolicyHeader):
 
     @cached_property
     def measurement(self) -> Measurement:
-        """What is promised, as plain values.
-
-        Raises:
-            PolicyError: the graph does not fit the states.
-        """
+        """What is promised, as plain values; PolicyError if the graph does not fit the states."""
         return Measurement.of(self.model_dump(mode="json"))
 
     @property
@@ -208,10 +204,7 @@ class MeasurePolicy(PolicyHeader):
         return self.measure_tables[number] if 0 <= number < len(self.measure_tables) else None
 
     def verify(self, ceiling: float) -> None:
-        """Check every table against the policy graph, and epsilon against the owner's ceiling.
-
-        Args:
-            ceiling: largest epsilon of a released point that the device's owner accepts.
+        """Check every table against the policy graph, and a point's epsilon against the ceiling that the owner accepts.
 
         Raises:
             PolicyError: the graph does not fit the states, or the sets of possible states have no end.

@@ -3,15 +3,13 @@
 A table is a message of its own, because a gateway sends new ones while a policy is in force; a policy carries its
 fallback table in the same bytes. Sets of states are integers whose bit x stands for state x.
 
-The staircase K-norm mechanism: P(v) proportional to q^ceil(gauge(v)) on the lattice, in integers throughout.
-
-The gauge of a sum is at most the sum of the gauges, so moving by a vector of K changes the power by at most 1, and
-the likelihood by at most 1/q. For a lattice polygon with area A and B boundary points, n K holds
-A n^2 + (B/2) n + 1 points (Ehrhart), so shell n has A (2n - 1) + B/2 of them, and everything is a small rational.
-
-A draw takes a shell, then a point of it. The cone of an edge (a, b) holds 2A_ab classes of points
-(i + alpha) a + (j + beta) b with i, j >= 0, alpha in (0, 1] and beta in [0, 1): a class with alpha + beta <= 1 meets
-shell n in n points, any other in n - 1. No table, no truncation, no floating point.
+The staircase K-norm mechanism: P(v) proportional to q^ceil(gauge(v)) on the lattice, without truncation or floats. The
+gauge of a sum is at most the sum of the gauges, so moving by a vector of K changes the power by at most 1, and the
+likelihood by at most 1/q. For a lattice polygon with area A and B boundary points, n K holds A n^2 + (B/2) n + 1 points
+(Ehrhart), so shell n has A (2n - 1) + B/2 of them.
+A draw takes a shell, then a point of it. The cone of an edge (a, b) holds 2A_ab classes of points (i + alpha) a + (j +
+beta) b with i, j >= 0, alpha in (0, 1] and beta in [0, 1): a class with alpha + beta <= 1 meets shell n in n points,
+any other in n - 1.
 """
 
 import base64
@@ -69,19 +67,16 @@ Plane = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Staircase:
-    """Staircase noise of a hull K.
+    """Staircase noise of a hull K, symmetric about 0, with ratio q in (0, 1).
 
-    Attributes:
-        vertices: of K, integers: the two ends of a segment, in any number of dimensions, or the corners of a polygon in
-            the plane, counter-clockwise. K is symmetric about 0.
-        ratio: q, in (0, 1).
+    Vertices are the two ends of a segment, in any number of dimensions, or a plane polygon's corners,
+    counter-clockwise.
     """
 
     vertices: tuple[Point, ...]
     ratio: Fraction
 
     def __post_init__(self) -> None:
-        """Refuse what is no symmetric convex hull, or no ratio."""
         if not 0 < self.ratio < 1:
             raise FrameRangeError("the ratio of a staircase is not between 0 and 1")
         half, odd = divmod(len(self.vertices), 2)
@@ -170,11 +165,7 @@ def normaliser(noise: Staircase) -> Fraction:
 
 
 def draw(noise: Staircase, below: Below) -> Point:
-    """Draw one vector of staircase noise, exactly.
-
-    Returns:
-        d integers.
-    """
+    """Draw one vector of staircase noise, exactly."""
     w1, w2, w3 = shell_weights(noise)
     chosen = below(w1 + w2 + w3)
     if chosen < w1:
@@ -222,7 +213,6 @@ def bezout(a: int, b: int) -> tuple[int, int, int]:
 
 
 def _geometric(ratio: Fraction, below: Below) -> int:
-    """How often in a row something of probability q happens."""
     count = 0
     while below(ratio.denominator) < ratio.numerator:
         count += 1
@@ -278,11 +268,7 @@ def members(states: int) -> list[int]:
 class StaircaseNoise:
     """Staircase noise around a state's centre, then clamped to a box; for more states than a table can hold.
 
-    Attributes:
-        likely: the states with points of their own; any other has a surrogate, the nearest of them, ties to the lowest
-            index.
-        noise: the staircase.
-        low, high: corners of the box.
+    States that are not `likely` have a surrogate, the nearest of these, ties to the lowest index.
     """
 
     likely: int
@@ -291,7 +277,6 @@ class StaircaseNoise:
     high: Point
 
     def __post_init__(self) -> None:
-        """Refuse an empty box, or one of other dimensions."""
         integer(self.likely, 1, (1 << MAX_MEASURED_STATES) - 1, "likely")
         check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
         length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
@@ -360,8 +345,6 @@ class _Set(FieldType):
 
 
 class _Body(FieldType):
-    """The noise, of either kind."""
-
     __slots__ = ()
 
     def check(self, value: Any, name: str) -> None:
@@ -435,11 +418,7 @@ def encoded_table(table: TimedTable) -> str:
 
 
 def decoded_table(text: str) -> TimedTable:
-    """A table that a policy carries.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
+    """A table that a policy carries; the FrameError says what is wrong."""
     try:
         return TimedTable.decode(base64.b64decode(text, validate=True))
     except ValueError:
@@ -469,7 +448,6 @@ def _set_bytes(states: int) -> bytes:
 
 
 def _big_endian(row: Sequence[int]) -> "array[int]":
-    """A row of 32-bit numbers in the other byte order, on machines whose own is little-endian."""
     turned = array("I", row)
     if sys.byteorder == "little":
         turned.byteswap()

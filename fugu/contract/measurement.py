@@ -1,24 +1,19 @@
-"""What a measured stream promises, as plain values: measurements, policy graph, and which states are possible when.
+"""What a measured stream promises, as plain values, and the check of a table against its policy graph, in integers.
 
 Every pair of states that the policy graph joins stays hidden: no released point is more than e^epsilon times likelier
 under the one than under the other. Only edges between states that an adversary can hold possible count, and a state
-without such an edge is hidden among some other possible state. Sets of states are integers whose bit x stands for
-state x.
-
-Source: docs/proofs/private-points.md, "Private measurements".
-
-The check of a table against its policy graph, in integers: what a device does before it draws from one.
+without such an edge is hidden among some other possible state. Sets of states are integers whose bit x stands for state
+x. Source: docs/proofs/private-points.md, "Private measurements".
 
 For a set C of possible states, with at least two of them:
 
 1. every edge of the policy graph inside C is protected: no point is more than e^epsilon times likelier under the one
-   state than under the other;
-2. every state of C is protected together with degree - 1 other states of C (with all of them if there are no more),
-   the same for every point (definition 4.4 of the DPHMM paper, which as printed allows the state itself);
-3. no point is more than e^(factor epsilon) times likelier under any state of C than under any other.
-
+state than under the other;
+2. every state of C is protected together with degree - 1 other states of C (with all of them if there are no more), the
+same for every point (definition 4.4 of the DPHMM paper, which as printed allows the state itself);
+3. no point is more than e^(factor epsilon) times likelier under any state of C than under any other;
 4. a state outside C, in which a device can be only if the chain is wrong, is protected together with so many, too.
-   Whoever sends tables could otherwise mark such states.
+Whoever sends tables could otherwise mark such states.
 
 Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z], staircases by the gauge of differences; both without
 rounding.
@@ -56,10 +51,8 @@ class Measurement:
     Attributes:
         coordinates: f, for each state a point of the lattice.
         neighbours: for each state the set of those that the policy graph joins to it.
-        successors: for each state of the chain the set of those that can follow it.
-        initial: the states of the chain that are possible at tick 0.
-        epsilon: for neighbours, in nats.
-        factor: epsilon times this bounds what is revealed between any two possible states.
+        successors, initial: sets of states of the chain: those that can follow each, and those possible at tick 0.
+        epsilon: for neighbours, in nats; factor times it bounds what is revealed between any two possible states.
         degree: every possible state is hidden among so many possible ones, itself included.
         shows: for each state of the chain the state that it shows; itself if that is empty.
         cycle: ticks after which the steps that are possible repeat.
@@ -79,11 +72,7 @@ class Measurement:
 
     @classmethod
     def of(cls, policy: Mapping[str, Any]) -> Measurement:
-        """Take it from the JSON form of a measurement policy.
-
-        Raises:
-            PolicyError: the policy graph does not fit the states.
-        """
+        """Take it from a measurement policy's JSON form; PolicyError if the policy graph does not fit the states."""
         coordinates = tuple(tuple(point) for point in policy["coordinates"])
         shows = tuple(policy.get("shows", ()))
         successors = _followers(policy["transition"])
@@ -130,9 +119,9 @@ class Measurement:
 class ConstraintSets:
     """The sets of states that an adversary can hold possible, tick by tick: a run-in, then a cycle for ever.
 
-    They follow from where the chain can start and step, and not from what was released, because no state of a set is
-    ruled out by any output. Sets are found as far as they are asked for. What the chain can be in is followed, and what
-    that shows is the constraint set; one that stays as long as the same steps hold is kept once for all these ticks.
+    They follow from where the chain can start and step, not from what was released: no output rules out a state of a
+    set. Sets are found as they are asked for; one that stays as long as the same steps hold is kept once for all these
+    ticks.
     """
 
     measurement: Measurement
@@ -144,7 +133,6 @@ class ConstraintSets:
     _end: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        """Begin at tick 0."""
         self._hidden = self.measurement.initial
         self._sets, self._ticks = [shown(self._hidden, self.measurement.shows)], [0]
         self._seen = {(self._hidden, 0): 0}
@@ -221,17 +209,13 @@ def _followers(rows: Sequence[Sequence[tuple[int, float]]]) -> tuple[int, ...]:
 
 
 def neighbours_of(graph: Mapping[str, Any], coordinates: Sequence[Point], successors: Sequence[int]) -> tuple[int, ...]:
-    """The policy graph as sets of neighbours.
+    """The policy graph as sets of neighbours; PolicyError if labels or edges do not fit the states.
 
     Args:
-        graph: one of `{"complete": true}`; `{"categories": [label of each state]}`, joining equal labels;
-            `{"radius": r}`, joining measurements at a Euclidean distance of at most r; `{"transition": true}`, joining
-            states that can follow from some one state; `{"edges": [[0, 1], ...]}`.
-        coordinates: f, for each state a point of the lattice.
+        graph: one of `{"complete": true}`; `{"categories": [label of each state]}`, joining equal labels; `{"radius":
+            r}`, joining measurements at a Euclidean distance of at most r; `{"transition": true}`, joining states that
+            can follow from some one state; `{"edges": [[0, 1], ...]}`.
         successors: sets of states that can follow some one state of the chain.
-
-    Raises:
-        PolicyError: labels or edges do not fit the states.
     """
     ((kind, value),) = graph.items()
     count = len(coordinates)
@@ -290,27 +274,16 @@ Within = Callable[[int, int], bool]
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
-    """floor(e^epsilon * 2^bits), never above it.
-
-    Args:
-        epsilon: above 0 and at most 20, in nats.
-
-    Raises:
-        GuaranteeError: epsilon is out of range.
-    """
+    """floor(e^epsilon * 2^bits), never above it; GuaranteeError unless epsilon is in (0, 20] nats."""
     if not 0 < epsilon <= MOST_EPSILON:
         raise GuaranteeError(f"epsilon of a table must be above 0 and at most {MOST_EPSILON}, got {epsilon}")
     return int(exp_up(Fraction(epsilon)) * _BELOW * (1 << bits))
 
 
 def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
-    """Refuse noise that tells apart what must not be told apart while the states of a set are possible.
+    """Refuse, by a GuaranteeError, noise that tells apart what must not be while the states of a set are possible.
 
-    Args:
-        constraint: the set C; 0 for any set with at least two states, which takes every pair to be protected.
-
-    Raises:
-        GuaranteeError: the noise does not keep the promise.
+    `constraint`: the set C; 0 for any set with at least two states, which takes every pair to be protected.
     """
     everywhere = (1 << measurement.states) - 1
     if constraint & ~everywhere:

@@ -1,11 +1,9 @@
 """How a message is declared: dataclasses whose annotations say what each field may hold, and what it means.
 
-The annotation of a field is `Annotated[type, field type, "what it means"]`. From it follow what is refused when a
-message is made or read, how it is encoded, its JSON Schema in `docs/asyncapi.json` and its table in `docs/protocol.md`.
-What cannot be decoded cannot be made either.
-
-Here are msgpack messages: a schema number in the first byte, then one msgpack array. Decoding is strict: every
-deviation raises the one FrameError that names it.
+From `Annotated[type, field type, "what it means"]` follow what is refused when a message is made or read, how it is
+encoded, its JSON Schema in `docs/asyncapi.json` and its table in `docs/protocol.md`. Here are msgpack messages: a
+schema number in the first byte, then one msgpack array. Decoding is strict: every deviation raises the one FrameError
+that names it; what cannot be decoded cannot be made either.
 """
 
 from __future__ import annotations
@@ -173,9 +171,8 @@ class Word(FieldType):
 class Binary(FieldType):
     """A byte string of low..high bytes.
 
-    Args:
-        packed: what numbers are packed in it on the wire, as `packed` in the introduction of the AsyncAPI document: how
-            many times ("" for as often as they fit), and of each number its name, type, bits and how often it is there.
+    `packed`: numbers packed in it on the wire, as in the introduction of the AsyncAPI document: how many times ("" for
+    as often as they fit), and of each its name, type, bits and how often it is there.
     """
 
     __slots__ = ("high", "low", "packed")
@@ -197,12 +194,9 @@ class Binary(FieldType):
 
 
 class Many(FieldType):
-    """A tuple of low..high values of one type, an array on the wire.
+    """A tuple of low..high values of one type, an array on the wire; `name` is of one of them, in errors.
 
-    Args:
-        item: type of the values.
-        name: of one of them, in errors.
-        ordered: each is there once, in the order of `item`'s words.
+    `ordered`: each is there once, in the order of `item`'s words.
     """
 
     __slots__ = ("high", "item", "low", "name", "ordered")
@@ -255,7 +249,6 @@ class Declared:
     _checks: ClassVar[tuple[tuple[str, Callable[[Any, str], None]], ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        """Read the declaration."""
         super().__init_subclass__()
         hints = cls.__annotations__
         if any(isinstance(hint, str) and not hint.startswith("ClassVar") for hint in hints.values()):
@@ -264,7 +257,6 @@ class Declared:
         cls._checks = tuple((field.name, field.type.check) for field in cls.fields)
 
     def __post_init__(self) -> None:
-        """Refuse values that no message can hold."""
         for name, check in self._checks:
             check(getattr(self, name), name)
         self._consistent()
@@ -292,7 +284,6 @@ class Message(Declared):
     _writers: ClassVar[tuple[tuple[int, Callable[[Any], Any]], ...]] = ()
 
     def __init_subclass__(cls) -> None:
-        """Read the declaration."""
         super().__init_subclass__()
         named = {field.name: field for field in cls.fields}
         cls.wire = tuple(named[one] if isinstance(one, str) else one for one in cls.LAYOUT or tuple(named))
@@ -323,11 +314,7 @@ class Message(Declared):
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
-        """Parse a message.
-
-        Raises:
-            FrameError: the subclass that says what is wrong.
-        """
+        """Parse a message; the FrameError says what is wrong."""
         return cls.read(unpacked(payload, cls.SCHEMA), "message")
 
     @classmethod

@@ -3,19 +3,14 @@
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
 symbols, or points of a measurement; either way one uniform 32-bit word against one row decides.
 
-A tick without a usable reading: what it releases is drawn from a fixed public distribution, without any state.
+A tick without a usable reading: one uniform word takes a row, every row equally likely up to the rounding of 2^32 words
+to k rows, and the output is drawn from it. That is a convex combination of the rows with exactly known weights, the
+same whatever the state is: such a tick has the loss 0, to be precise if which ticks are missing does not depend on the
+readings (docs/proofs/states-and-ticks.md, "Missing readings").
 
-One uniform 32-bit word takes a row of the table that is in force, every row equally likely up to the rounding of 2^32
-words to k rows; what is released is then drawn from that row as for any other state. That is a convex combination of
-the rows with exactly known weights, the same whatever the state is: such a tick has the loss 0, to be precise if which
-ticks are missing does not depend on the readings (docs/proofs/states-and-ticks.md, "Missing readings").
-
-Exact discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s.
-
-Only integers are drawn, compared and divided, so the distribution is the one that a guarantee is about and not a
-floating-point neighbour of it: there is no rounding whose traces could tell noise and count apart.
-
-Source: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2.
+Exact discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s. Only integers
+are drawn, compared and divided: there is no rounding whose traces could tell noise and count apart. Source: Canonne,
+Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2.
 """
 
 from __future__ import annotations
@@ -47,15 +42,10 @@ SCALE = 1 << 32
 
 
 def uniform_below(entropy: Callable[[memoryview], None]) -> Callable[[int], int]:
-    """Return a function that draws uniform integers from a source of uniform bytes, without any bias.
+    """Return draw(below), uniform in range(below) for below >= 1, of a function that fills a buffer with random bytes.
 
     As few bits as can hold the largest value are taken; a number that is too large is thrown away, never folded back.
-
-    Args:
-        entropy: Fills a writable buffer with independent uniform bytes.
-
-    Returns:
-        draw(below), uniform in range(below) for below >= 1; its bytes are overwritten before it returns.
+    The bytes are uniform and independent, and overwritten before draw returns.
     """
 
     def draw(below: int) -> int:
@@ -77,23 +67,13 @@ def uniform_below(entropy: Callable[[memoryview], None]) -> Callable[[int], int]
 
 
 def discrete_laplace(draw: Callable[[int], int], numerator: int, denominator: int) -> int:
-    """Draw an integer n with probability (1 - a) / (1 + a) * a^|n|, where a = exp(-denominator / numerator).
+    """Draw an integer n with probability (1 - a) / (1 + a) * a^|n|, where a = exp(-1/s), s = numerator / denominator.
 
-    Args:
-        draw: Uniform integers: draw(below) in range(below).
-        numerator: Of the scale s = numerator / denominator, at least 1.
-        denominator: Of the scale, at least 1.
-
-    Returns:
-        The noise: a count of sensitivity 1 that is released with it has the loss 1/s.
-
-    Raises:
-        ValueError: The scale is not positive.
-
+    A count of sensitivity 1 that is released with it has the loss 1/s. ValueError: the scale is not positive.
     Source: algorithm 2 with t = numerator and s = denominator. A remainder below t is kept with probability
-        exp(-remainder / t) and a quotient counts successes of exp(-1), so t * quotient + remainder is geometric with
-        ratio exp(-1/t); its quotient by s is geometric with ratio exp(-s/t). A sign makes that two-sided, once minus
-        zero is refused.
+    exp(-remainder / t) and a quotient counts successes of exp(-1), so t * quotient + remainder is geometric with ratio
+    exp(-1/t); its quotient by s is geometric with ratio exp(-s/t). A sign makes that two-sided, once minus zero is
+    refused.
     """
     if numerator < 1 or denominator < 1:
         raise ValueError(f"the scale {numerator}/{denominator} is not positive")
@@ -113,8 +93,8 @@ def discrete_laplace(draw: Callable[[int], int], numerator: int, denominator: in
 def _happens(draw: Callable[[int], int], numerator: int, denominator: int) -> bool:
     """Whether an event of probability exp(-numerator/denominator) happens, for a fraction x in 0..1.
 
-    Source: algorithm 1. The first k at which an event of probability x/k fails is odd with probability
-        1 - x + x^2/2! - ... = exp(-x).
+    Source: algorithm 1. The first k at which an event of probability x/k fails is odd with probability 1 - x + x^2/2! -
+    ... = exp(-x).
     """
     tries = 1
     while draw(denominator * tries) < numerator:
@@ -130,24 +110,20 @@ _MOST_SYMBOLS = 255
 
 @dataclass(frozen=True, slots=True)
 class NoiseTable:
-    """For each state, the cumulative thresholds that turn a uniform 32-bit word into an output.
-
-    Given state x and word u, the output is the number of thresholds in rows[x] that are <= u.
+    """For state x and a uniform 32-bit word u, the output is the number of thresholds in rows[x] that are <= u.
 
     Attributes:
         rows: k rows of m - 1 strictly increasing thresholds in (0, 2^32): every cell has weight >= 1.
         points: the m points that are the outputs, d integers each; empty if they are symbols, 0..m-1.
 
     Raises:
-        ValueError: a table of symbols has another shape, or an empty cell.
-        FrameError: so has a table of points.
+        ValueError, FrameError: a table of symbols, or of points, has another shape, or an empty cell.
     """
 
     rows: tuple[Sequence[int], ...]
     points: tuple[Point, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn from, and cells without weight."""
         if self.points:
             _check_points(self)
         else:
@@ -192,14 +168,7 @@ class NoiseTable:
 
     @classmethod
     def binary(cls, threshold0: int, threshold1: int) -> NoiseTable:
-        """Build binary randomised response from its two flip probabilities.
-
-        Args:
-            threshold0: rho0 * 2^32, where rho0 = Pr(symbol 1 given state 0).
-            threshold1: rho1 * 2^32, where rho1 = Pr(symbol 0 given state 1).
-
-        Returns:
-            The 2x2 table.
+        """Build binary randomised response: Pr(symbol 1 given state 0) and Pr(symbol 0 given state 1), times 2^32.
 
         Raises:
             ValueError: A threshold is not inside (0, 2^32).
@@ -208,14 +177,7 @@ class NoiseTable:
 
     @classmethod
     def randomised_response(cls, states: int, flip_weight: int) -> NoiseTable:
-        """Build k-ary randomised response: every wrong symbol has the same weight.
-
-        Args:
-            states: k >= 2, the number of states and of symbols.
-            flip_weight: Pr(symbol z given state x) * 2^32 for each z != x; the true state keeps the rest.
-
-        Returns:
-            The k x k table.
+        """Build k-ary randomised response, k >= 2: each wrong symbol has `flip_weight` / 2^32, the true one the rest.
 
         Raises:
             ValueError: A cell would have no weight left.
@@ -226,11 +188,7 @@ class NoiseTable:
 
 
 def check_dimensions(points: tuple[Point, ...], name: str) -> None:
-    """Refuse points of different dimensions.
-
-    Raises:
-        FrameLengthError: there are some.
-    """
+    """Refuse points of different dimensions with a FrameLengthError."""
     for point in points:
         if len(point) != len(points[0]):
             raise FrameLengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")
@@ -268,15 +226,7 @@ def _check_points(table: NoiseTable) -> None:
 
 
 def public_row(word: int, states: int) -> int:
-    """The row that a word takes.
-
-    Args:
-        word: uniform in 0..2^32-1.
-        states: k, the number of rows.
-
-    Returns:
-        A row, 0..k-1.
-    """
+    """The row, 0..k-1, that a word uniform in 0..2^32-1 takes."""
     return word * states // SCALE
 
 

@@ -1,14 +1,14 @@
 """What a device's owner pins of a stream, so that whoever may sign policies cannot redefine what a guarantee is about.
 
-An epsilon is worth what it is about: with a class of chains that leaves out the truth, other thresholds, faster ticks,
-or a graph that joins nothing, every ceiling is kept and everything is told. Pins are compared exactly; what cannot be
-decided is a violation. A part of them alone could be got round by the others, so a stream has all of them or none.
+With a class of chains that leaves out the truth, other thresholds, faster ticks, or a graph that joins nothing, every
+ceiling is kept and everything is told. Pins are compared exactly; what cannot be decided is a violation. A part of them
+alone could be got round by the others, so a stream has all of them or none.
 
 - A policy's class must contain the pinned one: its guarantee then holds for every chain that the owner has named.
 - Ticks at a multiple of the pinned period are some of the pinned ticks, and whoever sees fewer symbols learns no more.
-  A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
+A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
 - Which states are possible at a tick of a measured stream follows from its clock, its first states and its steps, and
-  decides which pairs are protected and by which partner, so those three must be the pinned ones.
+decides which pairs are protected and by which partner, so those three must be the pinned ones.
 """
 
 from __future__ import annotations
@@ -152,16 +152,9 @@ def _pairs(policy: MeasurePolicy) -> CompleteGraph | CategoryGraph | EdgeGraph:
 
 
 def violations(policy: AnyPolicy, pins: SymbolPins | MeasuredPins) -> tuple[str, ...]:
-    """Say in what a policy gives less than its owner has pinned.
+    """One line for each way in which a policy gives less than its owner has pinned.
 
-    Args:
-        policy: of the stream that the pins are for; whether its guarantee holds is another question.
-
-    Returns:
-        One line each; none if the policy keeps to the pins.
-
-    Raises:
-        PolicyError: the policy's graph does not fit its states.
+    Whether its guarantee holds is another question. PolicyError: its graph does not fit its states.
     """
     if isinstance(policy, Policy) and isinstance(pins, SymbolPins):
         return tuple(_symbol_violations(policy, pins))
@@ -222,14 +215,10 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
 
 
 def contains(wider: ChainClass, pinned: ChainClass) -> bool:
-    """Whether every chain of a class is in another, as far as that can be shown; exact, without any tolerance.
+    """Whether every chain of `pinned` is in `wider`, as far as that can be shown; exact, without any tolerance.
 
     A bounded class has every start, and steps that change; the others have one chain each for all time, started
     stationary, so that neither contains a bounded one. Joint chains must be of the same streams with the same rates:
     what each of them may tell is what the owners of the others rely on.
-
-    Args:
-        wider: the class that should contain the other.
-        pinned: the class that should be contained.
     """
     return wider.states == pinned.states and wider.covers(pinned)

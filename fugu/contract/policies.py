@@ -14,11 +14,7 @@ AnyPolicy = Policy | MeasurePolicy
 
 
 def read_policy(text: str | bytes) -> AnyPolicy:
-    """Parse and check the JSON form of a policy, whichever kind it is.
-
-    Raises:
-        PolicyError: one line that names the first thing that is wrong.
-    """
+    """Parse and check the JSON form of either kind; the PolicyError names the first thing that is wrong."""
     if len(text) > MAX_POLICY_BYTES:
         raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
     try:

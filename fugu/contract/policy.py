@@ -92,11 +92,7 @@ class PolicyHeader(DocumentFile):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Parse and check the JSON form.
-
-        Raises:
-            PolicyError: one line that names the first field that is wrong.
-        """
+        """Parse and check the JSON form; the PolicyError is one line that names the first field that is wrong."""
         if len(text) > MAX_POLICY_BYTES:
             raise PolicyError(f"policy of {len(text)} bytes; at most {MAX_POLICY_BYTES} are allowed")
         cls.refuse_other_format(text)
@@ -107,8 +103,6 @@ class PolicyHeader(DocumentFile):
 
 
 class _Written(Document):
-    """A table as it is written."""
-
     rows: tuple[tuple[int, ...], ...]
 
 
@@ -206,19 +200,10 @@ class Policy(PolicyHeader):
         return next((window for window in self.windows if window.name == name), None)
 
     def verify(self, ceiling: float) -> Loss:
-        """Re-derive what is guaranteed from the table and the windows, and hold it against the owner's ceiling.
+        """Return the loss of symbols and windows together, re-derived; GuaranteeError above a guarantee or the ceiling.
 
-        What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol
-        by the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
-
-        Args:
-            ceiling: largest epsilon that the device's owner accepts.
-
-        Returns:
-            The loss that symbols and windows together really have.
-
-        Raises:
-            GuaranteeError: if a claimed guarantee is false, or the one of everything above the ceiling.
+        What a device says of a stream is one mechanism: changing one tick's state changes the likelihood of a symbol by
+        the ratios of the table, and that of the counts by at most e^window_rate, in both directions.
         """
         if self.table is not None:
             self.verify_windows()
@@ -233,17 +218,12 @@ class Policy(PolicyHeader):
         return achieved
 
     def verify_windows(self) -> Loss | None:
-        """Re-derive what the windows alone lose; none if there are no windows.
-
-        Raises:
-            GuaranteeError: if it is above what is claimed of them.
-        """
+        """Re-derive what the windows alone lose, `None` without windows; GuaranteeError if above what is claimed."""
         if self.windows_alone is None:
             return None
         return self._check(self.windows_alone, "the set of windows", alone=True)
 
     def _check(self, guarantee: Guarantee, what: str, *, alone: bool = False) -> Loss:
-        """Hold everything that a tick adds to, or the windows alone, against a guarantee."""
         rate = self.window_rate
         ratios = (exp_up(rate),) * 2
         if not alone:
@@ -253,19 +233,11 @@ class Policy(PolicyHeader):
         return held(loss, guarantee, what)
 
     def stretches(self, epsilon: float) -> tuple[Stretch, ...]:
-        """What symbols and windows together tell of whole stretches of time.
-
-        Args:
-            epsilon: what they tell of a single tick, as `verify` derives or the guarantee claims it.
-        """
+        """What symbols and windows together tell of stretches of time, from what they tell of one tick, `epsilon`."""
         return self._stretches(epsilon, self.guarantee.adversary, log_up(max(self._symbol_ratios)))
 
     def window_stretches(self, epsilon: float) -> tuple[Stretch, ...]:
-        """What the windows alone tell of whole stretches of time; none without windows.
-
-        Args:
-            epsilon: what they tell of a single tick, as `verify_windows` derives or their guarantee claims it.
-        """
+        """What the windows alone tell of stretches of time, from `epsilon` of one tick; none without windows."""
         return () if self.windows_alone is None else self._stretches(epsilon, self.windows_alone.adversary, 0.0)
 
     def _stretches(self, epsilon: float, adversary: Adversary, rate: float) -> tuple[Stretch, ...]:
@@ -273,7 +245,6 @@ class Policy(PolicyHeader):
 
     @property
     def _unused(self) -> set[str]:
-        """Fields to leave out: what is said of symbols or of windows, where there are none."""
         if self.table is None:
             return {"table", "frame_ticks", "windows_guarantee"}
         return set() if self.windows else {"windows", "windows_guarantee"}

@@ -1,16 +1,8 @@
-"""What the gateway says of streams to people and their tools: flat JSON, one message for each frame of a device.
+"""What the gateway says of streams to people and their tools: estimates, releases and its health, as flat JSON.
 
-Estimates are of states, of places, or of other measurements; counts are of windows that a device has counted. All of
-it follows from what the device has published, so that it costs no privacy.
-
-Batch releases: a noisy statistic of a window, with everything that is needed to judge it, as flat JSON.
-
-All floats are 64-bit, and written so that they come back: an epsilon or a charge must not be rounded by being sent.
-
-How a fleet's gateway is, as JSON for people and their tools: it publishes that, retained, under `health`.
-
-There is nothing of a reading in it: counts of frames, when they came, and what the gateway cannot use. Which alarms
-there may be is a closed set. What was left out, to keep the message small, is counted.
+Estimates follow from what devices have published, so they cost no privacy. All floats are 64-bit, and written so that
+they come back: an epsilon or a charge must not be rounded by being sent. `health` is retained and holds nothing of a
+reading; what was left out, to keep the message small, is counted.
 """
 
 import math
@@ -210,11 +202,7 @@ Estimate = StateEstimate | PlaceEstimate | ValueEstimate
 
 
 def decode_estimate(payload: bytes) -> Estimate:
-    """Parse an estimate, of whichever of the three.
-
-    Raises:
-        FrameError: the subclass that says what is wrong.
-    """
+    """Parse an estimate, of whichever of the three; the FrameError says what is wrong."""
     fields = Fields(payload, JsonMessage.MOST)
     if "state" in fields:
         return StateEstimate.read(fields)
@@ -410,13 +398,7 @@ _MARGIN = 1e-9
 
 
 class Ellipse(NamedTuple):
-    """An ellipse in the plane.
-
-    Attributes:
-        east, north: of its centre.
-        semi_major, semi_minor: its half-axes, in the unit of the centre.
-        orientation: of the longer axis, in degrees clockwise from north, at least 0 and below 180.
-    """
+    """An ellipse in the plane, in one unit; its longer axis is so many degrees clockwise from north, in [0, 180)."""
 
     east: float
     north: float
@@ -428,7 +410,7 @@ class Ellipse(NamedTuple):
 def ellipse(
     places: Sequence[Sequence[float]], weights: Sequence[float], cell: tuple[float, float], probability: float
 ) -> Ellipse:
-    """Hold a place with at least a probability, wherever in its cell it is.
+    """Hold a place with at least a probability in (0, 1], wherever in its cell it is.
 
     Centre and shape are mean and covariance of a place that is uniform within its cell. Of this shape it is the
     smallest in which cells of so much weight lie as a whole.
@@ -437,7 +419,6 @@ def ellipse(
         places: (n, 2), the middle of each cell, to the east and to the north.
         weights: (n,), not negative, not all 0: how likely each cell is.
         cell: width and height of a cell, in the same unit, above 0.
-        probability: above 0 and at most 1.
     """
     total = math.fsum(weights)
     shares = [weight / total for weight in weights]

@@ -58,13 +58,10 @@ _UPWARD = Context(prec=60, rounding=ROUND_CEILING, Emin=-999_999, Emax=999_999)
 
 
 def exp_up(exponent: Fraction) -> Fraction:
-    """Return a fraction that is at least e^exponent, and above it by less than 1e-30 of it.
-
-    Args:
-        exponent: A loss in nats, in 0..10000.
+    """Return a fraction at least e^exponent, and above it by less than 1e-30 of it.
 
     Raises:
-        GuaranteeError: The exponent is negative, or too large to be a guarantee of anything.
+        GuaranteeError: The exponent is not in 0..10000: negative, or too large to be a guarantee of anything.
     """
     if not 0 <= exponent <= _MOST:
         raise GuaranteeError(f"a loss of {float(exponent):g} nats in a tick is not in 0..{_MOST}")
@@ -75,11 +72,7 @@ def exp_up(exponent: Fraction) -> Fraction:
 
 
 def log_up(ratio: Fraction) -> float:
-    """Return a float that is at least log(ratio), and above it by no more than two units in its last place.
-
-    Args:
-        ratio: A likelihood ratio, at least 1.
-    """
+    """Return a float at least log(ratio), for ratio >= 1, and above it by at most two units in its last place."""
     if ratio == 1:
         return 0.0
     above = _UPWARD.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))

@@ -31,23 +31,14 @@ _FORM = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z
 
 
 def instant(unix_us: int) -> datetime:
-    """The time of so many microseconds of Unix time.
-
-    Raises:
-        FrameRangeError: it is before 1970 or after 9999.
-    """
+    """The time of so many microseconds of Unix time; FrameRangeError if before 1970 or after 9999."""
     if not 0 <= unix_us <= LAST_US:
         raise FrameRangeError(f"{unix_us} microseconds of Unix time is before 1970 or after the year 9999")
     return _EPOCH + timedelta(microseconds=unix_us)
 
 
 def unix_us(time: datetime) -> int:
-    """Microseconds of Unix time.
-
-    Raises:
-        FrameTypeError: it is no time with a time zone.
-        FrameRangeError: it is before 1970.
-    """
+    """Microseconds of Unix time; FrameTypeError if `time` has no time zone, FrameRangeError if it is before 1970."""
     if not isinstance(time, datetime) or time.tzinfo is None:
         raise FrameTypeError("a time is no datetime with a time zone")
     if time < _EPOCH:
@@ -63,12 +54,7 @@ def instant_text(time: datetime) -> str:
 
 
 def read_instant(text: object) -> datetime:
-    """Parse that form, and no other.
-
-    Raises:
-        FrameTypeError: it is no string.
-        FrameRangeError: it is of another form, or no time from 1970 to 9999.
-    """
+    """Parse that form only: FrameTypeError if no string, else FrameRangeError, also for years outside 1970 to 9999."""
     if not isinstance(text, str):
         raise FrameTypeError(f"a time is {type(text).__name__}, not a string")
     found = _FORM.fullmatch(text)
@@ -88,8 +74,7 @@ _MOST_NAMES = 6
 def protected_sentence(discretiser: Discretiser | None) -> str:
     """What of a tick is protected: which state its reading has, and not the reading itself.
 
-    Args:
-        discretiser: what makes the states; none if only their chains are known.
+    Without a discretiser only the states' chains are known.
     """
     if discretiser is None:
         return "protected is which state of its chain a tick is in"
@@ -108,11 +93,7 @@ def protected_sentence(discretiser: Discretiser | None) -> str:
 
 
 def unprotected_sentence(stretches: Sequence[Stretch]) -> str:
-    """What is not protected: stretches from some length on, and what is public of every stream.
-
-    Args:
-        stretches: of the stream, the shortest first.
-    """
+    """What is not protected: stretches, given the shortest first, from some length on, and what is always public."""
     public = "that the device is on, and when it was not, is public"
     if bare := next((stretch for stretch in stretches if not stretch.protected), None):
         return f"not protected is being in one sequence of states or another for {bare.name} or longer; {public}"
@@ -120,11 +101,7 @@ def unprotected_sentence(stretches: Sequence[Stretch]) -> str:
 
 
 def class_sentence(chains: ChainClass | None) -> str:
-    """For which chains a promise holds.
-
-    Args:
-        chains: the class; none of points, whose promise rests on which steps are possible.
-    """
+    """For which chains a promise holds; `None` is for points, whose promise rests on which steps are possible."""
     if chains is None:
         return "any chain that starts and steps as the policy allows, however likely each step is"
     return chains.words

@@ -2,11 +2,10 @@
 
 Whatever is known of single ticks, for certain or as odds, of one stream or of several, weighs the states of a tick:
 given the tick before, their distribution is a row of the matrix with its columns reweighted; given the tick after, with
-any start, it is a column with its rows reweighted. So the leakage is at most what the worst weights make of it. Two
-states y and z are the worst to have weights, and those are in closed form: if h_y = u h_z, two rows x and x' whose
-columns have been reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2,
-where a is the odds ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
-
+any start, a column with its rows reweighted. So the leakage is at most what the worst weights make of it. Two states y
+and z are the worst to have weights, in closed form: if h_y = u h_z, two rows x and x' whose columns have been
+reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2, where a is the odds
+ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
 Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
@@ -40,19 +39,15 @@ def informed_loss(
     shows: Sequence[tuple[int, ...]],
     of_whole: Callable[[], float],
 ) -> float:
-    """Return what streams lose to those who know true states of them, for ever, rounded up.
+    """Return what streams lose in nats to those who know true states of them, for ever, rounded up.
 
     They know all states of some streams, and any of the others; or of no stream all, and then at some ticks the states
     of all. That is at most what side information of every kind tells, which counts where states of the chain show alike
     or there is one stream: then single readings are known, not states of the chain.
 
     Args:
-        transitions, rates: As for `soft_loss`.
-        shows: For each state what it shows of each stream.
+        shows: For each state what it shows of each stream; the other arguments are as for `soft_loss`.
         of_whole: What those learn who know states of the chain, or a `GuaranteeError`.
-
-    Returns:
-        Epsilon in nats.
 
     Raises:
         GuaranteeError: No finite bound was found.
@@ -78,18 +73,15 @@ def soft_loss(
     known: Sequence[tuple[int, ...]] | None = None,
     work: Work | None = None,
 ) -> float:
-    """Return what streams lose to those with any side information, from any start, for ever, rounded up.
+    """Return what streams lose in nats to those with any side information, from any start, for ever, rounded up.
 
     Args:
         transitions: k x k each, irreducible; every step is of one of them, and they may take turns.
         rates: k x k, bounds >= 0 on what the outputs of a tick tell of any two states, in nats; states without a rate
             between them show the same, and nothing but what states show is a secret, or can be known.
-        known: What each state shows of streams that are known at every tick, beside the side information of any kind on
-            the others; none if there are no such streams.
+        known: What each state shows of streams that are known at every tick, beside side information of any kind on the
+            others; `None` if there are no such streams.
         work: What the check may still cost, if other checks share that.
-
-    Returns:
-        Epsilon in nats.
 
     Raises:
         GuaranteeError: No finite bound was found.

@@ -1,9 +1,7 @@
 """Stretches of a stream: what is lost about several ticks in a row having been one sequence of states or another.
 
-An epsilon protects single ticks. A stretch of n ticks is worse off: everything in it tells of it, tick by tick, and
-what lies before and after tells of its first and its last tick as it does of a single one. So the loss between
-any two sequences of n states grows by what a tick says for itself, with every tick.
-
+Everything in a stretch tells of it, tick by tick; what lies before and after tells of its first and its last tick as of
+a single one. So the loss between any two sequences of n states grows by what a tick says for itself, with every tick.
 Source: docs/proofs/chain-accountant.md, "Stretches of time".
 """
 
@@ -30,12 +28,9 @@ _MICROSECONDS = 1_000_000
 
 
 class Stretch(NamedTuple):
-    """What is lost about a stretch.
+    """A stretch and its length in words, the most ticks that fall into it, and its epsilon.
 
-    Attributes:
-        name: its length in words.
-        ticks: the most of its stream that fall into it.
-        epsilon: bound on the log-likelihood ratio between any two sequences of states of these ticks, in nats.
+    Epsilon bounds the log-likelihood ratio between any two sequences of states of these ticks, in nats.
     """
 
     name: str
@@ -52,10 +47,6 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
     """The most ticks that can fall into a time.
 
     A tick may be late, and the next ones then come sooner: by an eighth of a period each, until nothing is made up for.
-
-    Args:
-        period_us: microseconds from tick to tick.
-
     Source: docs/proofs/states-and-ticks.md, "Ticks that skip numbers".
     """
     time = seconds * _MICROSECONDS
@@ -66,11 +57,8 @@ def stretch_ticks(seconds: int, period_us: int) -> int:
 def covered(window: Window, ticks: int) -> int:
     """The most that a stretch counts in the windows of a definition: the sum over its ticks of the windows around each.
 
-    A tick is in floor(length / stride) windows or in one more; length mod stride ticks in a row have one more, and
-    any `stride` ticks in a row together have `length`.
-
-    Args:
-        ticks: of the stretch, at least 1.
+    A tick is in floor(length / stride) windows or in one more; length mod stride ticks in a row have one more, and any
+    `stride` ticks in a row together have `length`.
     """
     whole, rest = divmod(ticks, window.stride)
     each, more = divmod(window.length, window.stride)
@@ -94,20 +82,15 @@ def stretch_epsilon(
     equal_leakages: bool,
     hidden: bool = False,
 ) -> float:
-    """Bound the loss between any two sequences of states of a stretch, from that of a single tick.
+    """Bound the loss in nats, rounded up, between any two sequences of states of a stretch of n >= 1 ticks.
 
     Args:
-        epsilon: bound on rate + past + future for every tick and pair of states, with what the windows add to the
-            rate, in nats.
-        ticks: n >= 1, of the stretch.
+        epsilon: bound on rate + past + future for every tick and pair of states, with what the windows add to the rate;
+            what is returned for one tick.
         rate: bound on what a tick's own output tells of any two states, without the windows.
-        windows: counted on the device beside it.
         equal_leakages: whether past and future have the same bound for each pair, at every tick.
-        hidden: whether states may differ that show the same, and have no rate between them: what past and future tell
-            of such is at most epsilon.
-
-    Returns:
-        In nats, rounded up; `epsilon` for one tick.
+        hidden: whether states may differ that show the same, with no rate between them; there past and future tell at
+            most epsilon.
 
     Source: docs/proofs/chain-accountant.md, "Stretches of time".
     """
@@ -134,11 +117,9 @@ def stretches(
     equal_leakages: bool,
     hidden: bool = False,
 ) -> tuple[Stretch, ...]:
-    """What is lost about a single tick, a minute, an hour and a night.
+    """What is lost about a single tick, a minute, an hour and a night; arguments are as for `stretch_epsilon`.
 
-    Args:
-        epsilon, rate, windows, sides_alike, hidden: as for `stretch_epsilon`.
-        period_us: microseconds from tick to tick; if that is not known, 10, 100 and 1000 ticks stand for the times.
+    Without a `period_us`, 10, 100 and 1000 ticks stand for the times.
     """
     counts = tuple(windows)
     lengths = [(f"{ticks} ticks", ticks) for ticks in _COUNTS]

@@ -1,8 +1,8 @@
 """MQTT topics: `fugu/2/{fleet}/...`, built and parsed in one place.
 
-A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so that it can hold no MQTT wildcard or
-separator; some names are reserved, so that no topic can be taken for another. The audience of a release is a part of
-its topic, so that a broker's access list can tell audiences apart.
+A name (fleet, device, stream) has 1 to 64 letters, digits, `_` or `-`, so it can hold no MQTT wildcard or separator;
+some names are reserved, so that no topic can be taken for another. A release's audience is a part of its topic, so that
+a broker's access list can tell audiences apart.
 """
 
 from __future__ import annotations
@@ -75,11 +75,7 @@ class Topic(NamedTuple):
 
 
 def check_device_name(name: str) -> None:
-    """Refuse what can be the name of no device, `+` too, which topics take for all of them.
-
-    Raises:
-        TopicError: it is none.
-    """
+    """Refuse by a TopicError what can be the name of no device, `+` too, which topics take for all of them."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise TopicError(f"{name[:80]!r} is no name of a device: 1 to 64 letters, digits, '_' or '-', and not reserved")
 
@@ -157,8 +153,7 @@ def description_topic(fleet: str, device: str, stream: str) -> str:
 def discovery_topic(fleet: str, device: str) -> str:
     """Where Home Assistant looks for what there is of a device, or, under `health`, of the gateway; retained.
 
-    This is Home Assistant's own topic, and none of the protocol: `parse_topic` refuses it. The fleet's name keeps those
-    of other fleets apart.
+    This is Home Assistant's own topic, which `parse_topic` refuses. The fleet's name keeps those of other fleets apart.
     """
     return f"homeassistant/device/{_part(fleet)}/{device if device == 'health' else _device(device)}/config"
 
@@ -171,11 +166,7 @@ def release_topic(fleet: str, audience: str, name: str) -> str:
 
 
 def parse_topic(topic: str) -> Topic:
-    """Take a topic apart.
-
-    Raises:
-        TopicError: if it is none of the topics of this protocol's version.
-    """
+    """Take a topic apart; TopicError if it is none of this protocol's version."""
     match topic.split("/"):
         case ["fugu", "2", fleet, ("estimate" | "count" | "description") as kind, device, stream]:
             parsed = Topic(kind, fleet, device, stream)
@@ -212,7 +203,6 @@ def _part(name: str) -> str:
 
 
 def _device(name: str) -> str:
-    """The name of a device as part of a topic."""
     if name in RESERVED_DEVICES:
         raise TopicError(f"no device is called {name!r}")
     return _part(name)

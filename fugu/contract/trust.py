@@ -6,17 +6,17 @@ A document is untrusted bytes until all of this holds, checked in this order; th
 2. every signature that counts is of a key that may sign this kind, and valid; the role's threshold is met;
 3. it is this fleet's, and addressed to this device;
 4. its version is higher than any that was ever accepted; the same version with the same content changes nothing, and
-   with other content is refused;
+with other content is refused;
 5. it is valid now. "Now" never goes back: it is at least the newest time that the gateway has signed;
 6. its guarantees, derived anew, hold, are about what the device's owner has pinned, and keep to the owner's ceilings.
 
 The gateway may also stop a device: nothing is drawn until a policy document is accepted that is newer than the stop
-says. That weakens no guarantee; a stop that is sent again after such a document says nothing any more.
+says. A stop that is sent again after such a document says nothing any more.
 
 A new root document is signed by enough keys of the old root and enough of its own, and is exactly one version ahead. It
-also forgets the signed time and stops, so that a stolen gateway key does no lasting harm. A new enrolment
-with another root ends the trust in every root that was followed before; versions go on all the same. The bytes inside
-an envelope are parsed only after point 2. Whatever is refused changes nothing.
+also forgets the signed time and stops, so that a stolen gateway key does no lasting harm. A new enrolment with another
+root ends the trust in every root before; versions go on all the same. The bytes inside an envelope are parsed only
+after point 2. Whatever is refused changes nothing.
 """
 
 from __future__ import annotations
@@ -72,9 +72,8 @@ class TrustState:
     """What a device has accepted; kept for ever.
 
     Attributes:
-        root: envelope of the root document in force.
+        root, policy: envelopes of the root document in force, and the newest policy document; empty for no policy.
         version: of the newest policy document ever accepted, 0 for none.
-        policy: envelope of it; empty for none.
         time: the newest time that was signed, in Unix seconds.
         enrolled: digest of the root of the enrolment that all this began with.
         stopped: nothing is drawn under policy documents up to this version; 0 for none.
@@ -103,11 +102,7 @@ class TrustState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrustState:
-        """What `to_json` made; the caller has kept it from others.
-
-        Raises:
-            EnvelopeError: it is something else, or of another version.
-        """
+        """What `to_json` made and the caller has kept from others; EnvelopeError: something else, or other version."""
         if values.get("format") != FORMAT_NAME:
             raise EnvelopeError(f"what is kept of earlier documents is not of format {FORMAT_NAME}: enrol anew")
         try:
@@ -126,11 +121,7 @@ class TrustState:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A document that was accepted, or changes nothing.
-
-    Attributes:
-        policies: those of a policy document, as this device has them.
-    """
+    """A document accepted, or changing nothing; `policies` are those of a policy document, as this device has them."""
 
     state: TrustState
     document: RootDocument | PolicyDocument | TableDocument | TimeDocument | StopDocument
@@ -139,15 +130,11 @@ class Verdict:
 
 
 class Trust:
-    """The rules of one device.
+    """The rules of one device; TrustError if the enrolment's root is none.
 
     Args:
-        state: what it has accepted so far; none at the beginning.
-        sensors: for each stream what tells its sensor from others, which the device's configuration says; none where
-            that is not known, and then streams get the benefit of the doubt.
-
-    Raises:
-        TrustError: the enrolment's root is none.
+        sensors: for each stream what tells its sensor from others, by the device's configuration; `None` where that is
+            not known, and then streams get the benefit of the doubt.
     """
 
     def __init__(
@@ -168,14 +155,9 @@ class Trust:
         return self._root
 
     def judge(self, payload: bytes, kind: Kind, now: int) -> Verdict:
-        """Judge a document; what is accepted takes effect in `state`.
+        """Judge a document at a Unix time in seconds; what is accepted takes effect in `state`.
 
-        Args:
-            kind: what is expected where they came from.
-            now: Unix time in seconds.
-
-        Raises:
-            TrustError: the subclass that says why it is refused.
+        `kind` is what is expected where it came from. The TrustError says why it is refused.
         """
         envelope = _envelope(payload)
         if envelope.kind != kind or kind == "root":
@@ -192,11 +174,7 @@ class Trust:
         return verdict
 
     def follow_roots(self, payload: bytes) -> Verdict:
-        """Follow a chain of root documents, as far as it goes beyond the one in force.
-
-        Raises:
-            TrustError: the last of them is not in force afterwards, and why.
-        """
+        """Follow root documents beyond the one in force; a TrustError says why the last is not in force afterwards."""
         try:
             chain = decode_roots(payload)
         except FrameError as error:
@@ -219,12 +197,10 @@ class Trust:
         return Verdict(self.state, self._root, changes=self.state != before)
 
     def in_force(self) -> Verdict | None:
-        """The newest document that was ever accepted, its guarantees derived once more; none if there is none.
+        """The newest document ever accepted, its guarantees derived once more; `None` if there is none.
 
-        Its validity is not asked for: what happens to a policy whose time is over is its own `on_expiry`.
-
-        Raises:
-            TrustError: what was kept has been tampered with, or the owner has lowered a ceiling since.
+        Its validity is not asked for: `on_expiry` says what happens to a policy whose time is over. TrustError: what
+        was kept has been tampered with, or the owner has lowered a ceiling since.
         """
         if not self.state.policy:
             return None
@@ -334,7 +310,6 @@ class Trust:
         return policies
 
     def _check_pins(self, policy: AnyPolicy) -> None:
-        """Refuse a policy whose guarantee is about something else than its owner has pinned."""
         if not self.enrolment.pins:
             return
         if (pins := self.enrolment.pins.get(policy.stream)) is None:

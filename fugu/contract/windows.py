@@ -2,17 +2,12 @@
 
 The device counts, adds exact discrete Laplace noise of the window's scale, and lets out nothing else. A change of one
 tick's state changes a count by at most its sensitivity, so one window adds sensitivity / scale to the loss of each of
-its ticks; losses of windows that share a tick, and of its symbol, add up.
+its ticks; losses of windows that share a tick, and of its symbol, add up. Source: docs/proofs/device-windows.md,
+"Windows counted on the device".
 
-Source: docs/proofs/device-windows.md, "Windows counted on the device".
-
-Mechanisms by name: by which rule the noise of counts keeps a promise about correlated readings.
-
-"chain" is the chain accountant; "mqm-exact" and "mqm-approx" are Markov quilts. With these the losses of any number of
-counts add up tick by tick. The noise of "wasserstein" and "group" covers one release of one window, ever. Source:
-docs/proofs/published-mechanisms.md, "The published mechanisms".
-
-Queries: what is asked about the ticks of a window.
+Mechanisms, by name: "chain" is the chain accountant; "mqm-exact" and "mqm-approx" are Markov quilts. With these the
+losses of any number of counts add up tick by tick. The noise of "wasserstein" and "group" covers one release of one
+window, ever. Source: docs/proofs/published-mechanisms.md, "The published mechanisms".
 
 A query says how many numbers its answer has, which states each of them counts, how far one tick can move them, and what
 they are called. Windows, releases, plans and pages ask it; none of them compares names.
@@ -73,13 +68,10 @@ _State = TypeVar("_State", int, str)
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of question.
+    """One kind of question, by its name in messages and on command lines.
 
-    Attributes:
-        name: in messages and on command lines.
-        each: whether there is a number for each state, instead of one for some states together.
-        unit: of the answer.
-        clip: the most that a number can be; None if there is no such bound.
+    `each`: there is a number for each state, not one for some together. `clip`: the most a number can be; `None`: no
+    bound.
     """
 
     name: str
@@ -93,14 +85,9 @@ class Query:
         return self.clip is None
 
     def moved(self, ticks: int, windows: int) -> int:
-        """The most that changes of some ticks move the numbers of windows, added up over windows and numbers.
+        """The most that `ticks` pairs of a changed tick and a window with it move the numbers of `windows`, in sum.
 
         A tick moves a number by at most 1, and a clipped number moves by at most `clip`, however many ticks change.
-
-        Args:
-            ticks: pairs of a changed tick and a window that has it.
-            windows: that have a changed tick.
-
         Source: docs/proofs/device-windows.md, "Windows counted on the device".
         """
         return self.sensitivity * (ticks if self.clip is None else min(ticks, self.clip * windows))
@@ -111,11 +98,7 @@ class Query:
         return 2 if self.each else 1
 
     def groups(self, states: Sequence[_State]) -> tuple[tuple[_State, ...], ...]:
-        """For each number the states that it counts.
-
-        Args:
-            states: those that are asked about.
-        """
+        """For each number the states that it counts, of those that are asked about."""
         return tuple((state,) for state in states) if self.each else (tuple(states),)
 
     def labels(self, states: Sequence[str]) -> tuple[str, ...]:
@@ -129,11 +112,7 @@ def clipped(most: int) -> Query:
 
 
 def window_query(text: str) -> Query:
-    """The query of a window by the words of a command line: "count", "histogram" or "clipped:N".
-
-    Raises:
-        ValueError: it is none of them.
-    """
+    """The query of a window by "count", "histogram" or "clipped:N"; ValueError if it is none of them."""
     name, colon, most = text.partition(":")
     if name == "clipped" and most.isdecimal() and int(most) > 0:
         return clipped(int(most))
@@ -192,7 +171,6 @@ class Window(Document):
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without a clip, as if there were no such field."""
         document: dict[str, Any] = write(self)
         if self.clip is None:
             document.pop("clip", None)
@@ -221,11 +199,7 @@ class Window(Document):
         return self.overlap * self.sensitivity / Fraction(self.scale)
 
     def counted(self, labels: tuple[str, ...]) -> tuple[int, ...]:
-        """The indices of the states that are counted together; all of them for a histogram.
-
-        Raises:
-            ValueError: a state is unknown or named twice.
-        """
+        """Indices of the states counted together, all for a histogram; ValueError if one is unknown or named twice."""
         if self.states == EACH:
             return tuple(range(len(labels)))
         indices = [self._index(state, labels) for state in self.states]

@@ -17,9 +17,8 @@ _MOST_BYTES = 1 << 20
 class Answering:
     """The running process's end; without one, where the system has none or its path is too long, nobody is told.
 
-    Args:
-        path: of the socket. It is of mode 0600, and replaces what a process left there that was killed: whatever it
-            belongs to has one process at a time.
+    Its socket is of mode 0600, and replaces what a killed process left there: what it belongs to has one process at a
+    time.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,11 +42,9 @@ class Answering:
             pass
 
     def answer(self, text: Callable[[], str], seconds: float = 0.0) -> bool:
-        """Tell one that waits, or comes within some seconds; whether anybody did.
+        """Tell one that waits, or comes within some seconds, and has as many to take it; whether anybody did.
 
-        Args:
-            text: makes the answer, at most a megabyte of it.
-            seconds: the one who asks has as many to take it.
+        The text is of at most a megabyte.
         """
         if self._socket is None:
             return False

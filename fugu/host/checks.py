@@ -48,12 +48,7 @@ _REMEDIES = {
 
 
 class Finding(NamedTuple):
-    """What a check has found.
-
-    Attributes:
-        check: what was looked at, in a word or two.
-        text: what is so, and, unless it is as it should be, what to do.
-    """
+    """What a check has found: what was looked at, what is so, and, unless it is as it should be, what to do."""
 
     check: str
     verdict: Verdict
@@ -158,11 +153,9 @@ def broker(
     writable: Mapping[str, bool] | None,
     now: float,
 ) -> list[Finding]:
-    """What became of trying a broker; arguments as in `mqtt_link.Probe`.
+    """What became of trying a broker; arguments as in `fugu.mqtt.probe.Probe`.
 
-    Args:
-        address: its host and port.
-        end: when its certificate ends; none without TLS.
+    `end`: when its certificate ends; `None` without TLS.
     """
     found = [Finding("broker", "ok", f"{address} accepts the connection")]
     if reached != "done":
@@ -187,8 +180,7 @@ def broker(
 def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
     """How a systemd unit is; nothing where systemd does not run, or does not know it.
 
-    Args:
-        show: gives its properties, a line each; asks systemctl if not given.
+    `show` gives its properties, a line each; systemctl is asked if not given.
     """
     pairs = (line.partition("=") for line in (show or _shown)(name).splitlines())
     found = {key: value for key, _, value in pairs}
@@ -205,11 +197,7 @@ def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
 
 
 def certificate_end(path: Path) -> tuple[float, float]:
-    """When the certificates of a PEM file begin and end to be valid all together, in Unix seconds.
-
-    Raises:
-        OSError, ValueError: there is none, or it cannot be read.
-    """
+    """Unix seconds when a PEM file's certificates begin and end to be valid together; OSError, ValueError if none."""
     from cryptography import x509  # here, because a running agent does without
 
     found = x509.load_pem_x509_certificates(path.read_bytes())
@@ -220,8 +208,7 @@ def certificate_end(path: Path) -> tuple[float, float]:
 def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
     """Whether Python and the libraries are of versions that this program is made for.
 
-    Args:
-        wanted: requirements, as `name>=1.2,<3`; those of the installed distribution if not given.
+    `wanted`: as `name>=1.2,<3`; the requirements of the installed distribution if not given.
     """
     python = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
@@ -266,7 +253,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _file_system(folder: Path, mounts: Path) -> str:
-    """The kind of file system that a folder is on; empty if that is not known."""
     real, best, kind = folder.resolve(), -1, ""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in mounts.read_text().splitlines():

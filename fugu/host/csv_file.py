@@ -41,16 +41,13 @@ def moment(cell: str) -> float:
 
 @contextmanager
 def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> Iterator[tuple[list[str], NumberedRows]]:
-    """Open a CSV file: its header, and its other rows with their line numbers; empty lines are left out.
+    """The header of a CSV file (gzip if .gz), and its other rows with line numbers; empty lines are left out.
 
-    Its header tells what is between the cells: commas, else semicolons, else tabs.
-
-    Args:
-        path: the file; compressed if its name ends in .gz.
-        refused: raised if it is no CSV file, or a row is not as long as the header.
-        uneven: take such rows all the same: cells that are missing are empty.
+    Cells are separated by the commas of its header, else its semicolons, else its tabs. `uneven` takes rows of other
+    lengths than the header's: missing cells are empty.
 
     Raises:
+        refused: it is no CSV file, or a row is not as long as the header.
         OSError: it cannot be read.
     """
     opener = gzip.open if path.suffix == ".gz" else open

@@ -1,8 +1,6 @@
-"""SQLite files that one process or several keep: opening one, marking it as what it is, transactions and snapshots.
+"""SQLite files that one process or several keep: opening one, transactions and snapshots.
 
-What a database file of this project says of itself: what it is, and of which version its format is.
-
-The two numbers stand in SQLite's header, `application_id` and `user_version`. A file of another version is refused.
+A file is marked by `application_id` and `user_version` in SQLite's header; one of another version is refused.
 """
 
 from __future__ import annotations
@@ -97,7 +95,6 @@ def open_database(
 
     Args:
         schema: statements that make it, all in one transaction.
-        refused: raised if it cannot be used.
         create: whether it may be made; else it must be there.
         read_only: nothing is written, and no other process ever waits for this one; it must be there.
         shown: what messages call the file; its name if not given.
@@ -140,20 +137,11 @@ def open_database(
 
 
 class _Connection(sqlite3.Connection):
-    """A connection that knows its files."""
-
     files: HeldFiles | None = None
 
 
 def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
-    """See whether the files of an open database are still there, and whole.
-
-    Args:
-        own: the connection has just written.
-
-    Raises:
-        FileLostError: they are not.
-    """
+    """FileLostError unless an open database's files are there, and whole; `own`: the connection has just written."""
     if isinstance(db, _Connection) and db.files is not None:
         db.files.check(own=own)
 
@@ -234,7 +222,6 @@ def _prepared(
 
 
 def _header(db: sqlite3.Connection) -> tuple[int, int, int]:
-    """Application, version and how many tables and the like there are, all of one moment."""
     with snapshot(db):
         (application,) = db.execute("PRAGMA application_id").fetchone()
         (version,) = db.execute("PRAGMA user_version").fetchone()

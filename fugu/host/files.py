@@ -1,10 +1,8 @@
 """Files that are written for others to use: secrets are readable by their owner only, from the moment they exist.
 
-The files of an open database, as they were when it was opened: whether they are still the same, and whole.
-
-SQLite goes on in files that have been removed or replaced, and says that what it writes is durable: nobody would ever
-find it. Nor does it see that somebody overwrites what it has in memory. A look at the i-nodes, sizes and times before
-and after each transaction costs some microseconds.
+The files of an open database are compared with what they were when it was opened. SQLite goes on in files that have
+been removed or replaced, and says that what it writes is durable; nor does it see that somebody overwrites what it has
+in memory. A look at i-nodes, sizes and times before and after each transaction costs some microseconds.
 """
 
 from __future__ import annotations
@@ -26,11 +24,7 @@ class FileError(FuguError):
 
 
 def new_folder(path: Path) -> Path:
-    """Make a folder, which must not hold anything yet.
-
-    Raises:
-        FileError: it holds something, or cannot be made.
-    """
+    """Make a folder; FileError if it holds something, or cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         if any(path.iterdir()):
@@ -51,11 +45,7 @@ def write_public(path: Path, content: str | bytes) -> None:
 
 
 def read_text(path: Path, what: str) -> str:
-    """Read a text file.
-
-    Raises:
-        FileError: it cannot be read; names what was looked for.
-    """
+    """Read a text file; FileError names what was looked for."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -90,12 +80,7 @@ class FileLostError(sqlite3.DatabaseError):
 
 
 class HeldFiles:
-    """A database's file, its log and its index of the log.
-
-    Args:
-        path: of the database, which is open and has been read.
-        shown: what messages call it.
-    """
+    """A database's file, its log and its index of the log, once it is open and has been read."""
 
     def __init__(self, path: Path, shown: str) -> None:
         self._shown = shown
@@ -105,14 +90,10 @@ class HeldFiles:
         self._main = files[0]
 
     def check(self, *, own: bool) -> None:
-        """Compare with what is there now; they may have grown.
+        """FileLostError if one is missing, another file, shorter than it was, or written by somebody and damaged.
 
-        Args:
-            own: the connection itself has just written; else nobody but another process's connection may have, and it
-                is seen whether the file is whole.
-
-        Raises:
-            FileLostError: one is missing, another file, shorter than it was, or was written by somebody and is damaged.
+        Unless the connection itself has just written (`own`), only another process's connection may have, and it is
+        seen whether the file is whole. Files may have grown.
         """
         for file, known in self._known.items():
             found = self._look(file)
@@ -136,8 +117,6 @@ class HeldFiles:
 
 
 class _Look(NamedTuple):
-    """What a file is, and when it was written."""
-
     device: int
     node: int
     size: int

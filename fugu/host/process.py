@@ -1,7 +1,4 @@
-"""Telling systemd that a service has started, is alive, or is about to stop (the protocol of sd_notify).
-
-Outside systemd, where there is no NOTIFY_SOCKET, nothing happens; nor does a lost message ever disturb the service.
-"""
+"""A process's command line, its log, and what it tells systemd (sd_notify): nothing where there is no NOTIFY_SOCKET."""
 
 from __future__ import annotations
 
@@ -39,7 +36,6 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises what is wrong instead of printing it, and takes no abbreviations."""
 
     def __init__(self, **given: Any) -> None:
-        """As for `argparse`."""
         super().__init__(**{"allow_abbrev": False, **given})
 
     def error(self, message: str) -> NoReturn:
@@ -78,7 +74,6 @@ class _JsonLines(logging.Formatter):
     """Time, level, where it comes from, the message, and whatever was given as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -93,17 +88,12 @@ class _ToStderr(logging.StreamHandler[TextIO]):
     """Writes to what is standard error by then: something that shows progress there may stand before it for a while."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
         self.stream = sys.stderr
         super().emit(record)
 
 
 def log_to_stderr(log_format: LogFormat, *, verbose: bool) -> None:
-    """Set up the process's log.
-
-    Args:
-        verbose: what happens, too, not only what goes wrong.
-    """
+    """Set up the process's log; `verbose` is for what happens, too, not only what goes wrong."""
     handler = _ToStderr(sys.stderr)
     text = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     handler.setFormatter(_JsonLines() if log_format == "json" else text)
@@ -144,11 +134,9 @@ _MICROSECONDS = 1e6
 
 
 class Notifier:
-    """Messages to the service manager.
+    """Messages to the service manager, at a socket's path or `@name` if abstract; empty if there is none.
 
-    Args:
-        address: path of its socket, or `@name` of an abstract one; empty if there is none.
-        watchdog_seconds: time after which it ends a service that it has not heard of; none if it does not.
+    `watchdog_seconds`: time after which it ends a service that it has not heard of; `None` if it does not.
     """
 
     def __init__(self, address: str = "", watchdog_seconds: float | None = None) -> None:
@@ -162,11 +150,7 @@ class Notifier:
 
     @classmethod
     def of_process(cls, environment: Mapping[str, str] | None = None, pid: int | None = None) -> Self:
-        """The notifier that this process was started with.
-
-        Args:
-            environment, pid: those of this process, unless others are given.
-        """
+        """The notifier that this process, unless others are given, was started with."""
         variables = os.environ if environment is None else environment
         address = variables.get("NOTIFY_SOCKET", "")
         time, whose = variables.get("WATCHDOG_USEC", ""), variables.get("WATCHDOG_PID", "")
@@ -185,8 +169,7 @@ class Notifier:
     def alive(self, now: float) -> None:
         """The service works; call it in every round of the main loop, and only there.
 
-        Args:
-            now: seconds of a steady clock; what comes sooner than a third of the watchdog's time is not sent.
+        What comes sooner than a third of the watchdog's time, by a steady clock in seconds, is not sent.
         """
         if self._pause is not None and now >= self._next:
             self._next = now + self._pause

@@ -22,14 +22,9 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def read_toml(path: Path, model: type[_Model], refuse: type[FuguError]) -> _Model:
-    """Read a file into a document.
+    """Read a file into a document; `refuse` is raised if it cannot be read, or a key is wrong.
 
-    Args:
-        model: validated with the file's folder as its context.
-        refuse: the class of the error.
-
-    Raises:
-        FuguError: of that class; it cannot be read, or a key is wrong.
+    The model is validated with the file's folder as its context.
     """
     from pydantic import ValidationError
 
@@ -60,7 +55,6 @@ def _first_problem(error: ValidationError, model: type[BaseModel]) -> str:
 
 
 def _keys(annotation: object, where: Sequence[int | str]) -> set[str]:
-    """The keys that a document may have at a place, of whatever form it is there."""
     known = {name: kind for form in _forms(annotation) for name, kind in _fields(form).items()}
     if not where:
         return set(known)

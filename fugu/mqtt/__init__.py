@@ -1,8 +1,6 @@
 """The MQTT connection that agents, gateways and subscribers share, and the subscriber's helpers.
 
-`Link` keeps one connection alive (MQTT 5, falling back to 3.1.1); `Subscription` yields typed readings from one, and
-`AsyncSubscription` does in asyncio. Everything in `__all__` can be imported from here; it is loaded on first use, so
-that an agent does not carry in memory what subscribers need.
+Names are loaded on first use, so that an agent does not carry in memory what subscribers need.
 """
 
 from __future__ import annotations
@@ -42,7 +40,6 @@ __all__ = sorted(_MODULE)
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from the module that defines it."""
     if name not in _MODULE:
         raise AttributeError(f"module 'fugu.mqtt' has no attribute {name!r}")
     return getattr(import_module(f"fugu.mqtt.{_MODULE[name]}"), name)

@@ -49,12 +49,7 @@ class Broker:
     max_backoff: int = 60
 
     def __post_init__(self) -> None:
-        """Refuse values that would end the network thread, or that no system call takes.
-
-        Raises:
-            LinkError: a part of the host between dots is empty or too long, a number is out of range, or a file name
-                has a zero byte.
-        """
+        """Refuse, by a LinkError, values that would end the network thread, or that no system call takes."""
         try:
             self.host.encode("idna")
         except UnicodeError:
@@ -75,11 +70,7 @@ class Broker:
 
     @classmethod
     def parse(cls, address: str) -> Broker:
-        """Read `host`, `host:port` or `[ipv6]:port`.
-
-        Raises:
-            LinkError: if the port is not a number from 1 to 65535.
-        """
+        """Read `host`, `host:port` or `[ipv6]:port`; LinkError if the port is not a number from 1 to 65535."""
         host, colon, port = address.rpartition(":")
         if not colon or address.endswith("]"):
             host, port = address, "1883"
@@ -93,11 +84,7 @@ class Broker:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """The TLS settings, or `None` for a plain connection.
-
-        Raises:
-            LinkError: if a file cannot be read.
-        """
+        """The TLS settings, or `None` for a plain connection; LinkError if a file cannot be read."""
         if not (self.ca_file or self.cert_file or self.key_file):
             return None
         try:
@@ -109,11 +96,7 @@ class Broker:
         return context
 
     def password(self) -> str | None:
-        """The password, if there is a file for it.
-
-        Raises:
-            LinkError: if the file cannot be read.
-        """
+        """The password, if there is a file for it; LinkError if that cannot be read."""
         if self.password_file is None:
             return None
         try:

@@ -1,9 +1,9 @@
 """A paho-mqtt client that reads and writes many packets at once, within the limits of `fugu.mqtt.packets`.
 
 paho-mqtt asks the operating system three times for each packet that it reads and once for each that it writes; every
-time another thread may take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one
-write of everything that is to go. Publications at QoS 0 and 1, and what the broker answers to ours, do not become
-paho-mqtt's objects. The rest is paho-mqtt's: connecting, sessions, keep-alive, subscriptions, every rarer packet.
+time another thread may take the interpreter. Here a turn of the loop is one wait, one read of up to 64 kB and one write
+of everything that is to go. Publications at QoS 0 and 1, and the broker's answers to ours, do not become paho-mqtt's
+objects; connecting, sessions, keep-alive, subscriptions and rarer packets are paho-mqtt's.
 
 This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. Where `insides_fit` finds others,
 `fugu.mqtt.plain` takes its place.
@@ -78,8 +78,7 @@ def insides_fit() -> bool:
 class Client(mqtt.Client):
     """A client with limits, which hands over what it has received once a turn.
 
-    Args:
-        clean_session: whether MQTT 3.1.1 forgets the session; `None` for MQTT 5.
+    `clean_session`: whether MQTT 3.1.1 forgets the session; `None` for MQTT 5.
     """
 
     def __init__(
@@ -204,7 +203,6 @@ class Client(mqtt.Client):
             self._hand_over()
 
     def _split(self, data: bytes) -> MQTTErrorCode:
-        """Take all packets that are whole, and keep the rest."""
         at, connection = 0, self._sock
         five = self._protocol == MQTTProtocolVersion.MQTTv5
         while True:

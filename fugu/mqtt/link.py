@@ -1,10 +1,8 @@
 """One MQTT connection that comes back by itself.
 
-paho-mqtt does the protocol, the network thread and the back-off. `fugu.mqtt.client` reads and writes for it, within the
-limits of `fugu.mqtt.packets`; `fugu.mqtt.plain` does where the insides of paho-mqtt are others. What is added here: the
-fall-back from MQTT 5 to 3.1.1 for brokers that do not know 5, no exception of a caller ever ending the network thread,
-refusals (of a subscription, a publication, a password) kept as text instead of lost, and no waiting of small packets
-for large ones (TCP_NODELAY).
+paho-mqtt does the protocol, the network thread and the back-off; `fugu.mqtt.client` reads and writes for it, or
+`fugu.mqtt.plain` where its insides are others. Added here: the fall-back from MQTT 5 to 3.1.1, no exception of a caller
+ever ending the network thread, refusals kept as text, and no waiting of small packets for large ones (TCP_NODELAY).
 """
 
 from __future__ import annotations
@@ -61,8 +59,7 @@ class Will(NamedTuple):
 class _Requests:
     """Subscriptions that are asked for, and those that are to end; every method may be called from any thread.
 
-    Attributes:
-        ended: topics whose end the broker has not confirmed; a session that it keeps would still have them.
+    `ended` has topics whose end the broker has not confirmed; a session that it keeps would still have them.
     """
 
     def __init__(self) -> None:
@@ -79,7 +76,6 @@ class _Requests:
             return self._open and not self._asked
 
     def connected(self, client: mqtt.Client, topics: Sequence[str]) -> None:
-        """Ask for everything on a new connection."""
         with self._lock:
             self._asked.clear()
             self._ending.clear()
@@ -88,12 +84,10 @@ class _Requests:
             self._open = True
 
     def disconnected(self) -> None:
-        """Nothing will be answered any more."""
         with self._lock:
             self._open = False
 
     def ask(self, client: mqtt.Client | None, topics: Sequence[str]) -> None:
-        """Ask for more, on the connection if there is one."""
         with self._lock:
             for topic in topics:
                 self.ended.pop(topic, None)
@@ -108,13 +102,12 @@ class _Requests:
                 self._end(client, topics)
 
     def subscribed(self, mid: int, reasons: Iterable[Any]) -> list[tuple[str, Any]]:
-        """The broker has answered; returns the topics that it refuses, each with its reason."""
+        """Return the topics that the broker refuses, each with its reason."""
         with self._lock:
             topics = self._asked.pop(mid, [])
         return [(topic, reason) for topic, reason in zip(topics, reasons, strict=False) if reason.is_failure]
 
     def unsubscribed(self, mid: int) -> None:
-        """The broker has ended what it was asked to."""
         with self._lock:
             for topic in self._ending.pop(mid, []):
                 self.ended.pop(topic, None)
@@ -140,23 +133,20 @@ class Link:
     Call `maintain` now and then from the owner's own loop.
 
     Attributes:
-        client_id: identity of the session at the broker.
-        subscriptions: topics to subscribe to, at QoS 1, at every connection; `subscribe` and `unsubscribe` change them.
-        will: published by the broker when the connection dies.
+        subscriptions: topics at QoS 1, at every connection; `subscribe` and `unsubscribe` change them.
         durable: keep the session, and messages for it, at the broker while disconnected.
-        max_payload: bytes of the largest message that is taken; a broker that sends a larger one loses the connection
-            (in MQTT 3.1.1, which cannot announce it, if it is above 2 MiB, too).
+        max_payload: bytes of the largest message taken; a broker that sends a larger one loses the connection (in MQTT
+            3.1.1, which cannot announce it, if it is above 2 MiB, too).
         max_in_flight: messages that the broker has not acknowledged, at most; the rest waits here.
-        on_connected: called after every successful connection.
         on_message: called with topic, payload and whether the message was retained.
-        on_messages: called instead of it, if given, with all messages that came in one turn of the network thread, in
-            order; they are acknowledged, and more is read, when it returns. While messages come in quick succession,
-            each turn waits half a millisecond for more.
+        on_messages: called instead, if given, with all messages of one turn of the network thread, in order; they are
+            acknowledged, and more is read, when it returns. While messages come in quick succession, each turn waits
+            half a millisecond for more.
         on_published: called with the message id, and whether the broker took it, when the broker has answered.
         dial: opens each connection, in place of the broker's host and port; may raise OSError.
-        on_absent: called by `maintain`, once, if there has been no connection for 3 seconds since the start, with what
-            is known of why.
-        certificate_end: of the broker's certificate, in Unix seconds; none without TLS.
+        on_absent: called by `maintain`, once, if there was no connection in the first 3 seconds, with what is known of
+            why.
+        certificate_end: of the broker's certificate, in Unix seconds; `None` without TLS.
         last_error: the newest problem in words, empty while all is well.
         clients: how many there have been; what was under way with one before is lost, and never answered.
     """
@@ -204,7 +194,7 @@ class Link:
         self._client.loop_start()
 
     def maintain(self) -> None:
-        """Change to MQTT 3.1.1 if the broker has said, or shown by its silence, that it does not know 5.
+        """Fall back to MQTT 3.1.1 if the broker has said, or shown by silence, that it does not know 5.
 
         Also say once if no broker is there.
         """
@@ -236,11 +226,7 @@ class Link:
         return self.connected and self._requests.answered
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to more topics, now if there is a connection, and at every later one; from any thread.
-
-        Raises:
-            LinkError: one is no topic; nothing has been asked for then.
-        """
+        """Subscribe now and at every later connection, from any thread; on a LinkError nothing has been asked for."""
         wanted = dict.fromkeys(topics)
         _check_filters(wanted)
         with self._changing:
@@ -266,7 +252,7 @@ class Link:
 
         Returns:
             Its id, which `on_published` will name, or has named if it is larger than what the broker says it takes;
-            none if there is no connection, or too much of what was published before is not acknowledged (nothing is
+            `None` if there is no connection, or too much of what was published before is not acknowledged (nothing is
             queued then).
         """
         if self._client is None or not self.connected:
@@ -335,7 +321,6 @@ class Link:
         return client
 
     def _session(self) -> dict[str, Any]:
-        """Arguments of connect that only MQTT 5 knows."""
         if self._protocol != "5":
             return {}
         properties = Properties(PacketTypes.CONNECT)
@@ -354,7 +339,7 @@ class Link:
         self._opened = time.monotonic()
 
     def _refused(self, why: str) -> None:
-        """What the broker did ends the connection; `_connected` may have cleared an earlier error."""
+        """`_connected` may have cleared an earlier error."""
         self.last_error = why
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:
@@ -432,7 +417,6 @@ def is_filter(topic: str) -> bool:
 
 
 def _parts(topics: Sequence[str]) -> Iterator[list[str]]:
-    """Topics by the packet."""
     part: list[str] = []
     free = _MOST_BYTES
     for topic in topics:

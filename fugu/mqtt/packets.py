@@ -1,6 +1,4 @@
-"""The common MQTT packets in bytes, without an object for each, and publications until they are answered.
-
-What a link wants of a client, and limits of what a broker can make us hold.
+"""The common MQTT packets in bytes, and limits of what a broker can make us hold.
 
 A packet is judged when its first byte and length are known.
 """
@@ -78,14 +76,9 @@ class RefusedError(ConnectionError):
 
 
 def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
-    """Look at a packet whose first byte and length are known, and nothing else.
+    """Refuse a packet whose first byte and length are known, by a RefusedError, if too long or nobody has asked for it.
 
-    Args:
-        most: bytes of the largest publication.
-        connected: whether the broker has accepted the connection.
-
-    Raises:
-        RefusedError: it is too long, or of a kind that nobody has asked for.
+    `most`: bytes of the largest publication. `connected`: the broker has accepted the connection.
     """
     kind = command >> 4
     most = most if kind == PacketTypes.PUBLISH else min(most, MOST_CONTROL)
@@ -98,11 +91,7 @@ def check_packet(command: int, length: int, most: int, *, connected: bool) -> No
 
 
 def check_properties(command: int, packet: bytes | bytearray) -> None:
-    """Look at the properties of a publication in MQTT 5: paho-mqtt's time for them grows with their square.
-
-    Raises:
-        RefusedError: there are too many.
-    """
+    """RefusedError if an MQTT 5 publication has many properties: paho-mqtt's time for them grows with their square."""
     begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
     length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
     if length > MOST_AROUND:
@@ -119,13 +108,7 @@ _DUPLICATE = 0b1000
 
 
 class Header(NamedTuple):
-    """What comes before the body of every packet.
-
-    Attributes:
-        command: the first byte.
-        length: bytes of the body.
-        begin: where it begins.
-    """
+    """What comes before the body of every packet: first byte, length of the body in bytes, and where that begins."""
 
     command: int
     length: int
@@ -133,11 +116,7 @@ class Header(NamedTuple):
 
 
 def header(data: bytes, at: int) -> Header | None:
-    """The header of the packet that begins there; `None` if it is not complete.
-
-    Raises:
-        ValueError: its length has more than four bytes.
-    """
+    """The header of the packet that begins there, `None` if incomplete; ValueError if its length is over four bytes."""
     length = 0
     for place in range(_LENGTH_BYTES):
         begin = at + 2 + place
@@ -151,19 +130,12 @@ def header(data: bytes, at: int) -> Header | None:
 
 
 def publications(data: bytes, at: int, most: int, five: bool, messages: list[Message], answers: bytearray) -> int:
-    """Take plain publications one after the other, until something else comes.
-
-    Plain is what is whole and well-formed, at QoS 0 or 1, and without properties.
+    """Take plain publications, until one is not (whole, well-formed, QoS 0 or 1, without properties); return where.
 
     Args:
-        data: packets, of which one begins at `at`.
         most: bytes of the largest body that is taken.
-        five: whether this is MQTT 5.
         messages: what was published is appended here.
         answers: acknowledgements of what came at QoS 1 are appended here.
-
-    Returns:
-        Where the first packet begins that is not plain, or not whole.
 
     Raises:
         ValueError: a length has more than four bytes.
@@ -216,11 +188,7 @@ def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool)
 
 
 def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
-    """Read a PUBACK: the message id, and why the broker refuses the publication, if it does; `None` if it is malformed.
-
-    Raises:
-        MalformedPacket: its properties are none.
-    """
+    """Read a PUBACK: the message id, and why the broker refuses it, if so; `None`, or MalformedPacket, if malformed."""
     if len(body) < 2 or (len(body) > 2 and not five):
         return None
     if len(body) > 3:
@@ -231,13 +199,10 @@ def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
 
 
 class Outgoing:
-    """Publications at QoS 1: some are with the broker, the rest waits in order.
-
-    Every method may be called from any thread.
+    """Publications at QoS 1: some are with the broker, the rest waits in order; any thread may call the methods.
 
     Args:
-        most: publications that may be unanswered.
-        most_in_flight: how many of them may be with the broker.
+        most, most_in_flight: publications that may be unanswered, and of them those that may be with the broker.
         send: called with first byte, packet, message id and QoS of each, in order; must not block.
         number: message ids, one after the other.
     """
@@ -259,14 +224,7 @@ class Outgoing:
         self._lock = threading.Lock()
 
     def add(self, write: Callable[[int], bytearray]) -> int | None:
-        """Take one, unless too many are unanswered.
-
-        Args:
-            write: makes the packet, given its message id.
-
-        Returns:
-            The message id.
-        """
+        """Take a packet that `write` makes of its message id, unless too many are unanswered; return the id."""
         with self._lock:
             if len(self._in_flight) + len(self._waiting) >= self._most:
                 return None

@@ -1,7 +1,7 @@
 """A client that uses paho-mqtt by its public names only: slower than `fugu.mqtt.client`, within the same limits.
 
-paho-mqtt hands every new connection to the context that `tls_set_context` gave it. Ours answers with a socket that
-looks at packets as they pass, with or without TLS below, so that nothing is read of a packet that is refused.
+paho-mqtt hands every new connection to its TLS context. Ours answers with a socket that looks at packets as they pass,
+with or without TLS below, so that nothing is read of a packet that is refused.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ _ANSWERS = (PacketTypes.PUBACK, PacketTypes.PINGRESP)
 class PlainClient(mqtt.Client):
     """A client with limits, which hands over each message as paho-mqtt does.
 
-    Raises:
-        LinkError: connections are to be opened by `dial`, for which paho-mqtt has no public name.
+    LinkError: connections are to be opened by `dial`, for which paho-mqtt has no public name.
     """
 
     def __init__(
@@ -106,14 +105,12 @@ class PlainClient(mqtt.Client):
 
 
 class GuardedSocket:
-    """A connection that raises `RefusedError`, an OSError, where a packet is over a limit.
+    """A connection that raises `RefusedError`, an OSError, where a packet is over a limit, after telling `refused` why.
 
     Args:
         below: what carries the bytes; all but `recv` and `send` is its own.
         connected: whether the broker has accepted the connection.
         most: bytes of the largest publication.
-        five: whether this is MQTT 5.
-        refused: called with the reason before it is raised.
     """
 
     def __init__(
@@ -137,7 +134,6 @@ class GuardedSocket:
         self._left_to_send = 0
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else, as of the connection below."""
         return getattr(self.below, name)
 
     def do_handshake(self) -> None:
@@ -209,7 +205,6 @@ class GuardedSocket:
         return len(seen) > begin and (seen[-1] < 128 or len(seen) == begin + 4)
 
     def _body(self, seen: int) -> None:
-        """Let the rest of a body pass."""
         assert self._header is not None
         self._skip = self._header.length - seen
         self._header = None

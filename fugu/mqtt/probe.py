@@ -28,9 +28,8 @@ class Probe(NamedTuple):
 
     Attributes:
         reached: the step that failed, or "done".
-        problem: why.
-        certificate_end: of the broker's, in Unix seconds; none without TLS, or before that.
-        writable: for each topic whether the broker took a message; none if it does not say, as in MQTT 3.1.1.
+        certificate_end: of the broker's, in Unix seconds; `None` without TLS, or before that.
+        writable: for each topic whether the broker took a message; `None` if it does not say, as in MQTT 3.1.1.
         heard: what the topics to listen to have retained, by topic.
     """
 
@@ -143,13 +142,7 @@ def _wait(link: Link, condition: Callable[[], bool]) -> None:
 
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
-    """What is published on some topics.
-
-    Args:
-        seconds: for how long, from when the broker has answered for all topics.
-
-    Returns:
-        Topics and payloads, in order.
+    """Topics and payloads published in so many seconds from when the broker has answered for all topics, in order.
 
     Raises:
         LinkError: there was no connection within a minute, it was lost, or the broker has refused something.

@@ -1,7 +1,7 @@
 """What a subscriber is handed: one typed reading for each thing that a stream says.
 
 Times are in UTC. What a device releases itself is dated, and named, by its stream's description; `time` and the names
-are None where the version of the policy that it was released under is not described.
+are `None` where the version of the policy that it was released under is not described.
 """
 
 from __future__ import annotations
@@ -40,12 +40,8 @@ __all__ = [
 class SymbolReading(NamedTuple):
     """One randomised symbol. It is not the state: on its own it says little of that, by design.
 
-    Attributes:
-        tick: its number.
-        symbol: what was drawn, by its number.
-        shift: by how many ticks the numbers are ahead of the wall clock: it happened at wall tick tick - shift.
-        time: when it happened.
-        label: the name that the symbol, randomised as it is, has where there are as many symbols as states.
+    Numbers of ticks are `shift` ahead of the wall clock. `label`: the name that the symbol has, randomised as it is,
+    where there are as many symbols as states.
     """
 
     device: str
@@ -58,13 +54,9 @@ class SymbolReading(NamedTuple):
 
 
 class PointReading(NamedTuple):
-    """One released point of a measured stream. It is not the measurement, but drawn around it.
+    """One released point of a measured stream: not the measurement, but drawn around it, in steps of the lattice.
 
-    Attributes:
-        table: number of the table that it was drawn from.
-        point: in steps of the lattice.
-        latitude, longitude: of the point, in degrees, if what is measured are places.
-        tick, shift, time: as for symbols.
+    Latitude and longitude, in degrees, are the point's, if what is measured are places.
     """
 
     device: str
@@ -79,15 +71,10 @@ class PointReading(NamedTuple):
 
 
 class WindowReading(NamedTuple):
-    """Noisy counts of a window, as its device has released them.
+    """Noisy counts of a window, of the ticks in `states` together or in each, as its device has released them.
 
-    Attributes:
-        first, length: the window's ticks.
-        observed: so many of them are counted; the device was not running at the others.
-        counts: ticks in the counted states, or in each state, with noise: one may be negative, or above `observed`.
-        shift: as for symbols.
-        since, time: beginning and end of the window.
-        states: that are counted together; of a histogram, all, each by itself.
+    The device was not running at ticks beyond the `observed`, which are not counted. With noise, a count may be
+    negative, or above `observed`.
     """
 
     device: str
@@ -154,10 +141,7 @@ class _Entry(NamedTuple):
 
 
 class Descriptions:
-    """The newest descriptions of each stream; the last to come is in force.
-
-    A description that is withdrawn takes all of them with it.
-    """
+    """The newest descriptions of each stream; the last to come is in force. One withdrawn takes all of them with it."""
 
     def __init__(self) -> None:
         self._in_force: dict[tuple[str, str], Description] = {}
@@ -165,7 +149,6 @@ class Descriptions:
         self._bytes = 0
 
     def __iter__(self) -> Iterator[Description]:
-        """The description in force of each stream: the one that came last, also after a rollback."""
         return iter([*self._in_force.values()])
 
     def of(self, device: str, stream: str, version: int) -> DescribedVersion | None:
@@ -174,10 +157,7 @@ class Descriptions:
         return entry.description if entry else None
 
     def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
-        """Store a message on a stream's topic.
-
-        Returns:
-            The description, if it says something new; none for one that was withdrawn, or is in force already.
+        """Store a message on a stream's topic; return what is new, `None` if it is withdrawn, or in force already.
 
         Raises:
             FrameError: it is no valid description, or too much is stored already.
@@ -215,21 +195,12 @@ _REMEMBERED = 1024
 class Decoder:
     """Makes readings of messages, each of which counts once, and stores how streams describe themselves.
 
-    What a device releases has a time, and names in place of numbers, if the version of its policy is described; else
-    these are None. Nothing waits for a description: brokers send those that they keep before what comes live.
-
-    Attributes:
-        descriptions: what is known of the streams.
-        rejected: how many messages were left out, by reason.
+    Nothing waits for a description: brokers send those that they keep before what comes live. `rejected`: how many
+    messages were left out, by reason.
     """
 
     def __init__(self, *, stream: str = "+", descriptions: bool = False) -> None:
-        """Begin with nothing known.
-
-        Args:
-            stream: of releases, only those of this stream are wanted; "+" for all.
-            descriptions: whether descriptions are readings, too.
-        """
+        """Of releases only those of `stream` are wanted, "+" for all; `descriptions`: these are readings, too."""
         self.descriptions = Descriptions()
         self.rejected: Counter[str] = Counter()
         self._stream = stream
@@ -348,7 +319,6 @@ def _times(
 
 
 def _symbol_labels(known: DescribedVersion | None) -> dict[int, str]:
-    """The names of symbols: those of the states, where there are as many."""
     if known is None or known.table is None or len(known.table[0]) + 1 != len(known.states):
         return {}
     return dict(enumerate(known.states))

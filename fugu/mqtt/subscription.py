@@ -1,7 +1,4 @@
-"""A private stream as a Python iterator: subscribe, decode, hand out typed readings.
-
-`fugu.mqtt.subscription` is the same for asyncio, with the same arguments, `Link` and `Decoder`.
-"""
+"""A private stream as a Python iterator, also for asyncio: subscribe, decode, hand out typed readings."""
 
 from __future__ import annotations
 
@@ -95,7 +92,6 @@ class Subscriber:
         return True
 
     def _take(self, topic: str, payload: bytes) -> None:
-        """Decode a message."""
         self.messages += 1
         self._bytes_taken += _size(topic, payload)
         self._ready.extend(self.decoder.decode(topic, payload))
@@ -108,27 +104,22 @@ class Subscription(Subscriber):
             for reading in readings:
                 print(reading)
 
-    Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out.
-    Of releases, those that the account may read come; the newest of each name at the beginning, because the broker
-    keeps it. `decoder.descriptions` has what is known of the streams.
-    Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored; so are those for which
+    Frames that arrive twice are handed out once; symbols of a tick on which the device was not running are left out. Of
+    releases, those that the account may read come; the newest of each name at the beginning, because the broker keeps
+    it. Payloads that are not valid are counted in `rejected`, by reason, and otherwise ignored; so are those for which
     64 MB of others wait to be iterated over (`not_taken`). `messages` counts all that were looked at.
 
     Args:
         device, stream: names, or "+" for all.
-        symbols, windows: whether to subscribe to what devices release: symbols or points, and noisy counts of windows.
+        symbols, windows: what devices release: symbols or points, and noisy counts of windows.
         estimates, counts: the same of what the gateway makes of these.
-        releases: the same of its releases; they are not a device's, and come only if all devices are wanted.
-        descriptions: whether to hand out descriptions as readings, too; they are heard and used in any case.
-        timeout: end the iteration after this many seconds without a reading; none waits for ever.
+        releases: the gateway's releases; they are not a device's, and come only if all devices are wanted.
+        descriptions: hand them out as readings, too; they are heard and used (`decoder.descriptions`) in any case.
+        timeout: end the iteration after this many seconds without a reading; `None` waits for ever.
     """
 
     def __enter__(self) -> Self:
-        """Connect, in the background.
-
-        Raises:
-            LinkError: TLS or password files cannot be read.
-        """
+        """Connect, in the background; LinkError if TLS or password files cannot be read."""
         self.link.start()
         return self
 
@@ -140,11 +131,9 @@ class Subscription(Subscriber):
         self._left = True
 
     def __iter__(self) -> Self:
-        """The readings, in the order of arrival."""
         return self
 
     def __next__(self) -> Reading:
-        """The next reading."""
         reading = self.wait(self._timeout)
         if reading is None:
             raise StopIteration
@@ -167,7 +156,6 @@ class Subscription(Subscriber):
 
 
 def _size(topic: str, payload: bytes) -> int:
-    """About what a message takes while it waits."""
     return 200 + len(topic) + len(payload)
 
 
@@ -178,16 +166,12 @@ class AsyncSubscription(Subscriber):
             async for reading in readings:
                 print(reading)
 
-    The network has a thread of its own; readings are decoded in the event loop. A wait that is cancelled, or timed
-    out with `asyncio.timeout`, loses no reading. Several tasks may wait at once: each reading goes to one of them.
+    The network has a thread of its own; readings are decoded in the event loop. A wait that is cancelled, or timed out
+    with `asyncio.timeout`, loses no reading. Several tasks may wait at once: each reading goes to one of them.
     """
 
     async def __aenter__(self) -> Self:
-        """Connect, in the background.
-
-        Raises:
-            LinkError: TLS or password files cannot be read.
-        """
+        """Connect, in the background; LinkError if TLS or password files cannot be read."""
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._linking = threading.Lock()
@@ -197,17 +181,14 @@ class AsyncSubscription(Subscriber):
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Disconnect; whoever iterates gets what has arrived, then the end."""
         self._left = True
         self._wake.set()
         await asyncio.to_thread(self._stop)  # ends even if this is cancelled
 
     def __aiter__(self) -> Self:
-        """The readings, in the order of arrival."""
         return self
 
     async def __anext__(self) -> Reading:
-        """The next reading."""
         reading = await self.wait(self._timeout)
         if reading is None:
             raise StopAsyncIteration

@@ -114,9 +114,9 @@ class AgedStore:
         self._keep(chunk.number, rest.first)
 
     def forget(self, device: str) -> Forgotten | None:
-        """Remove all frames of a device, and what follows from them; none if there never was one.
+        """Remove all frames of a device, and what follows from them; None if there never was one.
 
-        What is accounted for stays, so that no frame is asked for again or stored that was before.
+        Coverage stays, so that no frame is asked for or stored again.
         """
         numbers = [row[0] for row in self._db.execute("SELECT id FROM streams WHERE device=?", (device,))]
         if not numbers:

@@ -1,13 +1,12 @@
-"""By how much a sequence's tick numbers are ahead of the wall clock, and since which number.
+"""Which ticks of a sequence are accounted for, and by how much their numbers are ahead of the wall clock.
 
-Numbers only ever go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one
-shift lie side by side. Its wall ticks do not: after a clock went back they come again. A wall tick belongs to the
-newest shift that has begun by then, and a device is a part of the windows all of whose wall ticks belong to one shift.
+Coverage, the interval logic behind the watermark: intervals are half open, (after, through], as in
+`fugu.contract.frames.Gap`. A frame accounts for (previous, last]: the device says that the ticks in (previous, first)
+never had a symbol.
 
-Which ticks of a stream are accounted for: the interval logic behind the watermark.
-
-Intervals are half open: (after, through] holds the ticks after < t <= through, as in `fugu.contract.frames.Gap`. A
-frame accounts for (previous, last], because the device says that the ticks in (previous, first) never had a symbol.
+Shifts: numbers only go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one
+shift lie side by side. Wall ticks come again after a clock went back; a wall tick belongs to the newest shift that has
+begun by then. A device is a part of the windows all of whose wall ticks belong to one shift.
 """
 
 from __future__ import annotations
@@ -48,11 +47,7 @@ class Merge(NamedTuple):
 
 
 class Coverage:
-    """A set of ticks as disjoint intervals, none touching the next.
-
-    Args:
-        intervals: pairs (after, through), in any order.
-    """
+    """A set of ticks as disjoint intervals, none touching the next; given as pairs (after, through) in any order."""
 
     def __init__(self, intervals: Iterable[tuple[int, int]] = ()) -> None:
         self._after: list[int] = []
@@ -61,11 +56,7 @@ class Coverage:
             self.add(after, through)
 
     def add(self, after: int, through: int) -> Merge | None:
-        """Account for the ticks (after, through].
-
-        Returns:
-            How the intervals changed; none if every tick was in the set before.
-        """
+        """Account for the ticks (after, through]; None if every tick was in the set before."""
         low = bisect_left(self._through, after)  # the first interval that reaches `after`
         high = bisect_right(self._after, through)  # the first interval that begins beyond `through`
         if low < high:
@@ -117,10 +108,9 @@ class Coverage:
         return list(zip(self._after, self._through, strict=True))
 
     def commit(self, stream: str) -> StreamCommit:
-        """The watermark of this set.
+        """The watermark: every tick up to `through` that no listed gap holds is in the set.
 
-        Every tick up to `through` that no listed gap holds is in the set. If there are more gaps than a message can
-        list, the lowest are listed and `through` ends where the first unlisted one begins.
+        If there are more gaps than a message can list, `through` ends where the first unlisted one begins.
         """
         few = MAX_GAPS + 1
         edges = zip([-1, *self._through[:few]], self._after[: few + 1], strict=False)
@@ -152,26 +142,16 @@ class Span(NamedTuple):
 
 
 class Shifts:
-    """The shifts of one sequence, in the order of its numbers.
-
-    Args:
-        spans: in any order, as they were added.
-    """
+    """The shifts of one sequence, in the order of its numbers."""
 
     def __init__(self, spans: Iterable[tuple[int, int, int]] = ()) -> None:
         self._spans = sorted(Span(*span) for span in spans)
 
     def add(self, shift: int, first: int, last: int, end: int) -> list[Span]:
-        """Take the numbers first..last of a new frame.
+        """Take the numbers first..last of a new frame; the spans that are new, or have changed.
 
-        Args:
-            end: the last number of any frame so far, -1 without one.
-
-        Returns:
-            The spans that are new, or have changed.
-
-        Raises:
-            ShiftError: a number before has a larger shift, or one after a smaller one; nothing has changed.
+        `end` is the last number of any frame so far, or -1. Raises ShiftError if a number before has a larger shift, or
+        one after a smaller one; nothing has changed.
         """
         spans = self._spans
         place = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
@@ -218,10 +198,9 @@ class Shifts:
         return self._spans[0].shift if self._spans else 0
 
     def owner(self, first: int, last: int) -> tuple[int | None, int]:
-        """Whose numbers a window of wall ticks has.
+        """The shift of a whole window of wall ticks, and the number that the shift begins with.
 
-        Returns:
-            The shift of all of it, none if the device is no part of it; and the number that the shift begins with.
+        The shift is None if the device is no part of the window.
         """
         if not self._spans:
             return None, 0

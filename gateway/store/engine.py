@@ -1,8 +1,8 @@
-"""The engine that tables are kept in, and the one that is there without a server: SQLite.
+"""The engine that tables are kept in, and SQLite, the one without a server.
 
-What is asked of it is SQL that SQLite and PostgreSQL share:
-`INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or `DO NOTHING`, with the table's name before columns of the row that
-is there; no row numbers but columns; MAX and MIN of one column only.
+Statements are SQL that SQLite and PostgreSQL share: `INSERT ... ON CONFLICT (...) DO UPDATE SET ...` or `DO NOTHING`,
+with the table's name before columns of the row that is there; no row numbers but columns; MAX and MIN of one column
+only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Kind:
         file: what it is called, and how it says what it is.
         schema: statements that make it.
         refused: raised if one cannot be opened.
-        durable: whether a transaction ends only when it is on the disk; else the last ones may be lost with the power.
+        durable: whether a transaction ends only when it is on the disk; else the last may be lost with the power.
         wait_seconds: for how long an open waits for another process that has a file.
     """
 
@@ -46,15 +46,14 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease: that one process alone has a database, or under a name of its own a part of it, while others may read.
+    """A lease: one process alone has a database, or under a name a part of it, while others may read.
 
     Attributes:
         name: of the part; small letters, digits, spaces and dashes.
         take: whether it is taken from a process that has it, and has perhaps ended unnoticed: that one can write
             nothing from then on. Only on a server; a file is given back by the operating system.
         silent: as `take`, but only if that process has said nothing to the server for so many seconds.
-        shares: whether processes that hold other names write at the same time, all in one generation: once a new one
-            has begun (`Database.new_generation`), none of them can write.
+        shares: whether processes that hold other names write at the same time, until `Database.new_generation`.
     """
 
     name: str = ""
@@ -102,8 +101,8 @@ class Rows(Protocol):
 class Database(Protocol):
     """An open database in autocommit mode; one thread at a time uses it.
 
-    Whatever fails raises a `fugu.host.database.DatabaseError`. An engine may read all rows of a query before it hands
-    out the first: what may find many of them says LIMIT.
+    Failures raise `fugu.host.database.DatabaseError`. An engine may read all rows of a query before it hands out the
+    first: use LIMIT.
     """
 
     def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
@@ -116,10 +115,9 @@ class Database(Protocol):
         """All of it becomes durable, or nothing does; inside another one, it is part of that."""
 
     def new_generation(self, names: Iterable[str], /) -> AbstractContextManager[None]:
-        """A transaction while nobody else writes; after it, none of those can who share and held something before it.
+        """A transaction while nobody else writes; it ends for good the writing of those who shared and held something.
 
-        Args:
-            names: of leases that others may hold; their sessions are ended first, one of which may be frozen.
+        Sessions that hold the leases of these names are ended first: one of them may be frozen.
         """
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -145,14 +143,12 @@ class SQLiteDatabase:
     """A `Database` in a file.
 
     Args:
-        path: of the file.
-        kind: what it is; another error than `kind.refused` is never raised.
         create: whether it may be made; else it must be there.
-        lease: for this process alone; none if it shares it.
+        lease: for this process alone; None if it shares it.
         read_only: nothing is written, and nobody waits for this process.
 
     Raises:
-        FuguError: it cannot be opened, is of another kind or version, or another process holds it.
+        FuguError: always `kind.refused`: it cannot be opened, is of another kind or version, or is held elsewhere.
     """
 
     def __init__(
@@ -197,11 +193,7 @@ class SQLiteDatabase:
         return snapshot(self._db)
 
     def check(self) -> None:
-        """See whether the file is still there, and whole.
-
-        Raises:
-            FileLostError: it is not.
-        """
+        """See whether the file is still there, and whole. Raises FileLostError."""
         check_files(self._db)
 
     def damage(self, tables: Iterable[str] = ("",), /) -> str:
@@ -211,8 +203,7 @@ class SQLiteDatabase:
     def rewrite(self) -> None:
         """Write the file anew, so that what was removed is nowhere in it, nor beside it.
 
-        Raises:
-            DatabaseError: there is no room for a second one, or somebody else reads it.
+        Raises DatabaseError if there is no room for a second one, or somebody else reads it.
         """
         self._db.execute("VACUUM")
         (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -246,10 +237,8 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     """Take a file for this process, under a name if several may each have a part of it.
 
     The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
-    it: closing any handle of an SQLite file ends SQLite's own locks.
-
-    Raises:
-        FuguError: another process has it, or the file cannot be made.
+    it: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if another process has it, or it
+    cannot be made.
     """
     lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
     try:

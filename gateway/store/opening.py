@@ -22,7 +22,7 @@ def open_engine(
 
     Args:
         create: whether it may be made; else it must be there.
-        lease: for this process alone; none if it shares it.
+        lease: for this process alone; None if it shares it.
         read_only: it must be there, nothing is written, and nobody waits for this process.
 
     Raises:
@@ -34,11 +34,7 @@ def open_engine(
 
 
 def is_there(location: Location, kind: Kind) -> bool:
-    """Whether there is anything in a file, or in the schema, whatever it is.
-
-    Raises:
-        FuguError: `kind.refused`: the server does not say.
-    """
+    """Whether there is anything in a file or a schema. Raises `kind.refused` if the server does not say."""
     if isinstance(location, Path):
         return location.exists() and location.stat().st_size > 0
     return _on_server(kind).is_there(location, kind)

@@ -1,4 +1,4 @@
-"""The part of the store that holds windows: noisy counts, as they came."""
+"""The parts of the store that hold frames of points, and windows: noisy counts, as they came."""
 
 from __future__ import annotations
 

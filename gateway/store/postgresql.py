@@ -1,12 +1,12 @@
 """Tables in a schema of a PostgreSQL server.
 
-A connection that breaks is made again, with growing pauses; until there is one, every use raises an `AwayError`. What
-was not committed then is lost, and was not called durable.
+A connection that breaks is made again, with growing pauses; until then every use raises an `AwayError`. What was not
+committed is lost, and was not called durable.
 
-What is held is held by a lock of the connection that writes, and by an epoch, a number that goes up whenever somebody
-takes it. Every transaction that writes begins with a lock and a look at the epoch. So whoever was thought dead, a
-process that was frozen or cut off, can write nothing once another one has taken what it held: a transaction of before
-is ended with its session, and one of after finds another epoch.
+A lease is a lock of the connection that writes, and an epoch, a number that goes up whenever somebody takes it. Every
+transaction that writes begins with a lock and a look at the epoch. So a process that was frozen or cut off can write
+nothing once another one has taken its lease: an old transaction is ended with its session, and a new one finds another
+epoch.
 
 The lock is the schema's. Leases that share write side by side: they share that lock, have one each of their own, and
 look at a second epoch, that of their generation. Whoever begins a new generation has the schema's lock alone.
@@ -92,13 +92,11 @@ class _Identity(NamedTuple):
 
 
 class PostgresDatabase:
-    """A `Database` on a server.
+    """A `Database` on a server, in the first schema of the search path, or in the part's beside that.
 
     Args:
-        server: where; its tables are in the first schema of the search path, or in the part's beside that.
-        kind: what it is.
         create: whether it may be made; else it must be there.
-        lease: for this process alone; none if it shares it.
+        lease: for this process alone; None if it shares it.
         read_only: the server refuses whatever would write.
 
     Raises:
@@ -171,7 +169,7 @@ class PostgresDatabase:
 
         Raises:
             FileLostError: another process has taken what this one held; nothing of it is written.
-            DatabaseError: nothing of it has become durable, or, if the connection broke at its end, all of it may have.
+            DatabaseError: nothing of it is durable, or, if the connection broke at its end, all of it may be.
         """
         if self._in_transaction:
             yield
@@ -185,14 +183,10 @@ class PostgresDatabase:
 
     @contextmanager
     def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
-        """A transaction while nobody else writes; after it, none of those can who share and held something before it.
+        """A transaction while nobody else writes; it ends for good the writing of those who shared and held something.
 
-        Args:
-            names: of leases that others may hold; their sessions are ended first, one of which may be frozen.
-
-        Raises:
-            FileLostError: another process has taken what this one held; nothing is changed.
-            DatabaseError: nothing is changed.
+        Sessions that hold the leases of these names are ended first: one of them may be frozen. Raises FileLostError if
+        another process has taken what this one held, or DatabaseError; nothing is changed then.
         """
         for name in names:
             self._end_sessions(Lease(name))
@@ -224,20 +218,14 @@ class PostgresDatabase:
             self._roll_back()
 
     def silence(self, names: Sequence[str]) -> dict[str, float]:
-        """For how many seconds who holds something has said nothing to the server; without what nobody holds.
-
-        Args:
-            names: of leases.
-        """
+        """Seconds for which the holder of each lease has said nothing to the server; without those nobody holds."""
         keys = {self._key(name): name for name in names}
         return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
 
     def check(self) -> None:
         """See whether what this process holds is still its own.
 
-        Raises:
-            FileLostError: it is not.
-            AwayError: that cannot be asked now.
+        Raises FileLostError if it is not, AwayError if that cannot be asked now.
         """
         if self._lease is not None and not self._in_transaction:
             self._be_sure(self.execute(_epochs(self._lease)).fetchone())
@@ -260,11 +248,7 @@ class PostgresDatabase:
 
     @staticmethod
     def is_there(server: Server, kind: Kind) -> bool:
-        """Whether there is a table in the schema.
-
-        Raises:
-            FuguError: `kind.refused`: the server does not say.
-        """
+        """Whether there is a table in the schema. Raises `kind.refused` if the server does not say."""
         with _asked(server, kind) as connection:
             query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
             return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
@@ -312,11 +296,7 @@ class PostgresDatabase:
         return _Identity(system, timeline, database, schema or path.strip('"'))  # a part's may be still to be made
 
     def _prepare(self, create: bool) -> None:
-        """Make what is new, unless another process was faster.
-
-        Raises:
-            FuguError: it is not of this kind and version.
-        """
+        """Make what is new, unless another process was faster. Raises FuguError for another kind or version."""
         name, kind = self._server.name, self._kind
         with self._opening("make"):
             query = "SELECT count(*) FROM pg_tables WHERE schemaname=?"
@@ -378,11 +358,7 @@ class PostgresDatabase:
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
     def _locked(self, lease: Lease, deadline: float, *, end: bool) -> bool:
-        """Whether the lock is this session's at the deadline at the latest.
-
-        Args:
-            end: whether the session that has it is ended.
-        """
+        """Whether the lock is this session's by the deadline; `end` ends the session that has it."""
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False
@@ -468,11 +444,7 @@ class PostgresDatabase:
         return self._connection
 
     def _take_again(self) -> None:
-        """Be sure that the server is the same, and that nobody else has taken what this process holds.
-
-        Raises:
-            FileLostError: it is not, or somebody has.
-        """
+        """Be sure that the server is the same, and nobody has taken what this process holds. Raises FileLostError."""
         found = self._found()
         if found != self._identity:
             raise FileLostError(f"{self._server.name} is another server now, or has another history")
@@ -483,7 +455,6 @@ class PostgresDatabase:
                 raise AwayError(f"{self._server.name} has a session of before that does not end")
 
     def _failed(self, error: psycopg.Error) -> DatabaseError:
-        """What is raised for an error of the server's or of the connection."""
         if not self._connection.closed:
             return ServerError(error)
         self._why = f"no connection to {self._server.name}: {_line(error)}"
@@ -493,7 +464,6 @@ class PostgresDatabase:
 
 @contextmanager
 def _asked(server: Server, kind: Kind) -> Iterator[psycopg.Connection[Any]]:
-    """A connection for a question about what there is."""
     try:
         arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
         with psycopg.connect(**arguments, autocommit=True) as connection:
@@ -526,7 +496,6 @@ def _translated(query: str) -> str:
 
 
 def _statements(schema: str) -> Iterator[str]:
-    """A schema's statements, in the server's words."""
     words = (
         ("INTEGER PRIMARY KEY( AUTOINCREMENT)?", "BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY"),
         ("INTEGER", "BIGINT"),

@@ -1,9 +1,7 @@
 """What outlives the gateway, in one database: which sequences of frames there are, and what is known of all of them.
 
-Frames, and what follows from them, are in the parts of the store, one for each kind.
-
-One thread uses a store at a time. Everything that a batch of frames changes is one transaction, written through to the
-disk before anybody is told.
+Each kind of frames has a part of the store. One thread uses a store at a time. Everything that a batch of frames
+changes is one transaction, durable before anybody is told.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ class DiscoveryStore:
         self._db.execute(query, (device, json.dumps(components)))
 
     def forget(self, device: str) -> None:
-        """The broker has a document no longer."""
+        """Note that the broker has a document no longer."""
         self._db.execute("DELETE FROM discovered WHERE device=?", (device,))
 
 
@@ -59,7 +57,7 @@ class Conflict(NamedTuple):
     """The conflicts of one sequence of frames.
 
     Attributes:
-        first: the first tick of the frame that came first; of windows, its first tick, too.
+        first: the first tick of the frame that came first, also of windows.
         since, last: when the first and the last such frame came, in Unix seconds.
         times: how many came.
     """
@@ -87,7 +85,7 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         self._owns = owns
 
     def note(self, device: str, sequence: str, first: int, now: int) -> None:
-        """One more frame contradicts another."""
+        """Note that one more frame contradicts another."""
         self._db.execute(
             "INSERT INTO conflicts VALUES (?, ?, ?, ?, ?, 1) "
             "ON CONFLICT (device, sequence) DO UPDATE SET last=excluded.last, times=conflicts.times+1",
@@ -99,12 +97,12 @@ CREATE TABLE stops (device TEXT PRIMARY KEY, version INTEGER NOT NULL, over INTE
         return [Conflict(*row) for row in self._db.execute("SELECT * FROM conflicts") if self._owns(row[0])]
 
     def stop(self, device: str, version: int) -> None:
-        """A device is to draw nothing under policy documents up to a version."""
+        """Note that a device is to draw nothing under policy documents up to a version."""
         query = "INSERT INTO stops VALUES (?, ?, 0) ON CONFLICT (device) DO UPDATE SET version=excluded.version, over=0"
         self._db.execute(query, (device, version))
 
     def go_on(self, device: str) -> None:
-        """A device has a newer document."""
+        """Note that a device has a newer document."""
         self._db.execute("UPDATE stops SET over=1 WHERE device=?", (device,))
 
     def stops(self) -> dict[str, tuple[int, bool]]:
@@ -213,18 +211,16 @@ class Store:
     """An open store.
 
     Args:
-        location: a file, or a database of a server.
-        create: whether it is made if it is not there.
-        lease: that this process alone has it until it is closed: the second of two gateways would take the first one's
-            session at the broker, and lose it; none if others may have it.
-        shard: whose devices alone are seen, each row being a device's; all if this is None.
+        lease: whether this process alone has it until it is closed: two gateways would take each other's session at the
+            broker. None if others may have it.
+        shard: whose devices alone are seen; all if this is None.
 
     Attributes:
         symbols, points, windows: the frames of each kind, and what follows from them.
         aged: what is kept no longer.
 
     Raises:
-        StoreError: if it cannot be opened, is no store or of another version, or another process holds it.
+        StoreError: it cannot be opened, is no store or of another version, or another process holds it.
     """
 
     def __init__(
@@ -255,21 +251,13 @@ class Store:
         return self._db.snapshot()
 
     def check(self) -> None:
-        """See whether the file is still there, and whole, or what is held on a server still is.
-
-        Raises:
-            FileLostError: it is not.
-        """
+        """See whether the file is still there and whole, or the server's lease still held. Raises FileLostError."""
         self._db.check()
 
     def refuse_damage(self, *, history: bool) -> None:
-        """See whether the pages of the file fit together.
+        """Raise a StoreError, a line that says what to do, if the pages of the file do not fit together.
 
-        Args:
-            history: whether all of it is read; else only what does not grow with the history.
-
-        Raises:
-            StoreError: they do not; one line that says what to do.
+        Without `history`, only what does not grow with the history is read.
         """
         if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
@@ -277,8 +265,7 @@ class Store:
     def rewrite(self) -> None:
         """Write the file anew, so that what was removed is nowhere in it, nor beside it.
 
-        Raises:
-            DatabaseError: there is no room for a second one, or somebody else reads it.
+        Raises DatabaseError if there is no room for a second one, or somebody else reads it.
         """
         self._db.rewrite()
 
@@ -290,14 +277,8 @@ class Store:
     def arrange(self, shards: int, seal: Callable[[], None]) -> None:
         """Let so many processes share the devices from now on, if it were not so many before.
 
-        Rows are devices', but for those of the journal: it is sealed. All of it is one transaction, after which no
-        process of before can write.
-
-        Args:
-            seal: leaves nothing in the journal.
-
-        Raises:
-            DatabaseError: it cannot be done; nothing has changed.
+        Rows are devices', but for those of the journal: `seal` leaves nothing in it. All of it is one transaction,
+        after which no process of before can write. Raises DatabaseError; nothing has changed then.
         """
         if self.shards != shards:
             with self.new_generation():
@@ -393,12 +374,12 @@ class Store:
         self._db.execute("INSERT INTO coverage VALUES (?, ?, ?)", (stream, merge.after, merge.through))
 
     def put_coverage(self, stream: int, intervals: Iterable[tuple[int, int]]) -> None:
-        """Let the coverage be this."""
+        """Replace the coverage."""
         self._db.execute("DELETE FROM coverage WHERE stream=?", (stream,))
         self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(stream, *one) for one in intervals])
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
-        """Of some sequences the last interval is longer, or new: their numbers, and (after, through]."""
+        """Lengthen the last interval of some sequences, or begin one: their numbers, and (after, through]."""
         query = (
             "INSERT INTO coverage VALUES (?, ?, ?) ON CONFLICT (stream, after) DO UPDATE SET through=excluded.through"
         )

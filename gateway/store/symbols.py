@@ -1,10 +1,10 @@
 """The part of the store that holds symbols: a journal of what has come, and chunks, into which it is sealed.
 
-A batch of frames is one row of the journal, durable before anybody is told. When the journal is large or old enough,
-the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. In between, what the journal holds is in
-memory, too. Which ticks a stream has accounted for is in `coverage` as it was at its last seal; the journal's rows have
-the rest. A chunk holds runs of consecutive ticks of one policy version, and the distribution of its first tick given
-all symbols before it, from which everything about its ticks can be computed again.
+A batch of frames is one row of the journal, durable before anybody is told, and in memory, too. When the journal is
+large or old enough, the symbols of each stream move into chunks of up to `CHUNK_TICKS` ticks. `coverage` says which
+ticks a stream had accounted for at its last seal; the journal's rows have the rest. A chunk holds runs of consecutive
+ticks of one policy version, and the distribution of its first tick given all symbols before it, from which all about
+its ticks can be computed again.
 """
 
 from __future__ import annotations
@@ -55,14 +55,12 @@ class ColumnsError(FuguError):
 class Columns(NamedTuple):
     """Frames of symbols, one a row; also what is accounted for and has no symbols (`ticks` 0).
 
-    Attributes:
-        number: (n,) of the sequence in the store.
-        version: (n,) of the policy.
-        shift: (n,) as in `SymbolFrame`.
-        previous, first: (n,) ticks, as in `SymbolFrame`.
-        ticks: (n,) symbols; without any, the ticks previous < t < first are accounted for.
-        bits: (n,) of a symbol.
-        start: (n,) where the packed symbols of a row begin in `packed`.
+    Attributes, each (n,) but `packed`:
+        number, version: of the sequence in the store; of the policy.
+        shift, previous, first: as in `SymbolFrame`.
+        ticks: symbols; without any, the ticks previous < t < first are accounted for.
+        bits: of a symbol.
+        start: where the packed symbols of a row begin in `packed`.
         packed: symbols as on the wire, each row's from a byte of its own on.
     """
 
@@ -124,11 +122,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def decode(cls, stored: bytes) -> Columns:
-        """What `encode` has made.
-
-        Raises:
-            ColumnsError: these bytes are none of it.
-        """
+        """Read what `encode` has made. Raises ColumnsError for other bytes."""
         try:
             version, rows, size = _HEAD.unpack_from(stored)
             at, fields = _HEAD.size, []
@@ -210,11 +204,7 @@ class _Rows:
 
 
 class Tail:
-    """Batches of frames, none of which overlaps another.
-
-    Attributes:
-        size: bytes that they take in memory, about.
-    """
+    """Batches of frames, none of which overlaps another; `size` is about the bytes that they take in memory."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -290,7 +280,6 @@ class Tail:
         return found.take(order[found.ticks[order] > 0])
 
     def _take(self, places: list[int]) -> Columns:
-        """Rows in the order of their places, which is that of their ticks."""
         at = np.array(places, dtype=np.int64)
         order = np.argsort(at >> _BATCH, kind="stable")
         batches, rows = at[order] >> _BATCH, at[order] & ((1 << _BATCH) - 1)
@@ -317,8 +306,7 @@ class Chunk(NamedTuple):
     Attributes:
         number: of the sequence.
         distribution: (k,), of the first tick, given all symbols before it.
-        version: of the policy of the last run; its model's states are those of `distribution` unless `runs` begin with
-            another.
+        version: of the policy of the last run; its states are those of `distribution` unless `runs` begin with another.
         day: of the last tick, in days of Unix time.
         runs: of each run its policy version, shift, first tick less the chunk's, ticks, and bits of a symbol.
         symbols: of one run after the other, each packed from a byte of its own on.
@@ -353,11 +341,9 @@ class Head(NamedTuple):
     """A stream as it was when it was sealed last.
 
     Attributes:
-        last: its newest tick that had a symbol.
-        shift, version: of that tick.
+        last, shift, version: its newest tick that had a symbol, and of that tick.
         distribution: (k,), at that tick, given all symbols up to it.
-        chunk: the first tick of its last chunk; -1 if that is gone.
-        ticks: of its last chunk.
+        chunk, ticks: the first tick of its last chunk, -1 if that is gone; its ticks.
         reported: the newest tick that was reported, -1 if none was.
     """
 
@@ -408,9 +394,9 @@ CREATE TABLE heads (
         return self._tail
 
     def catch_up(self, shards: int) -> None:
-        """Read what so many shards have put into the journal since; all of it anew if one has sealed its own.
+        """Read the journal's rows of so many shards since; all of it anew if one has sealed its own.
 
-        A shard's rows become visible in the order of their numbers: one of its transactions follows the other.
+        A shard's transactions follow one another, so its rows become visible in the order of their numbers.
         """
         tail = self.tail
         for shard in range(shards):
@@ -497,8 +483,7 @@ CREATE TABLE heads (
     def following(self, number: int, first: int, last: int | None = None) -> Iterator[SymbolFrame]:
         """Symbols from a tick on as frames of consecutive ticks, in tick order, read as they are asked for.
 
-        No frame that begins after `last` is asked for. How the device has cut them into frames is not known any more
-        once they are sealed.
+        No frame that begins after `last` is asked for. Once sealed, frames are not cut as the device did.
         """
         late = _runs(
             self.tail.of(number, first, last)
@@ -571,7 +556,6 @@ def _chunk(row: Sequence[Any]) -> Chunk:
 
 
 def _runs(columns: Columns) -> list[SymbolFrame]:
-    """Rows that have symbols as frames."""
     return [columns.frame(row) for row in np.flatnonzero(columns.ticks).tolist()]
 
 
@@ -586,7 +570,6 @@ def _from(frame: SymbolFrame, first: int) -> Iterator[SymbolFrame]:
 
 
 def _cut(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
-    """A frame's ticks first..last."""
     low, high = max(frame.first, first), min(frame.last, last)
     if (low, high) == (frame.first, frame.last):
         return frame
