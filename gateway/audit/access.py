@@ -128,11 +128,7 @@ def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -
 
 
 def listed(broker: Path) -> Listed:
-    """The access list in a broker's folder.
-
-    Raises:
-        DeploymentError: it is none, or cannot be read.
-    """
+    """The access list in a broker's folder. Raises DeploymentError if it is none, or cannot be read."""
     accounts = open_broker(broker).settings.accounts
     rules = read_access(read_text(broker / "access.acl", "the access list"))
     named = [rule.user for rule in rules if rule.user is not None]

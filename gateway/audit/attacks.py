@@ -349,8 +349,7 @@ def attack_audiences(
             is left out.
         level: shared out among the rows: the probability that any bound is wrong.
 
-    Raises:
-        AuditError: the policies are several, and not of one class of chains.
+    Raises AuditError if the policies are several, and not of one class of chains.
     """
     joint = JointStreams.of(policies)
     every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]

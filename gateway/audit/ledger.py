@@ -122,8 +122,7 @@ def audit_ledger(
             classes of chains, noise tables and windows are the ledger's own.
         promises: epsilon and adversary of each audience; None for those that the ledger says.
 
-    Raises:
-        FuguError: the ledger or the folder cannot be read.
+    Raises FuguError if the ledger or the folder cannot be read.
     """
     accounts = open_broker(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)

@@ -110,11 +110,7 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """What the device counts.
-
-    Raises:
-        AuditError: it clips counts, whose likelihoods no attack here has.
-    """
+    """What the device counts. Raises AuditError if it clips counts, whose likelihoods no attack here has."""
     names = policy.discretiser.states
     if odd := [one.name for one in policy.windows if not one.query.adds_up]:
         raise AuditError(f"window {odd[0]} is of clipped counts: no attack here reads them")
@@ -145,9 +141,7 @@ def released(policy: Policy, config: ReleaseConfig | None) -> tuple[tuple[Defini
 def _definitions(policy: Policy, plan: Scheduled, config: ReleaseConfig) -> list[Definition]:
     """The counts that a release is made of: of windows, of symbols, or of both.
 
-    Raises:
-        ReleaseError: the gateway would not make it, either.
-        ChainClassError: its mechanism has no noise for it.
+    Raises ReleaseError if the gateway would not make it, either; ChainClassError if its mechanism has no noise for it.
     """
     labels = policy.discretiser.states
     if not set(plan.states) <= set(labels):
@@ -236,11 +230,7 @@ class JointStreams(NamedTuple):
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
-        """The streams of some policies.
-
-        Raises:
-            AuditError: they are several and not of one class of joint chains.
-        """
+        """The streams of some policies. Raises AuditError if they are several and not of one class of joint chains."""
         chains = policies[0].chains
         if chains.named_streams and all(one.chains == chains for one in policies):
             columns = [chains.column(one.device, one.stream) for one in policies]

@@ -62,8 +62,7 @@ def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
         location: of the store, which may be in shards; its gateway may be running.
         false_alarms: the most that may be expected of a fleet in a year, all streams together.
 
-    Raises:
-        StoreError: it cannot be read, or the rate is not one.
+    Raises StoreError if it cannot be read, or the rate is not one.
     """
     if not 0.0 < false_alarms < 1.0:
         raise StoreError(f"a rate of false alarms is above 0 and below 1 for a fleet and year, got {false_alarms:g}")

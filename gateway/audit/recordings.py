@@ -169,8 +169,7 @@ def heard_topics(policy: PolicyHeader) -> list[str]:
 def read_messages(path: Path) -> list[Message]:
     """A recording of topics: lines of a topic, a space, and the payload in hexadecimal digits.
 
-    Raises:
-        AuditError: a line is none.
+    Raises AuditError if a line is none.
     """
     found = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
@@ -183,11 +182,7 @@ def read_messages(path: Path) -> list[Message]:
 
 
 def frames_of(policy: Policy, messages: Iterable[Message]) -> tuple[list[SymbolFrame], list[WindowFrame]]:
-    """Symbols and counts of a policy's stream and version.
-
-    Raises:
-        AuditError: a payload is no frame.
-    """
+    """Symbols and counts of a policy's stream and version. Raises AuditError if a payload is no frame."""
     name = (policy.fleet, policy.device, policy.stream)
     frames, counted = [], []
     for topic, payload in messages:

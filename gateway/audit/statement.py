@@ -162,9 +162,7 @@ def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker:
         enrolment: of a device, for its ceilings and pins.
         broker: the folder of the broker, for its access list.
 
-    Raises:
-        PolicyError: it cannot be read.
-        FuguError: the broker's folder cannot be read.
+    Raises PolicyError if it cannot be read; FuguError if the broker's folder cannot be read.
     """
     policy, given = read_policy(content), json.loads(content)
     try:

@@ -154,8 +154,7 @@ def attack_stream(
     Returns:
         A trial for symbols, for each window whose counts do not overlap, and for each of these beside the symbols.
 
-    Raises:
-        AuditError: a payload is no frame, or nothing can be attacked.
+    Raises AuditError if a payload is no frame, or nothing can be attacked.
     """
     frames, counted = frames_of(policy, messages)
     rows = states_of(policy.discretiser, readings.values, readings.segments)
@@ -289,8 +288,7 @@ def audit_stream(
         trials: simulated, of each of two states.
         seed: of all that is simulated.
 
-    Raises:
-        FuguError: a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
+    Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """
     policies = [one for one in given if isinstance(one, Policy)]
     if not policies and len(given) == 1 and isinstance(given[0], MeasurePolicy) and messages is None:

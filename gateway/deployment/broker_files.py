@@ -112,8 +112,7 @@ class BrokerFolder:
             renew: replace the credentials of an account that exists; nothing else about it changes, but for the streams
                 of a device that are given.
 
-        Raises:
-            DeploymentError: the name is taken, or the authority's key is missing.
+        Raises DeploymentError if the name is taken, or the authority's key is missing.
         """
         name, role = account.name, account.role
         known = self.check_free(name, role, renew=renew)
@@ -136,9 +135,7 @@ class BrokerFolder:
         Returns:
             What there is under its name, if anything.
 
-        Raises:
-            UsageError: it cannot have this name.
-            DeploymentError: the name is taken.
+        Raises UsageError if it cannot have this name; DeploymentError if the name is taken.
         """
         check_name(name, "account")
         known = next((one for one in self.settings.accounts if one.name == name), None)
@@ -156,8 +153,7 @@ class BrokerFolder:
             now: the present time, with its zone.
             ca_key: the authority's key, if it is not where it was written to.
 
-        Raises:
-            DeploymentError: the authority's key is missing, or its certificate has ended.
+        Raises DeploymentError if the authority's key is missing, or its certificate has ended.
         """
         self._certify(self._authority(ca_key), now)
 
@@ -172,8 +168,7 @@ class BrokerFolder:
         The name stays taken with mutual TLS, because its certificate lives on, and may do nothing; and that of a
         reader, because what it was told is not forgotten. Of a device, operators may clear what it has left.
 
-        Raises:
-            DeploymentError: there is no such account.
+        Raises DeploymentError if there is no such account.
         """
         account = self.account(name)
         changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
@@ -201,11 +196,7 @@ class BrokerFolder:
         self._keep((*others, gone) if self.settings.mutual or gone.ever or gone.uncleared else others)
 
     def account(self, name: str) -> Account:
-        """An account that was not removed.
-
-        Raises:
-            DeploymentError: there is none.
-        """
+        """An account that was not removed. Raises DeploymentError if there is none."""
         found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
         if not found:
             raise DeploymentError(f"there is no account {name}")
@@ -246,9 +237,8 @@ class BrokerFolder:
 def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:
     """Write the folder of a new broker, without any account.
 
-    Raises:
-        DeploymentError: the folder is not empty, or cannot be written.
-        UsageError: a name or an address cannot be used.
+    Raises DeploymentError if the folder is not empty, or cannot be written; UsageError if a name or an address cannot
+    be used.
     """
     check_name(settings.fleet, "fleet")
     for host in settings.hosts:
@@ -271,11 +261,7 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
 
 
 def open_broker(path: Path) -> BrokerFolder:
-    """Read the folder of a broker.
-
-    Raises:
-        DeploymentError: it is none.
-    """
+    """Read the folder of a broker. Raises DeploymentError if it is none."""
     try:
         settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
     except ValidationError as error:
@@ -284,11 +270,7 @@ def open_broker(path: Path) -> BrokerFolder:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what cannot be a name in a topic.
-
-    Raises:
-        UsageError: it cannot.
-    """
+    """Refuse what cannot be a name in a topic. Raises UsageError if it cannot."""
     if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and what != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"

@@ -68,8 +68,7 @@ class Authority:
     def load(cls, certificate: bytes, key: bytes) -> Self:
         """Read an authority from its two files.
 
-        Raises:
-            DeploymentError: they are no certificate and key, or do not belong together.
+        Raises DeploymentError if they are no certificate and key, or do not belong together.
         """
         try:
             loaded = x509.load_pem_x509_certificate(certificate)

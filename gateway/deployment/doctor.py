@@ -62,8 +62,7 @@ class Installation:
 def installed(file: Path) -> Installation:
     """What the file of a gateway says, in a folder that `fugu deploy gateway` has written or another one.
 
-    Raises:
-        FuguError: it cannot be read, or a key is wrong.
+    Raises FuguError if it cannot be read, or a key is wrong.
     """
     config, folder = read_gateway(file), file.parent
     policies = folder / "policies"

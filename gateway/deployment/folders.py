@@ -54,9 +54,8 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
     Returns:
         File name to policy.
 
-    Raises:
-        DeploymentError: one cannot be read, is for another device, or two have one file name.
-        PolicyError: one is malformed.
+    Raises DeploymentError if one cannot be read, is for another device, or two have one file name; PolicyError if one
+    is malformed.
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
@@ -75,11 +74,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
 
 
 def checked_program(text: str) -> str:
-    """An absolute path that can stand in a unit.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """An absolute path that can stand in a unit. Raises UsageError if it is none."""
     if not _SAFE_PATH.fullmatch(text):
         raise UsageError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text
@@ -209,9 +204,7 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
 def check_ceilings(options: DeviceOptions) -> None:
     """Check every policy as the device will: derive its guarantee, and compare it with the ceiling.
 
-    Raises:
-        GuaranteeError: the device would refuse it.
-        DeploymentError: it needs a ceiling that is not given.
+    Raises GuaranteeError if the device would refuse it; DeploymentError if it needs a ceiling that is not given.
     """
     for name, policy in options.policies.items():
         if isinstance(policy, Policy):
@@ -233,9 +226,7 @@ def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str
         broker: its address, with an operator's credentials.
         waiting: told once why, if there has been no connection for 3 seconds.
 
-    Raises:
-        LinkError: the credentials cannot be read.
-        DeploymentError: the broker cannot be reached, or denies it.
+    Raises LinkError if the credentials cannot be read; DeploymentError if the broker cannot be reached, or denies it.
     """
     answers: queue.SimpleQueue[tuple[int, bool]] = queue.SimpleQueue()
     link = Link(

@@ -41,8 +41,7 @@ def new_reader(
     Args:
         epsilon, adversary: its limit; what is not stated is that of the first audience.
 
-    Raises:
-        FuguError: it would be told more than its limit, or that cannot be computed.
+    Raises FuguError if it would be told more than its limit, or that cannot be computed.
     """
     reader = limited(name, audiences, load_releases(promises.releases), epsilon, adversary)
     account = Account(
@@ -54,8 +53,7 @@ def new_reader(
 def joined(account: Account, audience: str, promises: Promises) -> tuple[Account, list[Bound]]:
     """An account with one audience more, and what it may be told then.
 
-    Raises:
-        FuguError: it is no reader, or would be told more than its limit, or that cannot be computed.
+    Raises FuguError if it is no reader, or would be told more than its limit, or that cannot be computed.
     """
     _refuse_others(account)
     if audience in account.audiences:
@@ -68,8 +66,7 @@ def joined(account: Account, audience: str, promises: Promises) -> tuple[Account
 def left(account: Account, audience: str) -> Account:
     """An account that reads an audience's releases no longer; what it was told still counts.
 
-    Raises:
-        DeploymentError: it does not belong to the audience.
+    Raises DeploymentError if it does not belong to the audience.
     """
     _refuse_others(account)
     if audience not in account.audiences:

@@ -43,8 +43,7 @@ def unit(name: str, fields: Mapping[str, str]) -> str:
         fields: their texts, which must be safe in a unit: paths and names without white space, quotes or `%`, but for
             specifiers that are meant.
 
-    Raises:
-        DeploymentError: the installation lacks its templates.
+    Raises DeploymentError if the installation lacks its templates.
     """
     try:
         template = (_TEMPLATES / name).read_text()

@@ -1,7 +1,4 @@
-"""The fleet: its keys and roots, signed documents, a registry of devices in one SQLite file, and rollouts.
-
-Rules and files; `gateway.fleet.service` publishes what is due and passes on what devices say.
-"""
+"""The fleet: its keys and roots, signed documents, a registry of devices in one SQLite file, and rollouts."""
 
 from __future__ import annotations
 

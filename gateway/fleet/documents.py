@@ -47,16 +47,10 @@ __all__ = [
 
 
 def read_checked(path: Path, root_file: Path, now: int, enrolments: Sequence[Enrolment] = ()) -> tuple[Signed, bool]:
-    """Read a document, and judge it as the devices will, those whose owners' limits are known by these.
+    """Read a document, and judge it at Unix time `now` as devices will, with the owners' limits of these enrolments.
 
-    Args:
-        now: Unix time in seconds.
-
-    Returns:
-        The document, and whether it is valid by now; if not, devices take it later.
-
-    Raises:
-        FuguError: too few policy keys have signed it, or no device would ever accept it; names the file.
+    Returns the document, and whether it is valid by now; if not, devices take it later. Raises FuguError, which names
+    the file, if too few policy keys have signed it, or no device would ever accept it.
     """
     root = read_root(root_file)
     try:
@@ -74,11 +68,7 @@ def target_of(to: Address) -> Target:
 
 
 def reached(registry: Registry, to: Address) -> list[Device]:
-    """The devices that a document is for.
-
-    Raises:
-        UnknownNameError: there are none.
-    """
+    """The devices that a document is for. Raises UnknownNameError if there are none."""
     if not (found := _meant(registry, to)):
         raise UnknownNameError(f"no device of fleet {registry.fleet} is meant by {to}: enrol it first")
     return found
@@ -97,11 +87,9 @@ def former_version(device: Device) -> int | None:
 
 
 def document_in(registry: Registry, version: int) -> PolicyDocument:
-    """A document of the registry, which was checked when it was entered.
+    """A document of the registry, which was checked when entered.
 
-    Raises:
-        UnknownNameError: there is none of this version.
-        PolicyError: it is damaged.
+    UnknownNameError if missing, PolicyError if damaged.
     """
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
@@ -121,8 +109,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
     """Find streams of both documents whose ticks mean other moments in the new one; a device's outbox refuses that.
 
-    Returns:
-        By stream, in words: what has changed.
+    Returns by stream, in words, what has changed.
     """
     before, found = {policy.stream: policy for policy in policies_of(old)}, {}
     for policy in policies_of(new):
@@ -142,10 +129,9 @@ def _window_ticks(policy: AnyPolicy) -> dict[str, tuple[int, int, int]]:
 
 
 def refuse_other_ticks(registry: Registry, document: PolicyDocument) -> None:
-    """Refuse a document that devices which it is for would refuse, because ticks of a stream mean other moments in it.
+    """Refuse a document that devices would refuse because ticks of a stream mean other moments in it.
 
-    Raises:
-        FleetError: names a version that devices have now, and the streams.
+    Raises FleetError, which names a version that devices have now, and the streams.
     """
     for version in sorted({former_version(device) or 0 for device in _meant(registry, document.to)}):
         found: dict[str, str] = {}
@@ -170,11 +156,7 @@ def rollouts_at(registry: Registry, devices: Sequence[str]) -> list[int]:
 
 
 def check_new(registry: Registry, signed: Signed) -> None:
-    """Refuse what `enter` would refuse, without entering it.
-
-    Raises:
-        FleetError: it is another fleet's, or its version is not higher than all others.
-    """
+    """Refuse what `enter` would refuse, without entering it. Raises FleetError."""
     document, newest = signed.document, registry.newest_version()
     if document.fleet != registry.fleet:
         raise FleetError(f"a document of fleet {document.fleet}; the registry is that of fleet {registry.fleet}")
@@ -185,8 +167,7 @@ def check_new(registry: Registry, signed: Signed) -> None:
 def enter(registry: Registry, signed: Signed, note: str, *, who: str, time_us: int) -> Document:
     """Enter a document that was checked; the same again is a no-op.
 
-    Raises:
-        FleetError: it is another fleet's, or its version is not higher than all others.
+    Raises FleetError if it is another fleet's, or its version is not higher than all others.
     """
     check_new(registry, signed)
     document = signed.document
@@ -220,11 +201,10 @@ class Worth(NamedTuple):
         epsilon: in nats; of the whole stream, or of each point if it is measured.
         adversary: to whom; empty for measured streams.
         accuracy: share of ticks whose state the gateway's estimate finds, for a typical chain of the policy's class;
-            none if the class has no typical chain, or without symbols.
+            `None` if the class has no typical chain, or without symbols.
         error: root-mean-square error of a released point in the unit, for a typical state, or of windows alone the mean
-            error of the share that has the least; none for symbols.
-        stretches: what is lost about whole stretches of time; empty for measured streams, for which `fugu check policy`
-            finds it.
+            error of the share that has the least; `None` for symbols.
+        stretches: what is lost about whole stretches of time; empty for measured streams (`fugu check policy` has it).
     """
 
     epsilon: float
@@ -238,8 +218,7 @@ class Worth(NamedTuple):
 class StreamChange(NamedTuple):
     """A stream before and after; `None` where it does not run.
 
-    Attributes:
-        other_ticks: in words, if ticks mean other moments, so that devices which run the stream refuse the document.
+    `other_ticks` is in words, if ticks mean other moments, so that devices which run the stream refuse the document.
     """
 
     stream: str
@@ -266,8 +245,7 @@ class Change(NamedTuple):
 def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None = None) -> list[Change]:
     """What a document would change on the devices that it is for, or on some of them.
 
-    Raises:
-        FuguError: the registry cannot be read.
+    Raises FuguError if the registry cannot be read.
     """
     by_version: dict[int | None, list[str]] = {}
     for device in reached(registry, document.to):
@@ -296,7 +274,6 @@ def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None 
 
 
 def _worths(document: PolicyDocument, known: dict[str, Worth]) -> dict[str, Worth]:
-    """The worth of every stream; the same policy is not assessed twice."""
     found = {}
     for policy in policies_of(document):
         key = json.dumps({**json.loads(policy.to_json()), "version": 0, "device": "", "fallback": "", "tables": ""})
@@ -327,7 +304,6 @@ def _share_error(window: Window) -> float:
 
 
 def _accuracy(policy: Policy, table: NoiseTable) -> float | None:
-    """The accuracy of the gateway's estimate for a typical chain of the class, by simulation."""
     chains: BinaryChains | BoundedChains
     transition: tuple[tuple[float, ...], ...]
     match policy.chains:

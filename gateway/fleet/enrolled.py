@@ -1,7 +1,7 @@
 """What a gateway knows of devices that are enrolled: their policies and keys, and what is signed for them.
 
-Documents of the registry, by which the gateway understands the frames of enrolled devices, are believed only if enough
-policy keys of a root have signed them, here as on a device; the registry's file is no authority.
+Documents of the registry are believed only if enough policy keys of a root have signed them, here as on a device; the
+registry's file is no authority.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ _REFRESH_SECONDS = 2.0
 
 
 def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]]:
-    """Root documents with their envelopes, in the order of their versions; the newest is in force.
+    """Root documents with their envelopes, by version; the newest is in force.
 
-    Raises:
-        PolicyError: one cannot be read, or is another fleet's.
+    PolicyError if one is another fleet's or bad.
     """
     if not paths:
         raise PolicyError("a registry needs the root documents of its fleet")
@@ -67,12 +66,9 @@ def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]
 
 
 class FleetPolicies:
-    """Follows the registry.
+    """Follows the registry; the same thread uses both.
 
-    Args:
-        registry: open; the same thread uses it.
-        roots: every root that policies may have been signed under.
-        counters: counts `documents_taken` and `documents_refused`.
+    `roots` are all that policies may have been signed under. Counts `documents_taken` and `documents_refused`.
     """
 
     def __init__(
@@ -91,11 +87,7 @@ class FleetPolicies:
         return {device for _, device in self._added}
 
     def refresh(self) -> bool:
-        """Take what is new in the registry; whether there was anything.
-
-        Raises:
-            RegistryError: the registry cannot be read.
-        """
+        """Take what is new in the registry; whether there was anything. RegistryError if it cannot be read."""
         devices = self._registry.devices()
         before = len(self._added)
         for document in self._registry.documents():
@@ -153,12 +145,8 @@ class SignerError(FuguError):
 class Signer:
     """Signs for one fleet.
 
-    Args:
-        key: PEM file of the private key, encrypted, readable by its owner only.
-        passphrase_file: its first line is the key's passphrase; readable by its owner only.
-
-    Raises:
-        SignerError: one line that says what is wrong with the files.
+    `key` is an encrypted PEM file; the first line of `passphrase_file` is its passphrase. Both must be readable by
+    their owner only. Raises SignerError with one line that says what is wrong with the files.
     """
 
     def __init__(self, fleet: str, key: Path, passphrase_file: Path) -> None:
@@ -197,8 +185,7 @@ class FleetFiles:
     Attributes:
         roots: envelopes of all root documents, in any order.
         operator: the broker, with the operator's credentials; nobody else may publish policies.
-        key: the gateway's private key, for tables, the time and stops; none signs nothing.
-        passphrase_file: of that key.
+        key: the gateway's private key, for tables, the time and stops; `None` signs nothing.
     """
 
     registry: Path
@@ -209,17 +196,9 @@ class FleetFiles:
 
 
 class Enrolled:
-    """Follows the registry; used by one thread.
+    """Follows the registry; used by one thread. Counts `documents_taken`, `documents_refused` and `fleet_errors`.
 
-    Args:
-        counters: counts `documents_taken`, `documents_refused` and `fleet_errors`.
-
-    Attributes:
-        roots: every root document with its envelope, the newest last.
-        signer: signs with the gateway's key; none if there is none.
-
-    Raises:
-        FuguError: one line that says which file is wrong.
+    `roots` has every root document with its envelope, the newest last. Raises FuguError, which names the wrong file.
     """
 
     def __init__(self, fleet: str, files: FleetFiles, catalogue: Catalogue, counters: Counter[str]) -> None:
@@ -263,7 +242,6 @@ class Enrolled:
             return False
 
     def _note_devices(self) -> None:
-        """Which devices are enrolled, and which version each has said that it follows."""
         self._keys = self._registry.keys()
         self._newest = self._registry.newest_version()
         reports = {one.name: one.reported for one in self._registry.devices()}

@@ -1,10 +1,8 @@
 """What a fleet's registry holds, as values, and the errors of this room; times are microseconds of Unix time.
 
-What an operator decides before a rollout: who gets a document, in which stages, and when that goes on or stops.
-
-Who gets it is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash of the
-plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the 20 % of
-the same seed, and a share above 0 is never nobody. Shares are exact fractions: "at the threshold" has a meaning.
+Who gets a document is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash
+of the plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the
+20 % of the same seed, and a share above 0 is never nobody. Shares are exact fractions, so that thresholds are exact.
 """
 
 from __future__ import annotations
@@ -79,7 +77,6 @@ class Target(NamedTuple):
         return self.name in groups if self.kind == "group" else self.kind == "fleet" or self.name == device
 
     def __str__(self) -> str:
-        """As errors name it."""
         return f"{self.kind} {self.name}".strip()
 
 
@@ -90,7 +87,6 @@ class Document:
     Attributes:
         version: its number in the fleet; every document has a higher one than all before it.
         target: whom it is addressed to, as its signed text says.
-        digest: of its content, in hexadecimal.
         restores: the version whose content it brings back, `None` if it is no way back.
     """
 
@@ -104,7 +100,6 @@ class Document:
     restores: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no registry can hold."""
         if not 1 <= self.version <= _MAX_VERSION:
             raise FleetError(f"version {self.version} is not in 1..{_MAX_VERSION}")
         if not self.payload or not re.fullmatch("[0-9a-f]{8,128}", self.digest):
@@ -125,7 +120,7 @@ class Reported(NamedTuple):
     """What a device last said about documents.
 
     Attributes:
-        in_force: the version that it says is in force, 0 for none; None if it never said so.
+        in_force: the version that it says is in force, 0 for none; `None` if it never said so.
         version, outcome, reason: its newest answer; version 0 is a document that is none of this registry's, or, if
             accepted, no document at all.
         since_us: when this answer first came.
@@ -144,10 +139,7 @@ class Reported(NamedTuple):
 class Device:
     """A device, and what is known about it.
 
-    Attributes:
-        last_seen_us: when it was last known to be connected, 0 if never.
-        outbox_depth, agent_version: from its newest status.
-        codes: of that status, separated by spaces.
+    `last_seen_us` is when it was last known to be connected, 0 if never; `codes` of its newest status, space-separated.
     """
 
     name: str
@@ -178,7 +170,7 @@ class PolicyReport(NamedTuple):
 
     Attributes:
         version: that it judged; 0 if it is none of this registry's, or, if accepted, if there was none.
-        in_force: the version that it says is in force, 0 for none; None if it does not say. An accepted one is.
+        in_force: the version that it says is in force, 0 for none; `None` if it does not say. An accepted one is.
     """
 
     device: str
@@ -221,11 +213,7 @@ class Due(NamedTuple):
 
 
 def checked_name(name: str, what: str) -> str:
-    """A name that can stand in a topic.
-
-    Raises:
-        UnknownNameError: it cannot.
-    """
+    """A name that can stand in a topic. Raises UnknownNameError if it cannot."""
     if not _NAME.fullmatch(name) or name in RESERVED_DEVICES:
         raise UnknownNameError(f"{name[:80]!r} cannot be the name of a {what}: 1 to 64 letters, digits, '_' or '-'")
     return name
@@ -238,11 +226,7 @@ _MAX_PATIENCE_SECONDS = 90 * 24 * 3600
 
 
 def share(text: str) -> Fraction:
-    """Read `3%`, `0.03` or `3/100`, exactly.
-
-    Raises:
-        FleetError: it is none of these.
-    """
+    """Read `3%`, `0.03` or `3/100`, exactly. Raises FleetError if it is none of these."""
     number = text.strip()
     try:
         if number.endswith("%"):
@@ -269,7 +253,6 @@ class Stage:
     gate: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a stage that means nothing."""
         if (self.share is None) == (not self.group):
             raise FleetError("a stage is either a share or a group")
         if self.group:
@@ -286,12 +269,10 @@ class RolloutPlan:
 
     Attributes:
         stages: one after the other; the last reaches all of the rollout's devices.
-        error: the rollout stops when at least this share of a stage's devices has refused the document, failed with
-            it, or keeps silent.
+        error: the rollout stops when at least this share of a stage's devices has refused, failed or keeps silent.
         pace: in any minute at most this many devices get the document, as evenly as can be.
         patience_seconds: time to wait for a device's answer.
-        groups: the rollout goes to devices in any of these groups; to all if there are none.
-        share: and of these to this share.
+        groups: the rollout goes to devices in any of these groups, to all if there are none, and of these to `share`.
         seed: of the choice of devices.
     """
 
@@ -305,7 +286,6 @@ class RolloutPlan:
     seed: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a plan that cannot be carried out."""
         if not 1 <= len(self.stages) <= _MAX_STAGES:
             raise FleetError(f"a plan has 1 to {_MAX_STAGES} stages, not {len(self.stages)}")
         if self.stages[-1].share != 1:
@@ -350,13 +330,9 @@ def first_share(devices: tuple[str, ...], part: Fraction) -> tuple[str, ...]:
 def stages_of(
     plan: RolloutPlan, devices: Mapping[str, frozenset[str]], target: Target = WHOLE_FLEET
 ) -> tuple[tuple[str, ...], ...]:
-    """Which devices each stage adds, in the order in which they get the document.
+    """Which devices each stage adds, in the order in which they get the document, which is addressed to `target` only.
 
-    Args:
-        target: whom the document is addressed to; nobody else gets it.
-
-    Raises:
-        FleetError: the rollout, its first stage, or a stage that is a group has no device.
+    Raises FleetError if the rollout, its first stage, or a stage that is a group has no device.
     """
     chosen = [
         name

@@ -4,10 +4,9 @@ A file is called `{role}-{first 8 digits of the key's name}.key`. Keys may be sp
 disks of several people. Beside them lies `root.envelope`, which is public, and the roots before it, which devices that
 were long away need one after the other.
 
-What the `cryptography` package writes by itself stretches a passphrase with 2048 rounds of PBKDF2, and takes no other
-number: half a millisecond a guess, where scrypt costs a fifth of a second. So the same form (PBES2 of RFC 8018,
-AES-256-CBC) is written here with scrypt (RFC 7914), at a cost that `openssl pkey` reads as well. Reading is left to the
-package.
+The `cryptography` package stretches a passphrase with 2048 rounds of PBKDF2 and takes no other number: half a
+millisecond a guess, where scrypt costs a fifth of a second. So the same form (PBES2 of RFC 8018, AES-256-CBC) is
+written here with scrypt (RFC 7914), at a cost that `openssl pkey` reads as well. Reading is left to the package.
 """
 
 from __future__ import annotations
@@ -86,9 +85,7 @@ def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
 def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
     """The key in a PEM file.
 
-    Raises:
-        WrongPassphraseError: it is encrypted with another passphrase.
-        KeyStoreError: it is not encrypted, or holds no Ed25519 key.
+    Raises WrongPassphraseError, or KeyStoreError if it is not encrypted, or holds no Ed25519 key.
     """
     if f"-----BEGIN {_LABEL}-----".encode() not in content:
         raise KeyStoreError(f"{path}: not a key under a passphrase: such a key is not used")
@@ -104,11 +101,7 @@ def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
 
 
 def read_private(path: Path, what: str) -> bytes:
-    """The content of a file that nobody but its owner may read.
-
-    Raises:
-        KeyStoreError: others may read it, or it cannot be read.
-    """
+    """The content of a file. KeyStoreError if others than its owner may read it, or it cannot be read."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -134,8 +127,7 @@ _SHORTEST = 8
 class Passphrases:
     """The passphrases that are at hand; somebody is asked only if there are none.
 
-    Args:
-        ask: asks for one, with a question; raises KeyStoreError if there is nobody.
+    `ask` takes a question, and raises KeyStoreError if there is nobody.
     """
 
     def __init__(self, known: Sequence[str], ask: Callable[[str], str]) -> None:
@@ -153,8 +145,7 @@ class Passphrases:
     def new(self) -> str:
         """The passphrase for a new key: the first known one, or asked for twice.
 
-        Raises:
-            KeyStoreError: it is too short, or the two differ.
+        Raises KeyStoreError if it is too short, or the two differ.
         """
         if not self._known:
             first = self._ask("Passphrase for the new keys: ")
@@ -165,20 +156,12 @@ class Passphrases:
 
 
 def new_passphrase(path: Path) -> str:
-    """The passphrase for a new key, from a file.
-
-    Raises:
-        KeyStoreError: it is too short, or as for `read_passphrase`.
-    """
+    """The passphrase for a new key, from a file. KeyStoreError if it is too short, or as for `read_passphrase`."""
     return _long_enough(read_passphrase(path))
 
 
 def read_passphrase(path: Path) -> str:
-    """The first line of a file that only its owner may read.
-
-    Raises:
-        KeyStoreError: others may read it, or the line is empty or no text.
-    """
+    """The first line of a file. KeyStoreError if others than its owner may read it, or the line is empty or no text."""
     try:
         line = read_private(path, "a passphrase file").split(b"\n", 1)[0].decode().rstrip("\r")
     except UnicodeDecodeError:
@@ -203,9 +186,8 @@ _FILE = re.compile(rf"({'|'.join(ROLES)})-([0-9a-f]{{{_DIGITS}}})\.key")
 class KeyFile(NamedTuple):
     """A file that holds a private key.
 
-    Attributes:
-        role: it was made for; the root says whether it still has it.
-        short: the first digits of the key's name.
+    `role` is what it was made for; the root says whether it still has it. `short` is the first digits of the key's
+    name.
     """
 
     path: Path
@@ -224,11 +206,7 @@ def short(name: str) -> str:
 
 
 def new_key_folder(path: Path) -> Path:
-    """Make a folder for keys, which must not hold anything yet.
-
-    Raises:
-        KeyStoreError: it holds something, or cannot be made.
-    """
+    """Make a folder for keys. KeyStoreError if it holds anything yet, or cannot be made."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700, exist_ok=True)
@@ -241,11 +219,7 @@ def new_key_folder(path: Path) -> Path:
 
 
 def key_files(folders: Iterable[Path]) -> list[KeyFile]:
-    """All key files of some folders, which only their owner may enter.
-
-    Raises:
-        KeyStoreError: a folder is not there, or it or a key file is open to others.
-    """
+    """All key files of some folders. KeyStoreError if a folder is missing, or it or a key file is open to others."""
     found = []
     for folder in folders:
         try:
@@ -272,11 +246,7 @@ def write_key(folder: Path, role: RoleName, key: Ed25519PrivateKey, passphrase: 
 
 
 def unlock(file: KeyFile, passphrases: Passphrases) -> Ed25519PrivateKey:
-    """The private key of a file.
-
-    Raises:
-        KeyStoreError: no passphrase fits, or the file holds another key than its name says.
-    """
+    """The private key of a file. KeyStoreError if no passphrase fits, or it holds another key than its name says."""
     content, wrong = read_private(file.path, "a key"), None
     for passphrase in passphrases.candidates(str(file.path)):
         try:
@@ -321,11 +291,7 @@ class Root(NamedTuple):
 
 
 def read_root(path: Path) -> Root:
-    """Read a root, and check that its own keys have signed it.
-
-    Raises:
-        FleetError: it is none, or not signed by enough of its keys.
-    """
+    """Read a root. FleetError if it is none, or not signed by enough of its own keys."""
     try:
         payload = path.read_bytes()
     except OSError as error:
@@ -342,11 +308,7 @@ def read_root(path: Path) -> Root:
 
 
 def root_in(folders: Sequence[Path]) -> Root:
-    """The newest root of some folders.
-
-    Raises:
-        FleetError: none has one, or one is no good.
-    """
+    """The newest root of some folders. Raises FleetError if none has one, or one is no good."""
     found = [read_root(folder / ROOT_FILE) for folder in folders if (folder / ROOT_FILE).exists()]
     if not found:
         raise FleetError(f"there is no {ROOT_FILE} in {' or '.join(map(str, folders))}: put the fleet's root there")
@@ -376,9 +338,8 @@ def initialise(
 ) -> Root:
     """Make a fleet's keys and its first root.
 
-    Raises:
-        FleetError: the folder is not empty, or cannot be written.
-        pydantic.ValidationError: a threshold can never be met, or the name is none.
+    Raises FleetError if the folder is not empty, or cannot be written; pydantic.ValidationError if a threshold can
+    never be met, or the name is none.
     """
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
     root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
@@ -401,19 +362,15 @@ def rotate(
     count: int | None = None,
     threshold: int | None = None,
 ) -> tuple[Root, list[Path]]:
-    """Replace keys of a role, by a root that enough old and enough new root keys have signed.
+    """Replace keys of a role, by a root that enough old and enough new root keys have signed; with the new keys' files.
 
     Args:
         folders: of keys; the first has the root, and gets what is new.
-        key: the one, by the first digits of its name; none means all.
+        key: the one, by the first digits of its name; `None` means all.
         count: how many new ones, if all are replaced; as many as before if not given.
         threshold: of the role from now on; as before if not given.
 
-    Returns:
-        The new root, and the files of the new keys.
-
-    Raises:
-        FleetError: there is no such key, or too few root keys are at hand.
+    Raises FleetError if there is no such key, or too few root keys are at hand.
     """
     files, old = key_files(folders), root_in(folders[:1])
     if (newest := root_in(folders).document.version) != old.document.version:
@@ -488,6 +445,5 @@ def _role(document: RootDocument, role: RoleName) -> Role:
 
 
 def _write(folder: Path, root: Root) -> None:
-    """The newest root, and a copy under its version for devices that were long away."""
     write_public(folder / f"root-{root.document.version}.envelope", root.payload)
     write_public(folder / ROOT_FILE, root.payload)

@@ -2,7 +2,6 @@
 
 One SQLite file per fleet, used by the gateway and the command line at the same time: every change is one short
 transaction, written through to the disk; a file that is locked or full gives a `RegistryError`, and nothing was done.
-The rules:
 
 - A document's version is a number of the fleet, higher than all before it. A version is never reused: the same bytes
   again are a no-op, other bytes an error. A "rollback" is a new version; `restores` names the one whose content it has.
@@ -50,14 +49,8 @@ __all__ = ["Registry"]
 class Registry:
     """An open registry; one thread uses it at a time, several processes may have it open.
 
-    Args:
-        fleet: make it for this fleet if it is not there; None if it must be there.
-
-    Attributes:
-        rollouts: the rows of `gateway.fleet.rollouts`.
-
-    Raises:
-        RegistryError: it cannot be opened, is no registry or another fleet's, or was written by a later version.
+    It is made for `fleet` if it is not there; it must be there if that is `None`. Raises RegistryError if it cannot be
+    opened, is no registry or another fleet's, or was written by a later version.
     """
 
     def __init__(self, path: Path, *, fleet: str | None = None, busy_seconds: float = BUSY_SECONDS) -> None:
@@ -79,14 +72,7 @@ class Registry:
     # Devices
 
     def enrol(self, device: str, groups: Iterable[str] = (), *, who: str, time_us: int) -> bytes:
-        """Add a device.
-
-        Returns:
-            Its new key, for its enrolment.
-
-        Raises:
-            UnknownNameError: a name cannot be one, or is taken.
-        """
+        """Add a device; returns its new key. UnknownNameError if a name cannot be one, or is taken."""
         chosen = _group_names(groups)
         with self.transaction():
             if self._db.execute("SELECT 1 FROM devices WHERE name=?", (checked_name(device, "device"),)).fetchone():
@@ -98,11 +84,7 @@ class Registry:
         return key
 
     def remove(self, device: str, *, who: str, time_us: int) -> None:
-        """Remove a device; its refusals and the history stay.
-
-        Raises:
-            UnknownNameError: there is no such device.
-        """
+        """Remove a device; its refusals and the history stay. Raises UnknownNameError if there is no such device."""
         with self.transaction():
             self.device(device)
             for table, column in (
@@ -115,11 +97,7 @@ class Registry:
             self.record(who, "remove", device, time_us=time_us)
 
     def set_groups(self, device: str, groups: Iterable[str], *, who: str, time_us: int) -> None:
-        """Put a device into these groups, and no others.
-
-        Raises:
-            UnknownNameError: there is no such device, or a name cannot be one.
-        """
+        """Put a device into these groups only. UnknownNameError if there is no such device, or a name cannot be one."""
         chosen = _group_names(groups)
         with self.transaction():
             self.device(device)
@@ -127,11 +105,7 @@ class Registry:
             self.record(who, "groups", device, " ".join(chosen), time_us=time_us)
 
     def device(self, name: str) -> Device:
-        """One device.
-
-        Raises:
-            UnknownNameError: there is none of this name.
-        """
+        """One device. Raises UnknownNameError if there is none of this name."""
         with self.snapshot():
             if found := self._devices("WHERE name=?", name):
                 return found[0]
@@ -157,12 +131,9 @@ class Registry:
     # What devices say
 
     def seen(self, sightings: Iterable[Sighting]) -> int:
-        """Take note of statuses, all in one transaction.
+        """Take note of statuses in one transaction; how many are of devices that are not enrolled, which are ignored.
 
         A last will says that the device was connected until then, once: the broker repeats it for ever.
-
-        Returns:
-            How many are of devices that are not enrolled; they are ignored.
         """
         strangers = 0
         with self.transaction():
@@ -180,11 +151,7 @@ class Registry:
         return strangers
 
     def reported(self, reports: Iterable[PolicyReport]) -> int:
-        """Take note of answers to documents, all in one transaction; the same answer again changes nothing.
-
-        Returns:
-            How many are of devices that are not enrolled; they are ignored.
-        """
+        """Take note of answers in one transaction; the same again changes nothing. How many are of strangers."""
         strangers = 0
         with self.transaction():
             for one in reports:
@@ -207,13 +174,9 @@ class Registry:
     # Documents
 
     def add_document(self, document: Document, *, who: str, time_us: int) -> None:
-        """Keep a signed document; the same version with the same bytes again is a no-op.
+        """Keep a signed document, whatever its `added_by` and `added_us`; the same bytes again are a no-op.
 
-        Args:
-            document: with `added_by` and `added_us` of no meaning.
-
-        Raises:
-            FleetError: its version is not higher than all others, or what it restores is not there.
+        Raises FleetError if its version is not higher than all others, or what it restores is not there.
         """
         with self.transaction():
             known = self._db.execute(
@@ -237,11 +200,7 @@ class Registry:
             self.record(who, "document", str(document.version), detail, time_us=time_us)
 
     def document(self, version: int) -> Document:
-        """A document.
-
-        Raises:
-            UnknownNameError: there is none of this version.
-        """
+        """A document. Raises UnknownNameError if there is none of this version."""
         with self.snapshot():
             row = self._db.execute(f"SELECT {DOCUMENT} FROM documents WHERE version=?", (version,)).fetchone()
         if row is None:
@@ -263,9 +222,8 @@ class Registry:
     def desire(self, devices: Iterable[str], version: int, *, who: str, time_us: int) -> None:
         """Let devices have a document, at once and without a rollout; for those that have it already, a no-op.
 
-        Raises:
-            UnknownNameError: there is no such document, or a device is not enrolled.
-            FleetError: it is not addressed to one of them, or one should have a newer version already.
+        Raises UnknownNameError if there is no such document, or a device is not enrolled; FleetError if it is not
+        addressed to one of them, or one should have a newer version already.
         """
         with self.transaction():
             document, chosen = self.document(version), sorted(set(devices))
@@ -312,14 +270,7 @@ class Registry:
             self._db.executemany(query, list(some))
 
     def publish_again(self, held: Mapping[str, int]) -> int:
-        """Publish anew what the broker has lost.
-
-        Args:
-            held: by device, the version of the document that the broker has.
-
-        Returns:
-            How many documents that are.
-        """
+        """Publish anew what the broker has lost, and count it; `held` is the version that it has, by device."""
         with self.transaction():
             published = self._db.execute("SELECT device, version FROM desired WHERE published").fetchall()
             lost = [(device, version) for device, version in published if held.get(device, 0) < version]

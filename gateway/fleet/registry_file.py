@@ -83,15 +83,9 @@ CREATE TABLE rollout_devices (
 def open_registry(path: Path, fleet: str | None, busy_seconds: float = BUSY_SECONDS) -> tuple[sqlite3.Connection, str]:
     """Open a registry's file; it holds the keys of devices, and is readable by its owner only from its creation.
 
-    Args:
-        fleet: make it for this fleet if it is not there; if it is, it must be this fleet's. None: it must be there.
-
-    Returns:
-        A connection in autocommit mode (what is committed is on the disk), and the name of the fleet.
-
-    Raises:
-        RegistryError: it cannot be opened, is no registry or another fleet's, or is of another version.
-        UnknownNameError: the fleet's name is none.
+    It is made for `fleet` if it is not there; `None`: it must be there. Returns a connection in autocommit mode (what
+    is committed is on the disk), and the name of the fleet. Raises RegistryError if it cannot be opened, is no registry
+    or another fleet's, or is of another version; UnknownNameError if the fleet's name is none.
     """
     first = "" if fleet is None else f"INSERT INTO fleet VALUES (1, '{checked_name(fleet, 'fleet')}');"
     schema = _SCHEMA + first  # a checked name holds no quote
@@ -122,18 +116,13 @@ def _create_private(path: Path) -> None:
 def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:
     """All of it becomes durable, or nothing does; inside another one, it is part of that.
 
-    Raises:
-        RegistryError: the file does not take it, because the disk is full or another process keeps it locked.
+    Raises RegistryError if the disk is full or another process keeps the file locked.
     """
     return _translated(db, transaction, "does not take the change, nothing was done")
 
 
 def reading(db: sqlite3.Connection) -> AbstractContextManager[None]:
-    """Reads see one state of the registry, and hold nobody up.
-
-    Raises:
-        RegistryError: the file cannot be read.
-    """
+    """Reads see one state of the registry, and hold nobody up. Raises RegistryError if the file cannot be read."""
     return _translated(db, snapshot, "cannot be read")
 
 
@@ -216,12 +205,7 @@ LEFT JOIN reported r ON r.device=m.device WHERE m.rollout=:rollout
 
 
 class Stored(NamedTuple):
-    """A rollout as it is stored.
-
-    Attributes:
-        plan, state: what is to happen, and what has.
-        created_us, ended_us: when it was drafted; when it was completed, stopped or aborted.
-    """
+    """A rollout as it is stored; `ended_us` is when it was completed, stopped or aborted."""
 
     plan: RolloutPlan
     state: State

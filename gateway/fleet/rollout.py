@@ -62,9 +62,9 @@ class Report(NamedTuple):
     """What is known about a device.
 
     Attributes:
-        last_seen_us: when it was last known to be.
+        last_seen_us: when it was last known to be connected.
         answer: its last word about the rollout's version, empty if there is none.
-        former: the version that it has in force, or should have if it never said; None if there is none.
+        former: the version that it has in force, or should have if it never said; `None` if there is none.
         newest: the highest version that it should have or has, 0 if there is none.
     """
 
@@ -76,13 +76,9 @@ class Report(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """When a device was offered the document.
+    """When a device was offered the document: `at_us` by the rollout's clock, `time_us` by the wall's.
 
-    Attributes:
-        at_us: on the rollout's clock.
-        time_us: on the wall's.
-        former: the version to go back to.
-        reached_us: when it was first seen to be connected after that, on the rollout's clock.
+    `former` is the version to go back to; `reached_us` when it was first seen connected since, by the rollout's clock.
     """
 
     at_us: int
@@ -97,11 +93,9 @@ class State:
 
     Attributes:
         stages: the devices of each, in order; chosen at the start.
-        stage: the one that is under way.
         approved: gates up to this stage are open.
         clock_us, seen_us: the rollout's clock, and the time of the last call.
         slot_us: when the pace allows the next device.
-        offers: the devices that were offered the document.
         cause: why it is in this phase, for people.
     """
 
@@ -170,11 +164,7 @@ def way_back(state: State) -> OfferWayBack:
 
 
 def tally(plan: RolloutPlan, state: State, reports: Mapping[str, Report]) -> tuple[StageCounts, ...]:
-    """How the devices of every stage stand, at the time of the state.
-
-    Args:
-        reports: of every device that is enrolled.
-    """
+    """How the devices of every stage stand, at the time of the state; `reports` has every enrolled device."""
     found = []
     for stage in state.stages:
         counts = dict.fromkeys(StageCounts._fields, 0)
@@ -203,51 +193,31 @@ CATCH_UP_US = 5_000_000
 
 
 def begin(state: State, stages: tuple[tuple[str, ...], ...], now_us: int) -> State:
-    """Start a draft with the devices that `plan.stages_of` has chosen.
-
-    Raises:
-        FleetError: it was started before.
-    """
+    """Start a draft with the devices that `plan.stages_of` has chosen. Raises FleetError if it was started before."""
     _need(state, "start", "draft")
     return replace(state, phase="running", stages=stages, seen_us=now_us, offers={})
 
 
 def pause(state: State) -> State:
-    """Let nothing happen, until `resume`.
-
-    Raises:
-        FleetError: it is not under way.
-    """
+    """Let nothing happen, until `resume`. Raises FleetError if it is not under way."""
     _need(state, "pause", "running", "waiting")
     return replace(state, phase="paused", cause="")
 
 
 def resume(state: State, now_us: int) -> State:
-    """Go on; the pause counts for neither patience nor pace.
-
-    Raises:
-        FleetError: it is not paused.
-    """
+    """Go on; the pause counts for neither patience nor pace. Raises FleetError if it is not paused."""
     _need(state, "resume", "paused")
     return replace(state, phase="running", seen_us=now_us)
 
 
 def approve(state: State) -> State:
-    """Open the gate that the rollout waits at.
-
-    Raises:
-        FleetError: it does not wait.
-    """
+    """Open the gate that the rollout waits at. Raises FleetError if it does not wait."""
     _need(state, "approve", "waiting")
     return replace(state, phase="running", approved=state.stage + 1, cause="")
 
 
 def abort(state: State) -> State:
-    """End it; devices stay where they are. The way back is a new document.
-
-    Raises:
-        FleetError: it has ended already.
-    """
+    """End it; devices stay where they are. The way back is a new document. FleetError if it has ended already."""
     _need(state, "abort", "draft", "running", "waiting", "paused")
     return replace(state, phase="aborted", cause="")
 
@@ -255,13 +225,9 @@ def abort(state: State) -> State:
 def advance(
     plan: RolloutPlan, state: State, reports: Mapping[str, Report], now_us: int
 ) -> tuple[tuple[Action, ...], State]:
-    """Do what is due.
+    """Do what is due; returns the actions, and the state to keep together with them.
 
-    Args:
-        reports: of every device that is enrolled.
-
-    Returns:
-        What to do, and the state to keep together with it.
+    `reports` has every enrolled device.
     """
     if state.phase not in ("running", "waiting"):
         return (), state

@@ -24,12 +24,7 @@ _KEEP_CLOCK_US = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A rollout, and how its devices stand.
-
-    Attributes:
-        tallies: one for each stage; empty for a draft.
-        ended_us: when it was completed, stopped or aborted.
-    """
+    """A rollout, and how the devices of each stage stand (nothing for a draft)."""
 
     number: int
     plan: RolloutPlan
@@ -49,9 +44,8 @@ class Rollouts:
     def preview(self, plan: RolloutPlan) -> tuple[tuple[str, ...], ...]:
         """The devices that each stage of a plan would add, if it started now.
 
-        Raises:
-            FleetError: the rollout or a stage has no device, or all have a newer version already.
-            UnknownNameError: there is no such document.
+        Raises FleetError if the rollout or a stage has no device, or all have a newer version already; UnknownNameError
+        without the document.
         """
         with self._registry.snapshot():
             document = self._registry.document(plan.version)
@@ -63,14 +57,7 @@ class Rollouts:
             return stages
 
     def draft(self, plan: RolloutPlan, *, who: str, time_us: int) -> int:
-        """Keep a plan; its devices are chosen when it starts.
-
-        Returns:
-            The rollout's number.
-
-        Raises:
-            FleetError, UnknownNameError: as `preview` says.
-        """
+        """Keep a plan, and return its number; its devices are chosen when it starts. Raises what `preview` does."""
         with self._registry.transaction():
             self.preview(plan)
             number = self._rows.add(plan, time_us)
@@ -80,9 +67,8 @@ class Rollouts:
     def start(self, number: int, *, who: str, time_us: int) -> None:
         """Choose the devices, and begin with the first stage.
 
-        Raises:
-            FleetError: it was started before, or another one is under way at one of its devices.
-            FleetError, UnknownNameError: as `preview` says.
+        Raises what `preview` does; FleetError, too, if it was started before, or another is under way at one of its
+        devices.
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
@@ -113,14 +99,9 @@ class Rollouts:
         self._operate(number, "abort", rules.abort, who, time_us)
 
     def step(self, number: int, time_us: int) -> tuple[Action, ...]:
-        """Do what is due in one rollout: what it does is durable, or has not happened.
+        """Do what is due in one rollout: what it does, and returns, is durable, or has not happened.
 
-        Returns:
-            What was done.
-
-        Raises:
-            UnknownNameError: there is no such rollout.
-            RegistryError: the file cannot be used; nothing was done.
+        Raises UnknownNameError if there is no such rollout; RegistryError if the file cannot be used: nothing was done.
         """
         with self._registry.transaction():
             plan, state, *_ = self._load(number)
@@ -143,8 +124,7 @@ class Rollouts:
 
         The same again is due until `Registry.published` is told that the broker has it.
 
-        Raises:
-            RegistryError: the file cannot be used; nothing was done in the rollout that failed.
+        Raises RegistryError if the file cannot be used; nothing was done in the rollout that failed.
         """
         for number in self.active():
             self.step(number, time_us)
@@ -161,11 +141,7 @@ class Rollouts:
             return self._rows.numbers()
 
     def show(self, number: int) -> Rollout:
-        """A rollout as it stands.
-
-        Raises:
-            UnknownNameError: there is no such rollout.
-        """
+        """A rollout as it stands. Raises UnknownNameError if there is no such rollout."""
         with self._registry.snapshot():
             plan, state, created_us, ended_us = self._load(number)
             tallies = tally(plan, state, self._rows.reports(number, plan.version))
@@ -174,8 +150,7 @@ class Rollouts:
     def way_back(self, number: int) -> OfferWayBack:
         """For each version that devices had before, those that were offered the rollout's.
 
-        Raises:
-            UnknownNameError: there is no such rollout.
+        UnknownNameError without it.
         """
         with self._registry.snapshot():
             return way_back(self._load(number).state)

@@ -1,13 +1,11 @@
 """What a fleet of enrolled devices is told, and says: policy documents, what devices say of them, and the time.
 
-The operator's connection: publishes the documents that devices should have, and notes down what devices say.
-
-It has credentials of its own, because nobody else may publish policies. Once a second it writes what has arrived into
-the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained and at most so many a
-second, until the broker has acknowledged it. After every new connection it first listens for a while, so that retained
-answers are known before any device is taken for silent, and so are the retained documents: those that the broker has
-lost are published again. It can withhold documents and replay them, no more, and their versions stop replay. A registry
-that is locked or full stops nothing: it is tried again, with nothing lost.
+The operator's connection has credentials of its own, because nobody else may publish policies. Once a second it writes
+what has arrived into the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained
+and at most so many a second, until the broker has acknowledged it. After every new connection it first listens for a
+while, so that retained answers are known before any device is taken for silent, and retained documents, too: those that
+the broker has lost are published again. It can withhold documents and replay them, no more, and their versions stop
+replay. A registry that is locked or full stops nothing: it is tried again, with nothing lost.
 """
 
 from __future__ import annotations
@@ -38,23 +36,14 @@ _MOST_WAITING = 20_000
 
 
 class FleetLink:
-    """A fleet's registry at a broker; one thread uses it.
+    """A fleet's registry, which must be there, at a broker; one thread uses it.
 
-    Args:
-        path: of the registry, which must be there.
-        link: a connection with the operator's credentials, for nobody else; subscribed, started and stopped here.
-        counters: counts `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost`
-            (by the broker, which had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`,
-            `fleet_errors`, and every answer that is none by its reason.
-        messages_per_second: published at most.
-        seconds: a clock that only goes forward.
-        now_us: the time, in microseconds of Unix time.
+    The link has the operator's credentials, for nobody else; it is subscribed, started and stopped here. Counts
+    `policies_sent`, `policies_acknowledged`, `policies_refused` (by the broker), `policies_lost` (by the broker, which
+    had them), `fleet_strangers` (devices that are not enrolled), `fleet_dropped`, `fleet_errors`, and every answer that
+    is none by its reason. `connections` is how often the broker has accepted the connection.
 
-    Attributes:
-        connections: how often the broker has accepted the connection.
-
-    Raises:
-        RegistryError: the registry cannot be opened.
+    Raises RegistryError if the registry cannot be opened.
     """
 
     def __init__(
@@ -142,8 +131,7 @@ class FleetLink:
     def pump(self, *, listening: bool = True) -> None:
         """Do what is due; to be called several times a second.
 
-        Args:
-            listening: whether the connection is there on which devices' statuses and answers arrive.
+        `listening`: the connection is there on which devices' statuses and answers arrive.
         """
         self._link.maintain()
         now = self._seconds()
@@ -245,12 +233,7 @@ _TIME_SECONDS = 300.0
 class FleetService:
     """Used by the gateway's worker; made, started and stopped by the thread that starts the gateway.
 
-    Args:
-        link: the gateway's connection.
-        enrolled: of the same files.
-
-    Raises:
-        FuguError: one line that says which file is wrong.
+    `link` is the gateway's connection. Raises FuguError with one line that says which file is wrong.
     """
 
     def __init__(self, fleet: str, files: FleetFiles, link: Link, enrolled: Enrolled, counters: Counter[str]) -> None:
@@ -303,7 +286,6 @@ class FleetService:
             self._time_at = now + (_TIME_SECONDS if sent is not None else 1.0)
 
     def _publish_root(self) -> None:
-        """Say which roots there are, after every new connection."""
         connections = self._messages.connections
         if connections != self._rooted and self._operator.publish(root_topic(self._fleet), self._chain, retain=True):
             self._rooted = connections

@@ -44,11 +44,7 @@ _MAX_FILE = 1 << 20
 
 
 class Signed(NamedTuple):
-    """A policy document with its signatures.
-
-    Attributes:
-        signatures: how many valid ones of policy keys it has.
-    """
+    """A policy document, and how many valid signatures of policy keys it has."""
 
     document: PolicyDocument
     envelope: Envelope
@@ -67,12 +63,7 @@ class Signed(NamedTuple):
 
 
 class StreamPromise(NamedTuple):
-    """What a policy promises of its stream.
-
-    Attributes:
-        epsilon: in nats; of the whole stream, or of one released point if it is measured.
-        adversary: to whom; empty for measured streams.
-    """
+    """What a policy promises of its stream: epsilon in nats of all of it; if measured, of one point (no adversary)."""
 
     stream: str
     kind: Literal["symbols", "measured"]
@@ -83,9 +74,8 @@ class StreamPromise(NamedTuple):
 def read_bodies(files: Sequence[Path], fleet: str, to: Address) -> list[dict[str, Any]]:
     """Policies as a document holds them, from files in their JSON form, with or without fleet, device and version.
 
-    Raises:
-        FleetError: a file cannot be read, or is for another fleet or device.
-        PolicyError: it is no policy; names the file.
+    Raises FleetError if a file cannot be read, or is for another fleet or device; PolicyError, which names it, if it is
+    no policy.
     """
     found = []
     for file in files:
@@ -125,7 +115,6 @@ def _table_version(given: dict[str, Any]) -> int:
 
 
 def _restamped(body: dict[str, Any], version: int) -> dict[str, Any]:
-    """A policy whose tables, if it has any, name a version."""
     if body.get("kind") != "points":
         return body
 
@@ -152,9 +141,7 @@ def make_document(
 ) -> PolicyDocument:
     """A document of some policies, all of whose guarantees hold.
 
-    Raises:
-        FuguError: a guarantee does not hold, or two policies are for one stream.
-        pydantic.ValidationError: a field is not what a document allows.
+    Raises FuguError if one does not, or two policies are for one stream; pydantic.ValidationError for a wrong field.
     """
     document = PolicyDocument(
         fleet=fleet,
@@ -197,8 +184,7 @@ def promises(document: PolicyDocument) -> list[StreamPromise]:
 def read_signed(content: bytes, root: Root) -> Signed:
     """Read a document that policy keys have signed, perhaps not yet enough of them.
 
-    Raises:
-        FleetError: it is no policy document of this fleet, or no policy key of the root has validly signed it.
+    Raises FleetError if it is no policy document of this fleet, or no policy key of the root has validly signed it.
     """
     try:
         envelope = Envelope.decode(content)
@@ -229,9 +215,8 @@ def policies_in(
         enrolments: who is in the group that a document is for.
         devices: whom a document for everyone is for.
 
-    Raises:
-        FleetError: a file cannot be read, or is a document that is not signed as the root says, or reaches nobody.
-        PolicyError: it is no policy; names the file.
+    Raises FleetError if a file cannot be read, or is a document that is not signed as the root says, or reaches nobody;
+    PolicyError, which names it, if it is no policy.
     """
     found: list[AnyPolicy] = []
     for file in files:
@@ -265,11 +250,7 @@ def sign_document(document: PolicyDocument, keys: Sequence[Ed25519PrivateKey], r
 
 
 def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
-    """Add signatures to a document that others have signed; its guarantees are derived anew before.
-
-    Raises:
-        FuguError: a guarantee does not hold.
-    """
+    """Add signatures to a document that others have signed. FuguError if a guarantee, derived anew, does not hold."""
     _verify(signed.document)
     own = sign("policy", signed.envelope.payload, keys).signatures
     every = tuple(sorted((*signed.envelope.signatures, *own), key=lambda one: one.key))
@@ -277,17 +258,9 @@ def add_signatures(signed: Signed, keys: Sequence[Ed25519PrivateKey]) -> Signed:
 
 
 def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] = ()) -> bool:
-    """Judge a complete document as the devices will.
+    """Judge a complete document, at Unix time `now`, as the devices will; whether it is valid by now, or only later.
 
-    Args:
-        now: Unix time in seconds.
-
-    Returns:
-        Whether it is valid by now; if not, devices take it later.
-
-    Raises:
-        TrustError: a device never accepts it.
-        FleetError: an enrolment is for a device that the document is not for.
+    Raises TrustError if a device never accepts it; FleetError if the document is not for an enrolment's device.
     """
     document = signed.document
     judges = [device_trust(root, document.to.device or _SOMEBODY, (document.to.group,) if document.to.group else ())]
@@ -306,13 +279,10 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
 
 
 def read_pins(files: Sequence[Path], fleet: str) -> dict[str, SymbolPins | MeasuredPins]:
-    """Pin what some policies say of their streams.
+    """Pin what some policies (JSON, with or without fleet, device and version, each of its own stream) say of them.
 
-    Args:
-        files: policies in their JSON form, with or without fleet, device and version; each has its own stream.
-
-    Raises:
-        FuguError: a file cannot be read or is for another fleet, its guarantee is false, or two are for one stream.
+    Raises FuguError if a file cannot be read or is for another fleet, its guarantee is false, or two are for one
+    stream.
     """
     everyone = Address(everyone=True)
     policies = policies_of(make_document(fleet, 1, everyone, read_bodies(files, fleet, everyone)))

@@ -54,8 +54,8 @@ def export_history(
     Returns:
         How many rows each table has.
 
-    Raises:
-        FuguError: there is no such store or ledger, nothing in it is of that time, or the folder cannot be written.
+    Raises FuguError if there is no such store or ledger, nothing in it is of that time, or the folder cannot be
+    written.
     """
     with stored_history(store) as history, parquet_folder(folder) as made:
         days = _Days(history, made, span, lag)

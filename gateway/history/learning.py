@@ -81,11 +81,7 @@ class Sequences(NamedTuple):
 
 
 def read_sequences(group: Group) -> Sequences:
-    """The symbols of a group of streams.
-
-    Raises:
-        HistoryError: a policy is not known.
-    """
+    """The symbols of a group of streams. Raises HistoryError if a policy is not known."""
     found: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
@@ -191,8 +187,7 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
         tasks: where the work is done, in this process if not given; what is learned is the same.
         told: called with what is done.
 
-    Raises:
-        FuguError: there is no such source, or its streams have no states in common.
+    Raises FuguError if there is no such source, or its streams have no states in common.
     """
     tasks = tasks or Tasks()
     with source.open() as history:
@@ -253,11 +248,7 @@ def _thinned(some: Sequences, step: int) -> Sequences:
 
 
 def _common(streams: list[SymbolStream]) -> _Meaning:
-    """What all streams have in common.
-
-    Raises:
-        HistoryError: they have not.
-    """
+    """What all streams have in common. Raises HistoryError if they have not."""
     if len(names := sorted({one.stream for one in streams})) > 1:
         raise HistoryError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for one in streams for policy in one.policies.values()]

@@ -40,8 +40,7 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
     Args:
         path: must not exist, or be empty.
 
-    Raises:
-        HistoryError: it holds something, or cannot be made.
+    Raises HistoryError if it holds something, or cannot be made.
     """
     path = path.absolute()
     try:
@@ -207,8 +206,7 @@ class ExportedHistory:
     Args:
         folder: that `fugu gateway export` wrote.
 
-    Raises:
-        HistoryError: it is none.
+    Raises HistoryError if it is none.
     """
 
     def __init__(self, folder: Path) -> None:

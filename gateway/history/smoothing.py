@@ -215,8 +215,7 @@ def smooth_history(
     Returns:
         How many rows each table has.
 
-    Raises:
-        FuguError: there is no such source, it holds nothing of that time, or the folder cannot be written.
+    Raises FuguError if there is no such source, it holds nothing of that time, or the folder cannot be written.
     """
     groups = Group.all(source)
     with parquet_folder(folder) as made:

@@ -107,11 +107,7 @@ class SymbolStream(NamedTuple):
     policies: Mapping[int, Policy]
 
     def policy(self, version: int) -> Policy:
-        """The policy of a version.
-
-        Raises:
-            HistoryError: it is not known.
-        """
+        """The policy of a version. Raises HistoryError if it is not known."""
         if (found := self.policies.get(version)) is None:
             raise HistoryError(f"policy version {version} of {self.device}/{self.stream} is not there")
         return found
@@ -174,8 +170,7 @@ def stored_history(location: Location) -> Iterator[StoredHistory]:
     Args:
         location: of the store; its gateway may be running.
 
-    Raises:
-        StoreError: there is no such store.
+    Raises StoreError if there is no such store.
     """
     with closing(Store(location, create=False)) as store, store.snapshot():
         yield StoredHistory(store)

@@ -36,11 +36,7 @@ class Source(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[History]:
-        """The history.
-
-        Raises:
-            FuguError: there is none.
-        """
+        """The history. Raises FuguError if there is none."""
         if isinstance(self.path, Path) and self.path.is_dir():
             yield ExportedHistory(self.path)
         else:
@@ -48,11 +44,7 @@ class Source(NamedTuple):
                 yield history
 
     def streams(self, history: History) -> list[SymbolStream]:
-        """The streams that are meant.
-
-        Raises:
-            HistoryError: there are none.
-        """
+        """The streams that are meant. Raises HistoryError if there are none."""
         every = [one for one in history.streams() if self.stream in (None, one.stream)]
         found = [one for one in every if not self.devices or one.device in self.devices]
         if not found:
@@ -152,8 +144,7 @@ def open_tasks(address: str | None) -> Iterator[Tasks]:
         address: of a Ray cluster whose nodes see the same files; "local" for one of its own on this machine; none for
             this process.
 
-    Raises:
-        HistoryError: there is no such cluster.
+    Raises HistoryError if there is no such cluster.
     """
     if address is None:
         yield Tasks()

@@ -77,8 +77,7 @@ def chains_of(told: Description) -> list[Chain]:
     Of intervals a grid with their ends, evenly spaced in the logarithm; of known chains each; of a bound on odds ratios
     the typical chain.
 
-    Raises:
-        AttackerError: none of the attackers can read points, or so many states, or the class names no chain.
+    Raises AttackerError if none of the attackers can read points, or so many states, or the class names no chain.
     """
     if told.kind == "points":
         raise AttackerError(
@@ -103,8 +102,7 @@ def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int])
         told: a stream of symbols.
         symbols: of consecutive ticks, at least one, -1 where there is none.
 
-    Raises:
-        AttackerError: no chain of the class says what has come.
+    Raises AttackerError if no chain of the class says what has come.
     """
     assert told.table is not None
     weights = NoiseTable(told.table).weights()
@@ -257,8 +255,7 @@ class Shares(NamedTuple):
 def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]:
     """The first window of a stream with one count, and the states that it counts; of two states also a histogram.
 
-    Raises:
-        AttackerError: there is none.
+    Raises AttackerError if there is none.
     """
     for window in told.windows:
         if window.clip is not None:
@@ -285,8 +282,7 @@ class CountAttack:
         chains: how many are believed.
         priors: for each of them the probability of the counted states.
 
-    Raises:
-        AttackerError: none of them can read the stream's counts.
+    Raises AttackerError if none of them can read the stream's counts.
     """
 
     def __init__(self, told: Description) -> None:

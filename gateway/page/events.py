@@ -74,8 +74,7 @@ class WholeSource(Source):
 class DeviceSource(Source):
     """What comes of a device, at once: everything that waits in one event; and how the device is.
 
-    Raises:
-        TopicError: it is no name of a device.
+    Raises TopicError if it is no name of a device.
     """
 
     most_waiting = 100

@@ -95,11 +95,7 @@ class Feed:
         )
 
     async def run(self) -> None:
-        """Keep the connection until cancelled.
-
-        Raises:
-            LinkError: TLS or password files cannot be read.
-        """
+        """Keep the connection until cancelled. Raises LinkError if TLS or password files cannot be read."""
         self.link.start()
         looks = [
             asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack)),
@@ -144,8 +140,7 @@ class Feed:
     def watch(self, device: str) -> Watcher:
         """Begin to look at a device; what is known of it waits for the watcher.
 
-        Raises:
-            TopicError: it is no name of a device.
+        Raises TopicError if it is no name of a device.
         """
         topics = device_topics(self.fleet, device)
         watcher = Watcher(device)
@@ -251,11 +246,7 @@ class Feed:
 
 
 def device_topics(fleet: str, device: str) -> list[str]:
-    """What is subscribed to of a device that somebody looks at.
-
-    Raises:
-        TopicError: it is no name of a device.
-    """
+    """What is subscribed to of a device that somebody looks at. Raises TopicError if it is no name of a device."""
     made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
     return [make(fleet, device, "+") for make in made]
 

@@ -31,8 +31,7 @@ class PageError(FuguError):
 def password_line(password: str) -> str:
     """The hash of a password, as a line of a file: scrypt, salted.
 
-    Raises:
-        PageError: it is shorter than 10 characters, or longer than 1024.
+    Raises PageError if it is shorter than 10 characters, or longer than 1024.
     """
     if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
         raise PageError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
@@ -66,8 +65,7 @@ class Login:
         session_seconds: how long a session lasts.
         clock: of seconds that pass.
 
-    Raises:
-        PageError: the file cannot be used.
+    Raises PageError if the file cannot be used.
     """
 
     def __init__(

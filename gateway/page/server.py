@@ -63,8 +63,7 @@ class PageSettings:
     def __post_init__(self) -> None:
         """Refuse what would show the fleet to others, or a password to the network.
 
-        Raises:
-            PageError: it says what is missing.
+        Raises PageError if it says what is missing.
         """
         if not self.session_seconds > 0.0:
             raise PageError("a session lasts more than 0 seconds")
@@ -102,8 +101,7 @@ def serve(
         parent: nothing comes from it but its end, which ends the page.
         additions: what else is served.
 
-    Raises:
-        FuguError: a file cannot be read, or nobody can listen there.
+    Raises FuguError if a file cannot be read, or nobody can listen there.
     """
     asyncio.run(_serve(settings, listener, parent, additions))
 
@@ -200,8 +198,7 @@ class PageBeside:
         settings: what is served to whom; port 0 for any that is free.
         additions: what else the page's process serves; a function of a module, because the process is a new one.
 
-    Raises:
-        FuguError: the address is taken, a file cannot be used, or the web server is not installed.
+    Raises FuguError if the address is taken, a file cannot be used, or the web server is not installed.
     """
 
     def __init__(self, settings: PageSettings, additions: Additions = no_additions) -> None:

@@ -1,10 +1,10 @@
 """How much an audience may be told about a tick: the largest constant per-tick loss, and the rules of mechanisms.
 
-What one reader of several audiences is told: their charges add up tick by tick, and the accountant runs once. A sum of
-epsilons is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon
-0.1 to eight audiences may be 0.86 to whoever has them all. Charges per tick do add up, because each is at most the
-least concave function above its release's loss (`gateway.releases.allowance`); so the bound of a reader is that of
-a stream whose every tick is charged all that its audiences may be told.
+**One reader of several audiences**: their charges add up tick by tick, and the accountant runs once. A sum of epsilons
+is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon 0.1 to
+eight audiences may be 0.86 to whoever has them all. Charges per tick do add up, because each is at most the least
+concave function above its release's loss (below); so the bound of a reader is that of a stream whose every tick is
+charged all that its audiences may be told.
 
 **Releases that do not compose**, by the Wasserstein mechanism and by group privacy. Both are for one release of one
 window of a stream, ever, and are charged the whole of epsilon. Group privacy takes all ticks of the window for one
@@ -14,14 +14,12 @@ so W is of the distribution of symbols, given a state, and every symbol must be 
 counted together are independent, so that W is the largest of theirs.
 
 Sources: docs/proofs/audiences.md, "Audiences and readers"; Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for
-Correlated Data (SIGMOD 2017), algorithm 1 and section 2; docs/proofs/published-mechanisms.md, "The published
-mechanisms".
+Correlated Data (SIGMOD 2017), algorithm 1 and section 2; docs/proofs/published-mechanisms.md.
 
-What a statistic over randomised symbols tells about states: less than about symbols, because symbols are noisy.
-
-The likelihood of a release changes by a factor of at most e^c when one symbol changes (c = sensitivity / scale). With
-every other tick's state held fixed, the symbols are independent, so the likelihood as a function g of one tick's symbol
-stays within such a box, and what it tells of that tick's states x and x' is at most
+**A statistic over randomised symbols** tells less about states than about symbols, because symbols are noisy. Its
+likelihood changes by a factor of at most e^c when one symbol changes (c = sensitivity / scale). With every other tick's
+state held fixed, the symbols are independent, so the likelihood as a function g of one tick's symbol stays within such
+a box, and what it tells of that tick's states x and x' is at most
 
     loss(c) = max over g in [1, e^c]^m of log( B[x].g / B[x'].g ).
 
@@ -30,23 +28,21 @@ likelihood ratio B[x,z]/B[x',z] is above a threshold: with A = B[x](Z) > B[x'](Z
 
     F(c) = log( (1 - A + A e^c) / (1 - B + B e^c) ),       loss = max over pairs of states and thresholds.
 
-**Several releases over the same symbols.** They are independent given the symbols, not given the states: together they
-are one release with c1 + c2 + ..., and lose F(c1 + c2 + ...). That may be MORE than F(c1) + F(c2) + ... F' is h(u) =
+**Several releases over the same symbols** are independent given the symbols, not given the states: together they are
+one release with c1 + c2 + ..., and lose F(c1 + c2 + ...), which may be MORE than F(c1) + F(c2) + ... F' is h(u) =
 sigma(u + logit A) - sigma(u + logit B), a hump, symmetric around u1 = -(logit A + logit B) / 2, so F is convex up to u1
-and concave only after it. Example: rho0 = .3, rho1 = .1: F(1) = .6312 and 2 F(1/2) = .6231. So a release is not charged
-F(c), but the least concave function above it:
+and concave only after it. So a release is not charged F(c), but the least concave function above it:
 
     charge(c) = c F(c0) / c0  for c < c0,    F(c)  for c >= c0,    c0 in [u1, 2 u1] where the chord is the tangent,
 
 and c0 = 0 if u1 <= 0. It is concave with charge(0) = 0, hence charge(c1 + c2) <= charge(c1) + charge(c2); and so is the
-maximum of such functions over pairs and thresholds subadditive: charges of any number of releases may be added. The two
-agree for symmetric randomised response; for the tables that calibration makes, the charge of a small release is less
-than 5 % above its loss.
+maximum of such functions over pairs and thresholds subadditive: charges of any number of releases may be added. For the
+tables that calibration makes, the charge of a small release is less than 5 % above its loss.
 
 **Whether noise that was drawn is of its distribution**, judged by its mean size. Discrete Laplace noise of scale s has
-the distribution Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so
-that the bound of Chernoff is the divergence of two such distributions: of N independent numbers, the mean size is m or
-further from what is expected, on the same side, with a probability of at most
+Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so that the bound
+of Chernoff is the divergence of two such distributions: of N independent numbers, the mean size is m or further from
+what is expected, on the same side, with a probability of at most
 
     e^(-N D),    D = m log(q / p) + log( (1 - q)(1 + p) / ((1 + q)(1 - p)) ),
 
@@ -111,13 +107,7 @@ FALSE_ALARMS = 1e-9
 
 
 def log_chance(scale: Fraction, numbers: int, size: int) -> float:
-    """A bound of the logarithm of the probability of so small or so large noise.
-
-    Args:
-        scale: of the noise.
-        numbers: how many were drawn, at least 1.
-        size: of all of them, without their signs, added up.
-    """
+    """Bound the log-probability that so many noises (at least 1) have so small or so large a total absolute size."""
     decay, mean = 1.0 / float(scale), size / numbers
     log_normal = math.log(math.tanh(decay / 2.0))  # of (1 - p) / (1 + p)
     if size == 0:
@@ -130,8 +120,7 @@ def log_chance(scale: Fraction, numbers: int, size: int) -> float:
 def noise_problems(drawn: Mapping[Fraction, tuple[int, int]]) -> list[str]:
     """What cannot be chance, two-sided, and with all scales together at a rate of `FALSE_ALARMS`.
 
-    Args:
-        drawn: by scale, how many numbers got noise, and the sizes of it added up.
+    `drawn` has by scale how many numbers got noise, and the sizes of it added up.
     """
     limit = math.log(FALSE_ALARMS / (2.0 * max(len(drawn), 1)))
     found = []
@@ -170,22 +159,15 @@ class _Thresholds(NamedTuple):
 def amplified_loss(table: NoiseTable, spread: float) -> float:
     """The per-tick loss of one release over a table's symbols, rounded up: exact for one release, no bound for several.
 
-    Args:
-        spread: c, the most by which the release's log-likelihood changes with one symbol.
-
-    Returns:
-        max over ordered pairs of states, in nats; at most the spread, and at most the table's own loss.
+    It is in nats, the maximum over ordered pairs of states; at most the spread c (the most by which the release's
+    log-likelihood changes with one symbol), and at most the table's own loss.
     """
     sets = _thresholds(table)
     return _capped(_curve(sets, min(spread, _MOST_SPREAD)), spread)
 
 
 def charge(table: NoiseTable, spread: float) -> float:
-    """The per-tick loss to charge for a release over symbols, rounded up: charges of several releases add up.
-
-    Returns:
-        A subadditive bound of `amplified_loss`, in nats; at most the spread.
-    """
+    """The per-tick loss in nats to charge for a release, rounded up: subadditive, >= `amplified_loss`, <= spread."""
     sets = _thresholds(table)
     spread_used = min(spread, _MOST_SPREAD)
     curve = np.where(spread_used < sets.touch, sets.slope * spread_used, _curve(sets, spread_used))
@@ -201,15 +183,13 @@ def largest_spread(table: NoiseTable, loss: float) -> float:
 
 
 def smallest_scale(tables: Iterable[NoiseTable], sensitivity: int, budget: int) -> Fraction:
-    """The least noise whose charge is within a budget, for symbols of any of the tables.
+    """The least scale of discrete Laplace noise whose charge is within a budget, for symbols of any of the tables.
+
+    It is rounded up to a short fraction, and at least `LEAST_SCALE`.
 
     Args:
-        tables: at least one.
         sensitivity: the most by which one symbol changes the released counts, added up.
         budget: in units of `gateway.releases.entries`, at least 1.
-
-    Returns:
-        A scale of discrete Laplace noise, rounded up to a short fraction, and at least `LEAST_SCALE`.
     """
     known = list(tables)
     if budget < 1:
@@ -276,7 +256,6 @@ def _tangents(above: Floats, below: Floats) -> tuple[Floats, Floats]:
 
 
 def _curve(sets: _Thresholds, spread: float | Floats) -> Floats:
-    """F at a spread, each set its own; not rounded."""
     growth = np.expm1(spread)
     return np.log1p((sets.above - sets.below) * growth / (SCALE + sets.below * growth))
 
@@ -303,7 +282,6 @@ def _inverse(sets: _Thresholds, loss: float) -> Floats:
 
 
 def _composable_inverse(sets: _Thresholds, loss: float) -> float:
-    """The spread at which the charge reaches a loss."""
     with np.errstate(divide="ignore", invalid="ignore"):
         straight = np.where(sets.slope > 0.0, loss / sets.slope, np.inf)
     curved = _inverse(sets, loss)[:-1]
@@ -328,19 +306,11 @@ class CountedSymbols(Document):
 
     @property
     def distance(self) -> Fraction:
-        """The largest distance by which a state can move the distribution of the count.
-
-        Raises:
-            ChainClassError: it cannot be computed exactly.
-        """
+        """The farthest that a state can move the count's distribution. ChainClassError if that has no exact value."""
         return max(_distance(one, self.hits, self.ticks, int(self.observed, 16)) for one in self.chains)
 
     def check(self) -> None:
-        """Refuse what has no exact distribution, without computing it.
-
-        Raises:
-            ChainClassError: why there is none.
-        """
+        """Refuse what has no exact distribution, without computing it. ChainClassError says why."""
         for one in self.chains:
             check_symbols(only_chains(one), self.hits, SCALE, self.ticks)
 
@@ -359,8 +329,7 @@ class WholeWindow(Document):
     def scale(self, epsilon: float) -> Fraction:
         """The least scale of the noise on every count, rounded up to a short fraction.
 
-        Raises:
-            ChainClassError: the distribution of a count cannot be computed exactly.
+        ChainClassError as `distance`.
         """
         furthest = Fraction(self.moved) if self.moved is not None else max(one.distance for one in self.symbols)
         return scale_above(furthest / Fraction(epsilon))
@@ -369,16 +338,9 @@ class WholeWindow(Document):
 def counted_symbols(
     chains: Sequence[ChainClass], table: NoiseTable, states: tuple[int, ...], observed: Sequence[bool]
 ) -> CountedSymbols:
-    """A device's count of some states, as the count of symbols that it is made of.
+    """A device's count of states as a count of symbols. Raises ChainClassError if it is made of several numbers.
 
-    Args:
-        chains: the classes of its policies.
-        table: of its symbols.
-        states: that are counted.
-        observed: which ticks of the window have a symbol.
-
-    Raises:
-        ChainClassError: the count is made of several numbers.
+    `observed` says which ticks of the window have a symbol.
     """
     rule = two_valued(table, states)
     if rule is None:
@@ -391,10 +353,7 @@ def counted_symbols(
 def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
     """How much all symbols of a device's window together move its counts, in L1: a symbol moves between two of several.
 
-    Args:
-        query: what is asked; of T ticks there are less than T pairs for a dwell time.
-        numbers: how many counts there are.
-        length: ticks of the window.
+    Of T ticks there are less than T pairs for a dwell time; `numbers` is how many counts there are.
     """
     return length * (1 if numbers == 1 and query in ("count", "frequency") else 2)
 
@@ -410,28 +369,18 @@ _INWARD = 1.0 - 1e-9
 
 @cache
 def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanism: Mechanism = "chain") -> int:
-    """The largest loss that every tick may have, for ever, without any state losing more than epsilon.
+    """The largest loss that every tick may have, for ever, without any state losing more than epsilon (in nats).
 
     Losses of the chain accountant, and of any one quilt, grow with every tick's own loss, so a schedule of charges that
     never exceeds this number on any tick is within epsilon, however the charges vary from tick to tick. A mechanism
-    that does not compose has one release, which is charged the whole of epsilon.
+    that does not compose has one release, which is charged the whole of epsilon. The loss is in units of
+    `gateway.releases.entries`, rounded down; the same for all pairs of states.
 
-    Args:
-        chains: class of chains that the readings belong to.
-        epsilon: what the audience is promised, in nats.
-        adversary: what the audience may know.
-        mechanism: by whose rule.
+    Raises ChainClassError if epsilon is not a positive number, the chains do not forget, or the mechanism has no bound
+    for them or against such an adversary.
 
-    Returns:
-        The loss in units of `gateway.releases.entries`, rounded down; the same for all pairs of states.
-
-    Raises:
-        ChainClassError: epsilon is not a positive number, the chains do not forget, or the mechanism has no bound for
-            them or against such an adversary.
-
-    Source: docs/proofs/chain-accountant.md, "The chain accountant", and docs/proofs/published-mechanisms.md, "The
-    published mechanisms"; for quilts, whose least loss at a constant rate c is min over quilts of influence + c * near
-    ticks, `fugu.privacy.quilts`.
+    Source: docs/proofs/chain-accountant.md and docs/proofs/published-mechanisms.md; for quilts, whose least loss at a
+    constant rate c is min over quilts of influence + c * near ticks, `fugu.privacy.quilts`.
     """
     if not covers(mechanism, adversary):
         raise ChainClassError(f"{mechanism} protects against the ignorant adversary only, not against the {adversary}")
@@ -448,12 +397,7 @@ def allowance(chains: ChainClass, epsilon: float, adversary: Adversary, mechanis
 def joint_charge(allowances: Sequence[int], base: int) -> int:
     """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.entries`.
 
-    Args:
-        allowances: what each audience may be told about a tick, the base included.
-        base: what the device itself releases to all of them; it is the same release, and counts once.
-
-    Returns:
-        0 if there is no audience that the gateway may tell anything.
+    Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.
     """
     told = sum(max(one - base, 0) for one in allowances)
     return told + base if any(one >= base for one in allowances) else 0
@@ -461,18 +405,9 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
 
 @cache
 def joint_loss(chains: ChainClass, charge: int, adversary: Adversary) -> float:
-    """What an endless stream loses whose every tick is charged the same.
+    """A bound in nats, rounded up, of what an endless stream loses whose every tick has this charge (in units).
 
-    Args:
-        chains: class of chains that the readings belong to.
-        charge: in units of `gateway.releases.entries`.
-        adversary: what the reader may know.
-
-    Returns:
-        A bound in nats, rounded up.
-
-    Raises:
-        ChainClassError: no bound exists for such a class.
+    Raises ChainClassError if no bound exists for such a class.
     """
     return ChainAccountant(chains).loss(float_above(Fraction(charge, PER_NAT)), adversary).epsilon
 
@@ -482,13 +417,7 @@ _CLASSES: TypeAdapter[tuple[ChainClass, ...]] = TypeAdapter(tuple[ChainClass, ..
 
 
 def allowance_problem(allowed: int, mechanism: str, epsilon: float, adversary: str, chains: str) -> str:
-    """Why an allowance is not one by its mechanism's rule; empty if it is, or is lower.
-
-    Args:
-        allowed: in units of `gateway.releases.entries`.
-        mechanism, epsilon, adversary: of the promise.
-        chains: the classes as JSON.
-    """
+    """Why an allowance is above its mechanism's rule for a promise and classes as JSON; empty if it is not."""
     try:
         classes = classes_of(chains)
         found = [allowance(one, epsilon, cast(Adversary, adversary), cast(Mechanism, mechanism)) for one in classes]
@@ -528,10 +457,7 @@ def streams_charged(chains: str, device: str) -> frozenset[Stream]:
 def noise_problem(entry: Mapping[str, Any], frame: ReleaseFrame, charge: int) -> str:
     """Why the noise of a release is not that of its mechanism's rule; empty if it is.
 
-    Args:
-        entry: the ledger's columns.
-        frame: what was published.
-        charge: the most that a device's ticks were charged, in units of `gateway.releases.entries`.
+    `charge` is the most that a device's ticks were charged, in units of `gateway.releases.entries`.
     """
     if bool(entry["exclusive"]) != (entry["mechanism"] in ALONE):
         return f"mechanism {entry['mechanism']} {'composes' if entry['exclusive'] else 'does not compose'}"

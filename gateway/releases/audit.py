@@ -1,19 +1,16 @@
 """The audit of a ledger: everything is computed once more from its entries, and compared with what it says.
 
-Entries and changes of allowances are replayed in the order in which they happened, with `charges.overlay` on lists in
-memory, so that each release is held against the allowance that was in force when it was made. Allowances are computed
-again by the rule of the account's mechanism; what was published, by `gateway.releases.audit`.
-
-The audit of what was published: each release is computed once more from what the ledger has of it.
+Entries and changes of allowances are replayed in the order in which they happened, so that each release is held against
+the allowance that was in force when it was made. Allowances are computed again by the rule of the account's mechanism,
+releases from their sums and noise: the symbols may be gone.
 
 So a release is found that is not the answer to its question, or not that of its sums and its noise; whose noise is not
-of the scale, or whose charge is not that of the noise; and noise that was not drawn. Nothing but the ledger is needed:
-the symbols may be gone. What is changed in sums, noise and digests alike, so that all of it fits, is not found.
+of the scale, or whose charge is not that of the noise; and noise that was not drawn. What is changed in sums, noise and
+digests alike, so that all of it fits, is not found.
 
-A ledger says for which classes its allowances were computed, and of which tables its sums are. A person who can write
-to it can change both so that everything still adds up. The tables of an entry say which policies made it; where several
-have one table, each of them may have, and the worst of their classes counts. The auditor's own policies say it
-independently.
+A person who can write to a ledger can change both the classes of its allowances and the tables of its sums so that
+everything still adds up. The auditor's own policies say both independently. The tables of an entry say which policies
+made it; where several have one table, each of them may have, and the worst of their classes counts.
 """
 
 from __future__ import annotations
@@ -73,10 +70,9 @@ __all__ = ["Told", "TrustedPolicies", "verify"]
 
 
 class TrustedPolicies:
-    """What the policies of streams say, whatever a ledger says.
+    """The policies of streams, every version that was in force, whatever a ledger says.
 
-    Args:
-        policies: every version that was in force; measured streams have no charges and are left out.
+    Measured streams have no charges.
     """
 
     def __init__(self, policies: Iterable[AnyPolicy] = ()) -> None:
@@ -95,9 +91,8 @@ class TrustedPolicies:
     def makers(self, stream: Stream, inputs: str, charge: int) -> list[Policy]:
         """List the policies that may have made what an entry counts of a stream; empty if none can have.
 
-        Args:
-            inputs: of the entry, as the ledger has them; where they name no table (erased, or windows only) all may.
-            charge: to the stream; 0 where its own windows are counted.
+        All may where `inputs` names no table (erased, or windows only); charge 0 means that its own windows are
+        counted.
         """
         tables = _tables_named(inputs)
         if not charge or not tables:
@@ -136,7 +131,6 @@ class TrustedPolicies:
 
 
 def _tables_named(inputs: str) -> set[str]:
-    """Digests of the tables that inputs name; empty if they are no inputs, which the audit of contents says."""
     try:
         document: Mapping[str, Any] = json.loads(inputs)
         return {str(part[0]) for name in ("symbols", "beside") for part in document.get(name, ())}
@@ -150,8 +144,6 @@ _OF_WIDTH = 1e-6
 
 
 class _Asked(NamedTuple):
-    """A question, and as it stands in the ledger."""
-
     text: bytes
     question: Question
 
@@ -159,8 +151,7 @@ class _Asked(NamedTuple):
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
     """What does not agree between what was published and what it was computed from, one line each.
 
-    Args:
-        policies: which device has which table; if empty, the ledger alone vouches for it.
+    `policies` say which device has which table; if empty, the ledger alone vouches for it.
     """
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
@@ -218,7 +209,6 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTabl
 
 
 def _frame(entry: Mapping[str, Any], charges: Mapping[str, int]) -> tuple[ReleaseFrame | None, str]:
-    """A stored release, or what it says against its entry."""
     number, payload = entry["number"], entry["payload"]
     if not charges or not payload:
         return None, "has no release" if charges else ""
@@ -292,7 +282,6 @@ def _basis_problem(
 
 
 def _question_problem(frame: ReleaseFrame, charges: Mapping[str, int], question: Question) -> str:
-    """Why a release is not the answer to its question."""
     states = tuple(question.labels[state] for state in question.query.states if 0 <= state < len(question.labels))
     told = (frame.name, frame.stream, frame.mechanism, frame.length, frame.query, frame.states, frame.confidence)
     wanted = (question.name, question.stream, question.mechanism, question.length, question.query.kind, states)
@@ -340,13 +329,12 @@ class Told(NamedTuple):
     """The most that an audience was told of a tick of a stream while an allowance was in force, by the entries alone.
 
     Attributes:
-        mechanism, epsilon, adversary, chains: of the promise; the classes of chains as JSON, with those of the trusted
-            policies that made what was told.
+        chains: the classes of chains as JSON, with those of the trusted policies that made what was told.
         base: standing charge of every tick.
-        charge: of the tick that was charged most by then, with the base and the streams that move together with it.
+        charge: of the tick that was charged most, with the base and the streams that move together with it.
         tick: the first such, as the device numbers it.
         runs: all charges of the account, if nothing else counts for it: no base, no other stream, no other allowance
-            that anything was told under, no clock that was set. Else none.
+            that anything was told under, no clock that was set. Else empty.
     """
 
     key: Key
@@ -361,13 +349,7 @@ class Told(NamedTuple):
 
 
 class Audit(NamedTuple):
-    """The outcome.
-
-    Attributes:
-        entries, accounts: how much was looked at.
-        problems: in words, one line each, none if all is well.
-        told: by account and allowance, those first that were in force first.
-    """
+    """The outcome: how much was looked at, problems (one line each), and by account and allowance what was told."""
 
     entries: int
     accounts: int
@@ -377,8 +359,6 @@ class Audit(NamedTuple):
 
 @dataclass
 class _Account:
-    """An account as the replay has it."""
-
     number: int
     key: Key
     mechanism: str = ""
@@ -397,7 +377,6 @@ class _Account:
         return slice(max(low - 1, 0), high)
 
     def reach(self, charge: int, near: list[ChargedTicks], first: int) -> None:
-        """Note what ticks have reached."""
         if self.told and charge > self.told[-1].charge:
             self.told[-1] = self.told[-1]._replace(charge=charge, tick=first_peak(near, first))
 
@@ -414,13 +393,11 @@ def verify(
 ) -> Audit:
     """Recompute a ledger, charges and what was published.
 
+    Ticks above an allowance that was lowered later are no problem.
+
     Args:
-        ledger: an open ledger.
         published: releases that were seen, as entry number and bytes; each must be in the ledger as it was published.
         policies: what to hold classes, tables and windows against; if empty, the ledger alone vouches for them.
-
-    Returns:
-        What does not agree. Ticks above an allowance that was lowered later are no problem.
     """
     with ledger.snapshot() as rows:
         trusted = policies or TrustedPolicies()
@@ -523,8 +500,6 @@ def _told(one: _Account, first: int, last: int, shift: int, device: str) -> list
 
 
 class _Together:
-    """Which accounts are charged together, as the replay goes on."""
-
     def __init__(self, rows: LedgerRows, accounts: Iterable[_Account]) -> None:
         self._changes: dict[int, list[tuple[Stream, str]]] = defaultdict(list)
         for after, device, stream, name in rows.together():
@@ -533,7 +508,6 @@ class _Together:
         self._accounts = {account.key: account for account in accounts}
 
     def change(self, number: int) -> None:
-        """Follow what was recorded after an entry."""
         self._names |= dict(self._changes.pop(number, []))
 
     def members(self, key: Key) -> set[Stream]:
@@ -543,7 +517,6 @@ class _Together:
         return {own} | {stream for stream, other in self._names.items() if other == name}
 
     def beside(self, key: Key) -> list[_Account]:
-        """The other accounts of the audience that an account is charged with."""
         keys = [Key(*stream, key.audience) for stream in sorted(self.members(key) - {(key.device, key.stream)})]
         return [self._accounts[one] for one in keys if one in self._accounts]
 

@@ -1,11 +1,9 @@
 """The configuration of batch releases: which audiences there are, and what each of them is told, how often.
 
-Who reads releases: the audiences that an account at the broker ever belonged to, and what it may be told in all.
-
-Leaving an audience gives nothing back, because what was read was read; and joining one brings its past releases too,
-since the broker keeps the newest and other readers may have kept the rest. So a reader is held to everything that its
-audiences may ever be told. `fugu deploy` refuses an account that would exceed its limit; a gateway whose configuration
-names the broker's `readers.json` refuses configurations and policies that would let one exceed it later.
+It also says who reads releases. Leaving an audience gives nothing back, because what was read was read; and joining one
+brings its past releases too, since the broker keeps the newest and other readers may have kept the rest. So a reader is
+held to everything that its audiences may ever be told. `fugu deploy` refuses an account that would exceed its limit; a
+gateway whose configuration names the broker's `readers.json` refuses configurations and policies that would let one.
 """
 
 from __future__ import annotations
@@ -174,11 +172,7 @@ class ReleaseConfig(Document):
 
 
 def load_releases(path: Path) -> ReleaseConfig:
-    """Read a configuration file.
-
-    Raises:
-        ReleaseConfigError: one line that names the first thing that is wrong.
-    """
+    """Read a configuration file. Raises ReleaseConfigError with one line that names the first thing that is wrong."""
     try:
         return ReleaseConfig.model_validate_json(json.dumps(tomllib.loads(path.read_text())))
     except OSError as error:
@@ -229,11 +223,7 @@ class Bound(NamedTuple):
 
 
 def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
-    """Read the readers of a fleet's broker.
-
-    Raises:
-        ReleaseConfigError: one line that says what is wrong.
-    """
+    """Read the readers of a fleet's broker. Raises ReleaseConfigError with one line that says what is wrong."""
     try:
         found = Readers.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -251,8 +241,7 @@ def limited(
 ) -> Reader:
     """A new reader; what its owner does not state is that of its first audience.
 
-    Raises:
-        ReleaseConfigError: the first audience is not configured.
+    Raises ReleaseConfigError if the first audience is not configured.
     """
     wanted = tuple(dict.fromkeys(audiences))
     first = _audience(config, name, wanted[0])
@@ -267,19 +256,10 @@ def limited(
 def check_reader(
     reader: Reader, config: ReleaseConfig, catalogue: Catalogue, alone: Collection[Key] = ()
 ) -> list[Bound]:
-    """Compute what a reader may be told, and refuse it if that is above its limit.
+    """Compute what a reader may be told about each stream. ReleaseConfigError, one line, if it is above its limit.
 
-    Every stream of symbols counts for every audience, whether or not something is released about it today.
-
-    Args:
-        reader, config, catalogue: who it is, what is released, and by which policies.
-        alone: accounts of a ledger that have had their only release, whether or not it is still configured.
-
-    Returns:
-        The bound for each stream.
-
-    Raises:
-        ReleaseConfigError: it is above the limit, or cannot be computed; one line.
+    Every stream of symbols counts for every audience, whether or not something is released about it today; `alone` are
+    accounts of a ledger that have had their only release, whether or not it is still configured.
     """
     for name in reader.audiences:
         _audience(config, reader.name, name)
@@ -321,7 +301,6 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
 
 
 def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> list[float]:
-    """What a release that does not compose tells a reader about a stream; refused beside any other audience."""
     for release in config.releases:
         about = release.stream == stream and (release.devices == "all" or device in release.devices)
         if about and release.audience in reader.audiences and release.mechanism in ALONE:

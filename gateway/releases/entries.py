@@ -1,12 +1,9 @@
 """What a ledger holds: values, its tables, and its rows as they stand for an audit that believes none of them.
 
-Charges are whole units of `gateway.releases.entries`. Equal documents have equal bytes, and their digest names them.
-
-Charges: per-tick losses as whole numbers of pico-nats, always rounded to the safe side, and by tick.
-
-Sums of whole numbers are exact, so ten thousand windows that each charge exactly the allowance all pass, and the one
-that overlaps another does not. Charges by tick are run-length encoded: disjoint ascending runs, none empty, none of
-charge 0, no equal neighbours.
+Equal documents have equal bytes, and their digest names them. Charges are per-tick losses as whole numbers of
+pico-nats, always rounded to the safe side: sums are exact, so ten thousand windows that each charge exactly the
+allowance all pass, and the one that overlaps another does not. Charges by tick are run-length encoded: disjoint
+ascending runs, none empty, none of charge 0, no equal neighbours.
 
 Streams that move together share their charges: given the states of a joint chain, what is told of its streams is
 independent, so that charges of a tick add up over all of them, against the allowance of the joint class. Source:
@@ -92,20 +89,12 @@ _MOST_NATS = 10**6  # far above what any table can lose, and far within SQLite's
 
 
 def units_above(loss: float | Fraction) -> int:
-    """A loss in nats as a charge: rounded up.
-
-    Raises:
-        ValueError: the loss is negative, or not finite.
-    """
+    """A loss in nats as a charge: rounded up. Raises ValueError if the loss is negative, or not finite."""
     return math.ceil(_checked(loss) * PER_NAT)
 
 
 def units_below(loss: float | Fraction) -> int:
-    """A loss in nats as an allowance: rounded down.
-
-    Raises:
-        ValueError: the loss is negative, or not finite.
-    """
+    """A loss in nats as an allowance: rounded down. Raises ValueError if the loss is negative, or not finite."""
     return math.floor(_checked(loss) * PER_NAT)
 
 
@@ -162,12 +151,10 @@ def clipped(runs: Iterable[ChargedTicks], first: int, last: int) -> list[Charged
 
 
 def beside(runs: Iterable[ChargedTicks], first: int, last: int, ahead: int | None) -> list[ChargedTicks]:
-    """What another device is charged at the wall ticks of the ticks first..last of a device.
+    """What another device is charged, by its own `runs`, at the wall ticks of the ticks first..last of a device.
 
-    Args:
-        runs: of the other one, in its own numbers.
-        ahead: by how much these numbers are ahead of the other's; none if that is not known, as after its clock was
-            set: then the largest charge of all counts for every tick.
+    Its numbers are ahead by `ahead`; `None` if unknown, after its clock was set: then its largest charge counts for
+    all.
     """
     if ahead is None:
         most = peak(list(runs))
@@ -236,7 +223,6 @@ class Key(NamedTuple):
     audience: str
 
     def __str__(self) -> str:
-        """As errors name it."""
         return f"{self.device}/{self.stream}, audience {self.audience}"
 
 
@@ -246,8 +232,7 @@ class Allowance(NamedTuple):
     Attributes:
         allowance: the largest total of a tick.
         base: standing charge of every tick, of what the device itself releases to this audience.
-        epsilon, adversary, mechanism, chains: what the allowance was computed for: the promise, by whose rule releases
-            keep it, and the classes of chains, of which the least allowance counts.
+        chains: the classes of chains, of which the least allowance counts.
     """
 
     key: Key
@@ -267,7 +252,6 @@ class Account(NamedTuple):
         first, last: ticks that have been charged, -1 if none has.
         runs: rows that the charges take.
         exclusive: number of the one release that this account may ever have, 0 if there is none such.
-        mechanism: by whose rule its releases are charged.
         together: the streams that move together, to whose ticks charges are added up; empty if it is one by itself.
         spent_together: the most that releases about all of these have charged to a tick.
     """
@@ -292,16 +276,13 @@ class Account(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release that asks to be made.
+    """A release that asks to be made; `name` and `first` say which window of which schedule this is.
 
     Attributes:
-        name: of the release; together with `first` it says which window of which schedule this is.
         first, last: wall ticks.
         charges: for each device, what every one of these ticks is charged.
         shifts: by how much a device's tick numbers, which are charged, are ahead of the wall ticks; 0 if not given.
-        mechanism: by whose rule it is charged.
         noise, scale: who adds it, and how much.
-        topic: where the release is published.
         reason: why there is no charge, if there is none.
         basis: of a mechanism that does not compose, what its scale follows from, as JSON.
     """
@@ -321,7 +302,6 @@ class Release:
     shifts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be accounted for."""
         if not 0 <= self.first <= self.last:
             raise LedgerError(f"release {self.name}: ticks {self.first}..{self.last} are none")
         if min(self.shifts.values(), default=0) < 0:
@@ -340,14 +320,7 @@ class Release:
 
 
 class Drawn(NamedTuple):
-    """A release with its noise, and what it was computed from, all of it canonical.
-
-    Attributes:
-        payload: to publish.
-        question: that it answers, as `gateway.releases.inputs` writes it.
-        inputs: as `gateway.releases.inputs` writes them: the sums before noise, and the noise.
-        tables: the noise tables that the inputs name.
-    """
+    """A release with its noise: the bytes to publish; question and inputs as `gateway.releases.inputs` writes them."""
 
     payload: bytes
     question: bytes
@@ -454,11 +427,7 @@ _PAGE = 500
 
 
 class LedgerRows:
-    """The rows of one state of a ledger, table by table.
-
-    Args:
-        db: the ledger's.
-    """
+    """The rows of one state of a ledger, table by table."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -492,14 +461,10 @@ class LedgerRows:
             yield from (dict(zip(_ENTRY, row, strict=True)) for row in page)
 
     def newest(self, audience: str | None, before: int, limit: int) -> list[tuple[Any, ...]]:
-        """The entries below a number as an account shows them, the newest first, without their inputs.
+        """The entries below a number, newest first, of an audience or of all, as an account shows them: without inputs.
 
-        Args:
-            audience: of whom; all if none.
-
-        Returns:
-            Number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state and group
-            of each.
+        Number, name, audience, stream, time, mechanism, noise, scale, first and last tick, reason, state, group of
+        each.
         """
         whose, values = ("", ()) if audience is None else ("audience=? AND ", (audience,))
         query = f"SELECT {_SHOWN} FROM entries WHERE {whose}number<? ORDER BY number DESC LIMIT ?"

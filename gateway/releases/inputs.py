@@ -3,14 +3,13 @@
 A question has all that is needed to count symbols and windows, and nothing else. Its canonical bytes are the same
 wherever they are made, so that their digest names it.
 
-An addend is an unbiased answer for some devices with a bound on its variance that depends on nothing private: on
-scales, tables and how many ticks there were. So which of two answers is taken, and how much each counts, depends on
-nothing private either, and what is put together is unbiased. Two answers for the same devices have independent errors
-given the states, and are weighed by the inverse of their variances.
+An addend is an unbiased answer for some devices with a bound on its variance that depends only on scales, tables and
+how many ticks there were. So which of two answers is taken, and how much each counts, depends on nothing private, and
+what is put together is unbiased. Two answers for the same devices have independent errors given the states, and are
+weighed by the inverse of their variances.
 
-For each noise table the ledger stores the whole numbers of symbols before noise and the noise on each, and what
-devices' own windows answer, so that a release can be computed once more when its symbols are gone. Questions and tables
-are stored once for all windows, under their digests.
+The ledger stores for each noise table the symbols' counts before noise and the noise on each, and what devices' own
+windows answer, so that a release can be computed once more when its symbols are gone.
 """
 
 from __future__ import annotations
@@ -62,15 +61,10 @@ class Question:
     """What is asked of some devices.
 
     Attributes:
-        name: of the release.
-        stream: that is counted.
         devices: whose symbols are counted together.
         labels: of all states, in order; symbols of policies that mean other states are not counted with them.
-        query: what is asked.
         length: ticks of a window.
         source: as in the configuration of the release.
-        mechanism: by whose rule it is charged.
-        confidence: of the intervals.
         windows: by device, that of its windows which answers the query, if it is to be answered from them.
         silent: the devices that have windows only.
     """
@@ -131,7 +125,6 @@ class Addend(NamedTuple):
         values: (n,) unbiased counts of ticks, n = 1 but for a histogram.
         variances: (n,) bounds of their variances.
         steps: (n,) the largest weight of a single noise in each.
-        ticks: that were observed.
     """
 
     values: Floats
@@ -157,7 +150,6 @@ def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], tick
         counts: (w, n) noisy counts of each window that answer the query, added up over its states.
         numbers: (n,) how many noisy numbers of a window were added up.
         scales: (w,) of each window's noise.
-        ticks: that the device has counted.
     """
     variance = sum(noise_variance(scale) for scale in scales)
     return Addend(
@@ -184,12 +176,9 @@ def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Adde
 
 
 def symbols_variances(query: Query, part: Part, scale: Fraction | None) -> Floats:
-    """Bounds (n,) of the variances of what symbols of one table answer: for the worst of states at every tick.
+    """Bounds (n,) of the variances of one table's answer (no dwell time): for the worst of states at every tick.
 
-    Args:
-        query: a count, frequency or histogram.
-        part: how many ticks, of which table.
-        scale: of the noise that is added to the counts, or none.
+    `scale` is of the noise that is added to the counts, if any.
     """
     emission, _ = inversion(part.table)
     rows, noises = rows_of(query, part.table)
@@ -217,14 +206,9 @@ def added(addends: Sequence[Addend]) -> Addend:
 
 
 def answer(query: Query, total: Addend, confidence: float) -> Estimates:
-    """Values with standard errors and intervals, which are too wide rather than too narrow.
+    """Values (no dwell time) with standard errors and intervals, which are too wide rather than too narrow.
 
     Half of an interval is the larger of the normal and the Laplace quantile, and one step, because noise is whole.
-
-    Args:
-        query: a count, frequency or histogram.
-        total: of all devices.
-        confidence: of the intervals, in (0, 1).
     """
     errors = np.sqrt(total.variances)
     width = quantile(confidence) * errors + total.steps
@@ -236,11 +220,10 @@ class Inputs(NamedTuple):
     """Whole numbers of symbols, and answers of windows that devices have made noisy themselves.
 
     Attributes:
-        symbols: of devices whose windows are not used.
-        beside: of devices whose windows are used as well.
-        windows: what the devices answer of which windows alone are used; none without such devices.
+        symbols, beside: of devices whose windows are not used, and of those whose windows are used as well.
+        windows: what the devices answer of which windows alone are used; `None` without such devices.
         doubled: what the windows of those devices answer whose symbols are in `beside`.
-        windows_scale: the largest scale of the noise of windows, none without windows.
+        windows_scale: the largest scale of the noise of windows, `None` without windows.
     """
 
     symbols: tuple[Part, ...]
@@ -276,22 +259,16 @@ class Inputs(NamedTuple):
 
 
 class Noisy(NamedTuple):
-    """Inputs, and the same counts with noise.
-
-    Attributes:
-        own_scale: of the noise on the counts of symbols.
-        counts: `inputs.parts` with noise.
-    """
+    """Inputs, and `inputs.parts` with noise of a scale."""
 
     inputs: Inputs
     own_scale: Fraction
     counts: tuple[Part, ...]
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
-        """The answer to a query, and the ticks that it is about; of the sums themselves it depends on nothing.
+        """The answer, and the ticks that it is about; depends only on noisy sums.
 
-        Raises:
-            ReleaseError: nothing was counted.
+        ReleaseError if nothing was counted.
         """
         _, _, windows, doubled, _ = self.inputs
         scale, place = self.own_scale, len(self.inputs.symbols)
@@ -329,14 +306,7 @@ class Noisy(NamedTuple):
 
 
 def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
-    """What `Noisy.document` made.
-
-    Args:
-        tables: by their digests.
-
-    Raises:
-        KeyError, TypeError, ValueError: it was not made so.
-    """
+    """What `Noisy.document` made, with tables by digest. KeyError, TypeError or ValueError if it was not made so."""
     symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
     windows, doubled = (
         Addend.of_document(document[name]) if name in document else None for name in ("windows", "doubled")
@@ -370,9 +340,5 @@ def canonical_table(table: NoiseTable) -> bytes:
 
 
 def table_of(document: bytes) -> NoiseTable:
-    """What `canonical_table` made.
-
-    Raises:
-        KeyError, TypeError, ValueError: it was not made so.
-    """
+    """What `canonical_table` made. KeyError, TypeError or ValueError if it was not made so."""
     return NoiseTable(tuple(tuple(row) for row in json.loads(document)["rows"]))

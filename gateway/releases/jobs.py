@@ -29,8 +29,7 @@ __all__ = ["Job", "allowances", "answers", "jobs", "release_window", "streams_to
 def streams_together(catalogue: Catalogue) -> list[frozenset[Stream]]:
     """The streams of each joint chain, or of several chains that share some; of policies in force and retired.
 
-    Raises:
-        ReleaseConfigError: such streams do not have one clock, so that nothing can be charged to their ticks.
+    Raises ReleaseConfigError if such streams do not have one clock, so that nothing can be charged to their ticks.
     """
     found: list[frozenset[Stream]] = []
     clocks: dict[Stream, set[Clock]] = {}
@@ -63,16 +62,10 @@ class Job(NamedTuple):
 
     Attributes:
         name: as in its topic and in the ledger.
-        plan: how it is configured.
         devices: whose symbols are counted together.
         labels: of all states, in order; symbols of policies that mean other states are not counted with them.
-        query: what is asked.
-        audience: what its audience is promised.
-        topic: where it is published.
         windows: by device, that of its windows which answers the query, if it is to be answered from them.
         silent: the devices that have windows only.
-        mechanism: by whose rule it is charged.
-        clock: of the devices' ticks.
         useful: whether the plans of all devices found shares worth knowing, and one is asked for.
     """
 
@@ -111,8 +104,8 @@ class Job(NamedTuple):
 def jobs(config: ReleaseConfig, catalogue: Catalogue) -> list[Job]:
     """All jobs of a configuration.
 
-    Raises:
-        ReleaseConfigError: a release names a device or a state that there is not, or sums up what is not comparable.
+    Raises ReleaseConfigError if a release names a device or a state that there is not, or sums up what is not
+    comparable.
     """
     found: list[Job] = []
     for plan in config.releases:
@@ -208,7 +201,6 @@ def _mechanism(plan: Scheduled, devices: tuple[str, ...], audience: Audience, ca
 
 
 def _allowance(catalogue: Catalogue, device: str, stream: str, audience: Audience, mechanism: Mechanism) -> int:
-    """The least that any policy of a stream allows."""
     found = catalogue.policies(device, stream)
     return min(allowance(policy.chains, audience.epsilon, audience.adversary, mechanism) for policy in found)
 

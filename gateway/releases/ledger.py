@@ -1,15 +1,13 @@
 """The ledger: what every audience has been told about every tick, and the refusal to tell more than is allowed.
 
-One database, a file or a schema of a server. A release is one transaction, written through to the disk BEFORE it is
-published: its charges on all devices, its entry, and the bytes to publish; or, if one tick of one device would exceed
-its allowance, nothing. So a crash at any point never under-counts: what was reserved stays charged, and is published
-from the stored bytes or abandoned, never drawn again.
+A release is one transaction, written through to the disk BEFORE it is published: its charges on all devices, its entry,
+and the bytes to publish; or nothing, if one tick of one device would exceed its allowance. So a crash never
+under-counts: what was reserved stays charged, and is published from the stored bytes or abandoned, never drawn again.
 
-An account is a device's stream and an audience. Its charges per tick are run-length encoded, and neighbours of equal
-charge merge, so that an endless stream of windows side by side takes one row. Charges of releases add up tick by tick,
-on top of the account's base; so do those to streams that move together. A release is about wall ticks; what is charged
-are each device's own tick numbers, which are ahead of them once its clock was set. From then on nobody knows which of
-them fall together with ticks of another device that moves with it, and its largest charge counts for them all.
+An account is a device's stream and an audience. Charges of releases add up tick by tick, on top of the account's base;
+so do those to streams that move together. A release is about wall ticks; each device is charged at its own tick
+numbers, which are ahead of them once its clock was set. From then on nobody knows which of them fall together with
+ticks of another device that moves with it, and its largest charge counts for them all.
 Source: docs/proofs/releases-over-symbols.md and docs/proofs/audiences.md.
 """
 
@@ -64,11 +62,7 @@ def ledger_beside(store: Location) -> Location:
 
 
 def known_ledger(store: Location) -> Location | None:
-    """The same, if there is one.
-
-    Raises:
-        LedgerError: its server does not say.
-    """
+    """The same, if there is one. Raises LedgerError if its server does not say."""
     beside = ledger_beside(store)
     return beside if is_there(beside, KIND) else None
 
@@ -77,13 +71,10 @@ class Ledger:
     """An open ledger; one thread uses it at a time, several processes may have it open.
 
     Args:
-        location: a file, or a schema of a server.
-        create: make it if it is not there.
-        lease: that this process alone makes releases, and who takes that from it; none if others may.
-        read_only: nothing is written, and no gateway ever waits for this process; it must be there.
+        lease: that this process alone makes releases, and who takes that from it; `None` if others may.
+        read_only: nothing is written, and no gateway ever waits for this process; the ledger must be there.
 
-    Raises:
-        LedgerError: it cannot be opened, is no ledger, was written by a later version, or another process holds it.
+    Raises LedgerError if it cannot be opened, is no ledger, is of a later version, or another process holds it.
     """
 
     def __init__(
@@ -96,11 +87,7 @@ class Ledger:
         self._db.close()
 
     def refuse_damage(self, name: str) -> None:
-        """Read the whole file, which messages call by a name, and see whether its pages fit together.
-
-        Raises:
-            LedgerError: they do not; one line that says what to do.
-        """
+        """Read the whole file (`name` in messages). Raises LedgerError, one line, if its pages do not fit together."""
         if problem := self._db.damage():
             raise LedgerError(f"the ledger {name} is damaged ({problem}): {LEDGER.remedy}")
 
@@ -117,12 +104,9 @@ class Ledger:
     def set_allowances(self, allowances: Iterable[Allowance], *, time_us: int) -> None:
         """Open accounts, or change them; every change is recorded.
 
-        An allowance may be lower than what is spent: nothing is taken back, and future releases are refused. What an
-        audience is promised never changes: limits of accounts are computed from it. Nor does an account's mechanism:
-        charges by one rule say nothing by another.
-
-        Raises:
-            LedgerError: an audience was promised something else before, or by another mechanism; nothing is changed.
+        An allowance may be lower than what is spent: future releases are then refused. What an audience is promised
+        never changes, because limits of accounts are computed from it. Nor does an account's mechanism: charges by one
+        rule say nothing by another. Raises LedgerError if either differs from before; nothing is changed then.
         """
         with self.transaction():
             entry = self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0]
@@ -157,7 +141,7 @@ class Ledger:
                 )
 
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
-        """Add up charges to streams that move together, from now on and with what was charged; changes are recorded.
+        """Add up charges to streams that move together, earlier and later ones; changes are recorded.
 
         Streams that were once charged together stay so, with all that either of them is charged with later.
         """
@@ -181,7 +165,6 @@ class Ledger:
         return str(row[0]), frozenset(map(tuple, rows))
 
     def _class(self, one: Allowance) -> int:
-        """The number of an allowance's classes of chains; equal ones are kept once."""
         chains = json.dumps([each.model_dump(mode="json") for each in one.chains])
         self._db.execute("INSERT INTO classes (chains) VALUES (?) ON CONFLICT (chains) DO NOTHING", (chains,))
         return int(self._one("SELECT id FROM classes WHERE chains=?", chains)[0])
@@ -204,18 +187,14 @@ class Ledger:
         """Charge a release and keep what will be published and what it was made of, durably, or refuse it as a whole.
 
         Args:
-            release: what asks to be made.
             draw: makes what to publish from the entry's number; called only once nothing stands against the release any
                 more, so that no noise is drawn for a refused one.
-            time_us: now, in microseconds of Unix time.
             progress: if given, this is a window of the schedule `release.name`, which goes on with the one that begins
                 there; no window of a schedule is ever released twice, wherever it is set to go on.
 
-        Raises:
-            LedgerError: a tick would exceed its allowance, there is no allowance, or the window was released before;
-                nothing is charged.
-            DatabaseError: it cannot be used; nothing is charged, or, if a server went away at the very end, all of it
-                may be, and is waiting to be published.
+        Raises LedgerError if a tick would exceed its allowance, there is no allowance, or the window was released
+        before: nothing is charged. After a DatabaseError nothing is charged, or, if a server went away at the very end,
+        all of it may be, and is waiting to be published.
         """
         with self.transaction():
             if progress is not None:
@@ -248,7 +227,6 @@ class Ledger:
             return self._entries("number=?", number)[0]
 
     def _refuse_again(self, release: Release) -> None:
-        """Refuse a window of a schedule that was released."""
         query = "SELECT number FROM entries WHERE name=? AND first=? LIMIT 1"
         if row := self._one(query, release.name, release.first):
             raise LedgerError(
@@ -270,7 +248,6 @@ class Ledger:
                 )
 
     def _charge(self, key: Key, release: Release, charge: int) -> None:
-        """Charge one account, or raise."""
         account, allowance, base, exclusive, mechanism, _, _ = self._account(key)
         shift = release.shifts.get(key.device, 0)
         first, last = release.first + shift, release.last + shift
@@ -340,7 +317,6 @@ class Ledger:
         return [run for run in map(ChargedTicks._make, rows) if run.last >= first - 1]
 
     def _group(self, release: Release) -> int:
-        """The number of a set of devices with their charges; equal sets are kept once."""
         members = sorted((device, charge, release.shifts.get(device, 0)) for device, charge in release.charges.items())
         name = digest(json.dumps(members).encode())
         row = self._one("SELECT id FROM groups WHERE digest=?", name)
@@ -351,7 +327,6 @@ class Ledger:
         return int(group)
 
     def _document(self, document: bytes) -> int:
-        """The number of a document; equal ones are kept once."""
         name = digest(document)
         if row := self._one("SELECT id FROM documents WHERE digest=?", name):
             return int(row[0])
@@ -403,11 +378,7 @@ class Ledger:
         return self._db.execute(query).fetchall()
 
     def forget(self, device: str, *, time_us: int) -> int:
-        """Erase the sums of all releases that a device was a part of; charges and what was published stay.
-
-        Returns:
-            How many releases had sums.
-        """
+        """Erase the sums of all releases that a device was a part of, and count them; charges and publications stay."""
         with self.transaction():
             found = self._db.execute(
                 "UPDATE entries SET inputs='', inputs_digest='' WHERE inputs<>'' AND in_group IN "
@@ -488,28 +459,19 @@ class Ledger:
         return list(map(Key._make, rows))
 
     def account(self, key: Key) -> Account:
-        """One account.
-
-        Raises:
-            LedgerError: there is none for the key.
-        """
+        """One account. Raises LedgerError if there is none for the key."""
         number = self._account(key)[0]
         return self._accounts("WHERE id=?", number)[0]
 
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
-        """The charges of releases for the ticks first..last; ticks between the runs have charge 0.
+        """The charges of releases for the ticks first..last; ticks between the runs have 0.
 
-        Raises:
-            LedgerError: there is no such account.
+        LedgerError if no account.
         """
         return clipped(self._near(self._account(key)[0], first, last), first, last)
 
     def remaining(self, key: Key, first: int, last: int) -> int:
-        """The largest charge that a release over the ticks first..last may still have.
-
-        Raises:
-            LedgerError: there is no such account.
-        """
+        """The largest charge that a release over the ticks may still have. LedgerError if there is no such account."""
         account, allowance, base, exclusive, _, shifted, _ = self._account(key)
         _, others = self._beside(key)
         if exclusive or any(one[3] for one in others):

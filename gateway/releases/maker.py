@@ -1,4 +1,4 @@
-"""Makes one release: symbols or windows from the store, noise, the ledger's entry. Publishing is somebody else's.
+"""Makes one release: symbols or windows from the store, noise, the ledger's entry; `schedule` publishes it.
 
 Work is done a device at a time, so that the caller can go on with other things in between. Nothing is drawn and nothing
 is charged before the last step, which is one transaction of the ledger.
@@ -81,8 +81,8 @@ class DeviceSymbols(NamedTuple):
 def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
     """A device's symbols of a release's wall ticks.
 
-    None if its clock was set within them, or some are of other states: a device chooses the version of its policy, and
-    must not stop the release of the others.
+    `None` if its clock was set within them, or some are of other states: a device chooses the version of its policy,
+    and must not stop the release of the others.
     """
     stream, length = question.stream, question.length
     number = store.stream_id(device, stream)
@@ -147,10 +147,9 @@ def observed(symbols: dict[NoiseTable, Ints]) -> int:
 def better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
     """Whether a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
 
-    The ticks that a baseline begins with have symbols of a public distribution, and windows leave them out.
-
-    The variance is the bound for the worst of states, without the noise that symbols would get on top, so that it
-    depends on nothing private.
+    The ticks that a baseline begins with have symbols of a public distribution, and windows leave them out. The
+    variance is the bound for the worst of states, without the noise that symbols would get on top: it depends on
+    nothing private.
     """
     if windows is None or not symbols:
         return windows is not None
@@ -166,9 +165,7 @@ class Counts:
     """What was counted.
 
     Attributes:
-        question: that it answers.
-        tally: symbols of devices whose windows are not used.
-        beside: symbols of devices whose windows are used as well.
+        tally, beside: symbols of devices whose windows are not used, and of those whose windows are used as well.
         windows, tables: by device, its windows that are used, and the tables of its symbols that are.
         counted: by device, what the distribution of its count follows from, for the mechanism that needs it.
         shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
@@ -205,24 +202,15 @@ class Counting(Protocol):
     """Counts what a release is about."""
 
     def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
-        """Count the window that begins at a wall tick.
+        """Count the window that begins at a wall tick; yields now and then whether it waits for somebody else.
 
-        Yields:
-            Now and then, so that the caller can go on with other things: whether it waits for somebody else.
-
-        Raises:
-            ReleaseError: what was found does not answer the query.
-            DatabaseError: a file cannot be used.
+        Raises ReleaseError if what was found does not answer the query; DatabaseError if a file cannot be used.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCounting:
-    """Counts what is in a store, a device at a time.
-
-    Attributes:
-        catalogue: the policies that made the symbols.
-    """
+    """Counts what is in a store, a device at a time; the catalogue has the policies that made the symbols."""
 
     store: Store
     catalogue: Catalogue
@@ -236,7 +224,6 @@ class StoreCounting:
         return made
 
     def _count(self, question: Question, device: str, first: int, made: Counts) -> None:
-        """Count a device's windows, or its symbols, those of each table apart, or both."""
         symbols, shift = device_symbols(self.store, self.catalogue, question, device, first)
         windows = device_windows(self.store, self.catalogue, question, device, first)
         both = question.source == "both" and windows is not None and windows.addend.ticks == observed(symbols)
@@ -254,7 +241,6 @@ class StoreCounting:
                 (made.beside if both else made.tally).add(laid_out, table)
 
     def _counted(self, question: Question, device: str, symbols: dict[NoiseTable, Ints]) -> CountedSymbols:
-        """The parameters of the distribution of a device's count; refused if it is made of several noisy numbers."""
         if len(symbols) > 1:
             raise ReleaseError(
                 f"release {question.name}: mechanism wasserstein releases one number, and the symbols of "
@@ -283,14 +269,7 @@ class EmptyWindowError(ReleaseError):
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """What releases are made with.
-
-    Attributes:
-        counting: counts symbols.
-        ledger: what is charged.
-        draw: uniform integers from the operating system, draw(below) in range(below).
-        now_us: the time in microseconds of Unix time.
-    """
+    """What releases are made with; draw(below) is uniform in range(below), from the operating system."""
 
     counting: Counting
     ledger: Ledger
@@ -300,16 +279,8 @@ class Maker:
     def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
         """Release the window that begins at a tick; yields whether it waits for others, returns the reserved entry.
 
-        Args:
-            job: what to release.
-            first: first wall tick of the window.
-            progress: where the schedule goes on, if this is part of one.
-
-        Raises:
-            EmptyWindowError: the window has no symbols, and no counts.
-            ReleaseError: its symbols do not answer the query.
-            LedgerError: the ledger refuses.
-            DatabaseError: a file cannot be used.
+        `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
+        counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
         """
         made = yield from self.counting.count(job.question, first)
         if not made.tables and not made.windows:
@@ -351,7 +322,6 @@ class Maker:
         )
 
     def _basis(self, job: Job, made: Counts) -> WholeWindow:
-        """The parameters of the noise of a mechanism that does not compose."""
         if job.mechanism == "wasserstein":
             return WholeWindow(symbols=tuple(made.counted.values()))
         numbers = max(part.counts.size for part in made.tally.parts)
@@ -374,7 +344,6 @@ class Maker:
         return smallest_scale(set.union(*made.tables.values()), inputs.sensitivity, budget)
 
     def _drawn(self, job: Job, release: Release, question: Question, drawn: Noisy, number: int) -> Drawn:
-        """Make the message to publish; called once for an entry, when nothing stands against it any more."""
         tables = dict.fromkeys(part.table for part in drawn.counts)
         return Drawn(
             _frame(job, release, drawn, number).encode(),

@@ -20,13 +20,9 @@ _SHARE = 10
 
 
 class FleetProgress:
-    """A `Progress` of all shards: what they have stored a moment ago.
+    """A `Progress` of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
 
-    Nothing is decided while one of them is missing: how far its devices are, nobody knows.
-
-    Args:
-        store: owned by the thread that calls.
-        missing: the shards that nothing was heard of lately.
+    Nothing is decided while one is missing (nothing was heard of it lately): how far its devices are, nobody knows.
     """
 
     def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
@@ -39,11 +35,7 @@ class FleetProgress:
         self._took = 0.0
 
     def look(self) -> bool:
-        """Read again what is stored, if it is time for that; whether it was.
-
-        Raises:
-            DatabaseError: the store cannot be used.
-        """
+        """Read again what is stored, if it is time for that; whether it was."""
         now = time.monotonic()
         if now < self._look_at:
             return False
@@ -86,11 +78,9 @@ class _Stored:
         self._known: dict[tuple[str, str], tuple[Coverage, Shifts]] = {}
 
     def forget(self) -> None:
-        """Read everything again."""
         self._known.clear()
 
     def load(self, question: Question) -> None:
-        """Read what a question is about, many devices at a time."""
         wanted: dict[str, list[str]] = {}
         for device, name in _sequences(question):
             if (device, name) not in self._known:
@@ -103,7 +93,6 @@ class _Stored:
                 self._known[device, name] = known
 
     def shifts(self, device: str, name: str) -> Shifts:
-        """By how much the numbers of a sequence are ahead of the wall clock."""
         return self._known[device, name][1]
 
     def reached(self, device: str, stream: str) -> int:
@@ -111,12 +100,10 @@ class _Stored:
         return self._known[device, stream][0].end
 
     def complete(self, device: str, stream: str, first: int, last: int) -> bool:
-        """Whether no frame of the ticks first..last is missing."""
         return self._known[device, stream][0].holds(first, last)
 
 
 def _sequences(question: Question) -> Iterator[tuple[str, str]]:
-    """Device and name of every sequence that a question is about."""
     for device in question.devices:
         if device not in question.silent:
             yield device, question.stream

@@ -2,10 +2,9 @@
 
 Store and ledger each have a random identity, and hold that of the other; the store also holds the number of the newest
 entry that may have been published, and for every stream the last tick of one. A release is written in one order: its
-charge in the ledger, then its number in the store, then it is published. So, whenever a gateway is killed, the ledger's
-newest entry is never older than the store's; if it is, the ledger was restored, and what it has forgotten was told to
-somebody. Where the two do not fit, the only way on is `resume`: nothing is released any more about ticks that may have
-been.
+charge in the ledger, then its number in the store, then it is published. So the ledger's newest entry is never older
+than the store's; if it is, the ledger was restored, and what it has forgotten was told to somebody. Where the two do
+not fit, the only way on is `resume`: nothing is released any more about ticks that may have been.
 """
 
 from __future__ import annotations
@@ -37,11 +36,7 @@ class Beginning(NamedTuple):
 
 
 class ReleaseRecord:
-    """The store's side.
-
-    Args:
-        store: an open store.
-    """
+    """The store's side."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,8 +55,7 @@ class ReleaseRecord:
     def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
         """Open the store's ledger; a new one is begun only for a store that has published nothing.
 
-        Raises:
-            LedgerError: it cannot be opened, or is not there.
+        Raises LedgerError if it cannot be opened, or is not there.
         """
         if self.entry and not is_there(ledger, KIND):
             raise LedgerError(
@@ -72,9 +66,7 @@ class ReleaseRecord:
     def bind(self, ledger: Ledger) -> None:
         """Check that a ledger is the store's own and newest one; both learn of each other if neither has published.
 
-        Raises:
-            LedgerError: it is another one, was restored, or belongs to another store; one line that says what to do.
-            DatabaseError: a file cannot be used.
+        Raises LedgerError, one line that says what to do, if it is another's, another one or was restored.
         """
         if not self.entry and not ledger.newest:
             ledger.belong_to(self.identity)
@@ -101,9 +93,7 @@ class ReleaseRecord:
     def note(self, ledger: Ledger, number: int) -> None:
         """Write down that entries up to a number may be published; durable before it returns, and before they are.
 
-        Raises:
-            LedgerError: the store has another ledger by now; nothing may be published then.
-            DatabaseError: the store does not take it; nothing may be published then.
+        After LedgerError (the store has another ledger by now) or DatabaseError nothing may be published.
         """
         _, known, noted = self._releases.charged()
         if known != ledger.identity:
@@ -118,16 +108,10 @@ class ReleaseRecord:
             self._releases.note_entry(number)
 
     def resume(self, ledger: Ledger, after: int = -1) -> list[Beginning]:
-        """Let a store and a ledger go on together, after all ticks about which either may have released something.
+        """Let a store and a ledger go on together, after all ticks that either may have released; where streams begin.
 
-        Args:
-            after: a tick of every stream that was released, although neither of them has it.
-
-        Returns:
-            Where each stream begins.
-
-        Raises:
-            DatabaseError: a file cannot be used; it is to be done once more.
+        `after` is a tick of every stream that was released, although neither has it. After a DatabaseError do it once
+        more.
         """
         lasts = {(account.key.device, account.key.stream): after for account in ledger.accounts()}
         for device, stream, last in [*self._releases.released(), *ledger.released()]:
@@ -142,27 +126,17 @@ class ReleaseRecord:
 def ledger_problem(ledger: Ledger, store: Location) -> str:
     """Why a ledger is not the newest one of a store's releases; empty if it is.
 
-    Raises:
-        StoreError: the store cannot be opened.
+    StoreError if the store cannot be opened.
     """
     with closing(Store(store, create=False)) as opened:
         return ReleaseRecord(opened).problem(ledger)
 
 
 def set_progress(ledger: Location, store: Location, name: str, first: int) -> int:
-    """Let a schedule go on with the first window that begins at a tick or later; the gateway must not run.
+    """Let a schedule go on with the first window from a tick on; returns where it would have. The gateway must not run.
 
-    The ledger refuses windows that were released, so that none is released twice, whatever is said here.
-
-    Args:
-        ledger, store: where they are.
-        name: of the release, as in the ledger.
-
-    Returns:
-        Where it would have gone on.
-
-    Raises:
-        FuguError: one line that says what is wrong; there is no such schedule, or a gateway runs.
+    The ledger refuses windows that were released, so that none is released twice, whatever is said here. Raises
+    FuguError, one line, if there is no such schedule, or a gateway runs.
     """
     with closing(Store(store, create=False, lease=Lease())), closing(Ledger(ledger, create=False)) as opened:
         before = opened.progress(name)
@@ -179,16 +153,8 @@ def set_progress(ledger: Location, store: Location, name: str, first: int) -> in
 def resume_ledger(ledger: Location, store: Location, after: int = -1) -> list[Beginning]:
     """Let a store and a ledger that do not belong together go on, after all that may have been published.
 
-    Args:
-        ledger: where it is; a new one is begun if it is lost.
-        store: where it is; a new one is begun if it is lost. At least one of the two must be there.
-        after: a tick of every stream that was released, although neither of them has it.
-
-    Returns:
-        Where each stream begins.
-
-    Raises:
-        FuguError: one line that says what is wrong; a gateway that runs is.
+    One of the two, if lost, is begun anew. `after` is as for `ReleaseRecord.resume`. Returns where each stream begins.
+    Raises FuguError with one line, also if a gateway runs.
     """
     if not (is_there(ledger, KIND) or is_there(store, STORE_KIND)):
         raise LedgerError(f"there is neither a ledger {ledger.name} nor a store {store.name}")

@@ -2,15 +2,14 @@
 
 A window is due when its ticks are past for all its devices and none of their frames is missing. A missing frame is on
 its way, because the watermark asks its device for it: it is waited for, but not for ever; nor is a device that is
-behind, where that is configured. No single device decides that a window of the others is past: the gateway's clock has
-to say so, too, and just after a new connection, when what has piled up arrives in any order, it waits. Once it has
-waited for nothing, it does so for nothing that was past then, so that a device with holes delays releases only so far.
+behind, where that is configured. The gateway's clock, too, has to say that a window is past, so that no single device
+decides it. Just after a new connection, when what has piled up arrives in any order, it waits. Once it has waited for
+nothing, it does so for nothing that was past then, so that a device with holes delays releases only so far.
 
 Where a schedule goes on is in the ledger, in the same transaction as the release, so that each window is released at
-most once, whatever happens in between. What the ledger refuses, and windows without symbols, are counted and passed
-over, never tried again. What was reserved is published from the ledger until the broker has acknowledged it: again
-after a restart, with the same bytes. So is, at every new connection, the newest release of each topic: the broker may
-have lost what it retained.
+most once. Windows that the ledger refuses, or without symbols, are counted and passed over, never tried again. What was
+reserved is published from the ledger until the broker has acknowledged it, after a restart with the same bytes. So is,
+at every new connection, the newest release of each topic: the broker may have lost what it retained.
 """
 
 from __future__ import annotations
@@ -80,12 +79,7 @@ class Accounted(Protocol):
 
 
 class StoreProgress:
-    """Where the devices of a store are.
-
-    Args:
-        store: owned by the thread that calls.
-        recorder: of the store.
-    """
+    """Where the devices of a store are; the store is owned by the thread that calls."""
 
     def __init__(self, store: Store, recorder: Accounted) -> None:
         self._store = store
@@ -131,7 +125,6 @@ class StoreProgress:
         return number - self._recorder.shifts(device, name).newest
 
     def _complete(self, question: Question, device: str, first: int, end: int) -> bool:
-        """True if no frame of a device is missing, of its symbols or of the windows that answer the query."""
         stream, window = question.stream, question.windows.get(device)
         if device not in question.silent:
             shift, begun = self._recorder.shifts(device, stream).owner(first, end)
@@ -166,7 +159,7 @@ _LOOK_SECONDS = 5.0
 
 
 class _Work(NamedTuple):
-    """A window in the making; at the end of its steps it says where the schedule goes on, and why if empty."""
+    """A window in the making; when its steps are exhausted: where the schedule goes on, why if nothing was released."""
 
     job: Job
     first: int
@@ -174,16 +167,10 @@ class _Work(NamedTuple):
 
 
 class ReleaseSchedule:
-    """Makes and publishes the releases that are due.
+    """Makes and publishes the releases that are due; the maker's ledger belongs to the calling thread.
 
-    Args:
-        jobs: what to release.
-        maker: makes one release; its ledger belongs to the calling thread.
-        progress: knows how far each stream is.
-        record: what the store knows of the ledger.
-        link: the connection.
-        counters: counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`.
-        seconds: a clock that only goes forward.
+    Counts `releases`, `releases_published`, `releases_refused`, `releases_empty`, `ledger_errors`; `seconds` is
+    monotonic.
     """
 
     def __init__(
@@ -252,11 +239,7 @@ class ReleaseSchedule:
         self._waiting = True
 
     def needed(self) -> dict[tuple[str, str], int]:
-        """For device and stream the first tick that a release needs which is still to be made.
-
-        Raises:
-            DatabaseError, LedgerError: a file cannot be used.
-        """
+        """For device and stream the first tick that a release needs which is still to be made."""
         found: dict[tuple[str, str], int] = {}
         for job in self._jobs:
             if (first := self._first(job)) is not None:
@@ -270,10 +253,9 @@ class ReleaseSchedule:
         self._changed = True
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """The broker has answered for a message.
+        """Note the broker's answer.
 
-        Raises:
-            DatabaseError: the ledger cannot be used; the release is published again at the next start.
+        After a DatabaseError of the ledger the release is published again at the next start.
         """
         number = self._in_flight.pop(message_id, None)
         if number and accepted:
@@ -283,11 +265,7 @@ class ReleaseSchedule:
     def pump(self, *, idle: bool) -> None:
         """Publish what waits, and work on releases for a short while.
 
-        Args:
-            idle: there is nothing else to do.
-
-        Raises:
-            DatabaseError: the ledger or the store is damaged or gone; other errors of theirs are waited out.
+        Raises DatabaseError if the ledger or the store is damaged or gone; other errors of theirs are waited out.
         """
         if time.monotonic() < self._pause_until:
             return
@@ -327,7 +305,6 @@ class ReleaseSchedule:
         return True
 
     def _step(self, work: _Work) -> bool:
-        """Do a step of a window; whether it waits for others."""
         job, first, steps = work
         try:
             return next(steps)
@@ -351,7 +328,6 @@ class ReleaseSchedule:
         return False
 
     def _steps(self, job: Job, first: int) -> Generator[bool, None, tuple[int, str]]:
-        """Make a window; returns where the schedule goes on, and why if there was nothing to count."""
         following = first + job.plan.step
         try:
             yield from self._maker.make(job, first, following)
@@ -452,7 +428,6 @@ class ReleaseSchedule:
         return self._connected > float("-inf") and self._link.connected and len(self._in_flight) < _MAX_IN_FLIGHT
 
     def _publish(self) -> None:
-        """Publish what the broker had before this connection, then what it has never had."""
         if self._again is None and self._can_start:
             self._again = deque(self._ledger.newest_published(self._sent_through))
         while self._again and self._can_start and (entry := self._ledger.entry(self._again[0])) is not None:

@@ -31,12 +31,7 @@ __all__ = ["Releases", "open_releases", "release_now"]
 
 
 class Releases(NamedTuple):
-    """Ready to release.
-
-    Attributes:
-        renewed: the allowances as the policies of this moment give them.
-        together: the streams that move together, likewise.
-    """
+    """Ready to release, with allowances and streams that move together as the policies of this moment give them."""
 
     ledger: Ledger
     maker: Maker
@@ -49,9 +44,7 @@ class Releases(NamedTuple):
     def renew(self) -> None:
         """Bring the ledger's accounts up to date.
 
-        Raises:
-            FuguError: something cannot be accounted for.
-            DatabaseError: the ledger cannot be used.
+        Raises FuguError if something cannot be accounted for; DatabaseError if the ledger cannot be used.
         """
         granted, together = self.renewed(), self.together()
         self.ledger.charge_together(together, time_us=self.now_us())
@@ -68,16 +61,8 @@ def open_releases(
 ) -> Releases:
     """Read the configuration, open the store's ledger and bring its allowances up to date.
 
-    Args:
-        config: TOML file.
-        ledger: where it is; made if it is not there, and the store has published nothing.
-        store: holds the symbols, and what is known of the ledger.
-        catalogue: all policies, retired ones too.
-        now_us: the time in microseconds of Unix time; the system's if not given.
-        lease: of the ledger, if this process alone may have it.
-
-    Raises:
-        FuguError: one line that says what is wrong.
+    The ledger is made if it is not there and the store has published nothing. The catalogue has retired policies, too.
+    Raises FuguError with one line that says what is wrong.
     """
     now = now_us or (lambda: time.time_ns() // 1000)
     plan = load_releases(config)
@@ -127,14 +112,10 @@ def release_now(
     Args:
         ledger: of the releases; beside the store if not given.
         name: of a release; one with `per_device` is made for every device.
-        broker: where to publish; if none, nothing is published.
+        broker: where to publish; if `None`, nothing is published.
         waiting: told once for which fleet and broker, if there has been no connection for 3 seconds.
 
-    Returns:
-        What was released.
-
-    Raises:
-        FuguError: one line that says what is wrong; what was charged before stays charged.
+    Raises FuguError with one line that says what is wrong; what was charged before stays charged.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)
@@ -209,7 +190,6 @@ def _published(entries: list[Entry], broker: Broker, waiting: Callable[[str], No
 
 
 def _fleet(policies: Path) -> str:
-    """The fleet that the first policy of a folder is for."""
     try:
         path = min(path for path in policies.iterdir() if path.suffix == ".json")
         return str(json.loads(path.read_bytes())["fleet"])

@@ -9,11 +9,10 @@ consecutive symbols 4 (a symbol is in two pairs). A group's counts are sums over
 in one of them: the same sensitivity, and noise is added once. Devices with different tables are counted apart, each
 with its noise; a symbol is in one part only.
 
-An interval holds every truth that the noisy numbers do not contradict: truth m is in it if the value is no farther from
-m than a quantile of the error that m would have, with whatever states give the largest. The error is that of randomised
-response, nearly normal, plus noise with heavier tails: the larger of the normal and the Laplace quantile is taken, and
-one step of the lattice of values is added. So coverage is at least what is stated (`tests/release/test_coverage.py`
-enumerates it); the standard error is an estimate, and no bound.
+An interval holds every truth m whose value is no farther from m than a quantile of the error that m would have, with
+whatever states give the largest. The error is that of randomised response, nearly normal, plus noise with heavier
+tails: the larger of the normal and the Laplace quantile is taken, and one step of the lattice of values is added. So
+coverage is at least what is stated (`tests/release/test_coverage.py` enumerates it); the standard error is an estimate.
 
 The inversion from counts of symbols to counts of states is unbiased, whatever the states were: E[symbol counts | state
 counts c] = c B, so a k x m matrix R with B R' = I gives E[R symbol counts] = c. For m > k there are many such; the one
@@ -72,12 +71,7 @@ class Inversion(NamedTuple):
 
 
 class TwoValued(NamedTuple):
-    """A count of states as a * (symbols in Z) + b * (all symbols).
-
-    Attributes:
-        symbols: (m,) whether a symbol is in Z.
-        a, b: the weights.
-    """
+    """A count of states as a * (symbols in Z) + b * (all symbols); `symbols` (m,) says whether a symbol is in Z."""
 
     symbols: NDArray[np.bool_]
     a: float
@@ -86,11 +80,7 @@ class TwoValued(NamedTuple):
 
 @lru_cache(maxsize=256)
 def inversion(table: NoiseTable) -> Inversion:
-    """Invert a table.
-
-    Raises:
-        ReleaseError: symbols do not tell the states apart.
-    """
+    """Invert a table. Raises ReleaseError if its symbols do not tell the states apart."""
     emission = np.array(table.weights(), dtype=np.float64) / SCALE
     weighted = emission / emission.mean(axis=0)
     gram = weighted @ emission.T
@@ -100,14 +90,9 @@ def inversion(table: NoiseTable) -> Inversion:
 
 
 def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
-    """How to count states from one count of symbols, if that can be done; so it can for randomised response.
+    """How to count some states, not all, from one count of symbols; `None` if that cannot be done.
 
-    Args:
-        table: the emission table.
-        states: some states, not all.
-
-    Raises:
-        ReleaseError: the table has no inverse.
+    It can for randomised response. Raises ReleaseError if the table has no inverse.
     """
     weights = inversion(table).inverse[list(states)].sum(axis=0)
     low, high = float(weights.min()), float(weights.max())
@@ -118,12 +103,7 @@ def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
 
 
 class Query(NamedTuple):
-    """What is asked about a window.
-
-    Attributes:
-        kind: "count", "frequency" or mean "dwell" time of a set of states, or a histogram of all.
-        states: the set; for a histogram every state, in order.
-    """
+    """A count, frequency or mean dwell time of a set of states, or a histogram of all, in order."""
 
     kind: QueryKind
     states: tuple[int, ...]
@@ -138,11 +118,8 @@ class Part(NamedTuple):
     """Counts of symbols of one table.
 
     Attributes:
-        table: what made the symbols.
-        ticks: how many there are.
         steps: how many times two consecutive ticks have symbols.
-        counts: (1,) symbols in the set that stands for the states, (m,) of each kind, or (m, m) pairs of consecutive
-            ones.
+        counts: (1,) symbols in the set that stands for the states, (m,) of each kind, or (m, m) consecutive pairs.
     """
 
     table: NoiseTable
@@ -177,11 +154,7 @@ _GRID = 200
 
 
 class SymbolCounter:
-    """Counts symbols, a piece at a time.
-
-    Args:
-        query: what is asked.
-    """
+    """Counts symbols, a piece at a time."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -190,8 +163,7 @@ class SymbolCounter:
     def add(self, symbols: Ints, table: NoiseTable) -> None:
         """Count consecutive ticks (n,) of one device; -1 is a tick without a symbol.
 
-        Raises:
-            ReleaseError: the query cannot be answered from this table.
+        Raises ReleaseError if the query cannot be answered from this table.
         """
         states = self.query.states
         whole = len(states) == table.states
@@ -241,13 +213,7 @@ def sensitivity(parts: Iterable[Part]) -> int:
 
 
 def noisy(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], int]) -> tuple[Part, ...]:
-    """Add independent discrete Laplace noise to every count.
-
-    Args:
-        parts: from `SymbolCounter.parts`.
-        scale: of the noise; the release's spread is sensitivity / scale.
-        draw: uniform integers, draw(below) in range(below).
-    """
+    """Add independent discrete Laplace noise to every count; draw(below) is uniform in range(below)."""
     sizes = scale.numerator, scale.denominator
     result = []
     for part in parts:
@@ -257,16 +223,9 @@ def noisy(parts: tuple[Part, ...], scale: Fraction, draw: Callable[[int], int]) 
 
 
 def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence: float = 0.95) -> Estimates:
-    """Values with standard errors and intervals, from noisy counts.
+    """Values with standard errors and intervals, from noisy counts and the scale of their noise.
 
-    Args:
-        query: what is asked.
-        parts: noisy counts.
-        scale: of their noise.
-        confidence: of the intervals, in (0, 1).
-
-    Raises:
-        ReleaseError: there are no symbols (no pairs of consecutive ones, for a dwell time).
+    Raises ReleaseError if there are no symbols (no pairs of consecutive ones, for a dwell time).
     """
     if query.kind == "dwell":
         return dwell(query.states, parts, scale, confidence)
@@ -282,15 +241,9 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
 
 
 def rows_of(query: Query, table: NoiseTable) -> tuple[Floats, Floats]:
-    """Weights of symbols in the answer, and of single noises.
+    """(n, m) what a symbol adds to each value, and (n, c) what the noise on each count adds; no dwell time.
 
-    Args:
-        query: a count, frequency or histogram.
-        table: the emission table.
-
-    Returns:
-        (n, m) what a symbol adds to each value, and (n, c) what the noise on each count adds; c is 1 where one count of
-        symbols is enough.
+    c is 1 where one count of symbols is enough.
     """
     inverse = inversion(table).inverse
     if query.asked.each:
@@ -337,12 +290,10 @@ def _bounds(
 def _worst_variances(
     query: Query, j: int, states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction
 ) -> tuple[Floats, Floats, float]:
-    """Largest variance of value j, for every number of ticks in a set of states.
+    """Largest variance of value j, for every number of ticks in a set of states; and the largest weight of one noise.
 
     It is concave and linear between some numbers of ticks: those are filled first whose table makes most of them.
-
-    Returns:
-        The numbers of ticks, rising from 0 to all; the variances there; the largest weight of a single noise.
+    The numbers of ticks rise from 0 to all.
     """
     rest, step, gains = 0.0, 0.0, []
     for part in parts:
@@ -361,10 +312,7 @@ def _worst_variances(
 def _farthest(centre: float, end: float, error: Callable[[float], float]) -> float:
     """The truth farthest towards an end that is within its error of the centre, or a little farther.
 
-    Args:
-        centre: a possible truth.
-        end: the least or the largest truth.
-        error: concave, so that all truths up to that one are within theirs.
+    The error is concave, so that all truths up to that one are within theirs.
     """
     if abs(centre - end) <= error(end):
         return end
@@ -382,26 +330,13 @@ def _plausible(counts: Floats, total: int) -> Floats:
 
 
 def dwell(states: tuple[int, ...], parts: tuple[Part, ...], scale: Fraction, confidence: float) -> Estimates:
-    """Estimate how many ticks a stay in the set lasts.
+    """Estimate how many ticks a stay in the set lasts: at least 1, and all that was seen if nobody seems to leave.
 
     The pairs' matrix of counts is inverted on both sides, R Y R'. The time is the number of pairs that begin in the set
     over those that begin there and leave it. The interval has every time 1/p for which "leave - p begin", which is 0 on
-    average if p is true, is near 0.
+    average if p is true, is near 0. Raises ReleaseError if no two consecutive ticks have symbols.
 
-    Args:
-        states: the set.
-        parts: noisy counts of pairs, by table.
-        scale: of their noise.
-        confidence: of the interval.
-
-    Returns:
-        One value, at least 1 tick; if nobody seems to leave, as long as all that was seen.
-
-    Raises:
-        ReleaseError: no two consecutive ticks have symbols.
-
-    Source:
-        Fieller, "Some problems in interval estimation" (1954).
+    Source: Fieller, "Some problems in interval estimation" (1954).
     """
     steps = sum(part.steps for part in parts)
     if steps == 0:
@@ -446,12 +381,10 @@ def _pair_weights(states: tuple[int, ...], table: NoiseTable) -> tuple[Floats, F
 
 
 def _worst_variances_of_a_pair(weights: Floats, states: tuple[int, ...], table: NoiseTable) -> tuple[float, float]:
-    """Variance that one pair adds at most to a weighted sum over consecutive pairs of symbols.
+    """Largest variance that one pair adds to a weighted sum over consecutive pairs of symbols.
 
-    Pairs that share a tick are correlated: the covariance belongs to the first. So this is about three ticks.
-
-    Returns:
-        The largest where all three are in the set or none is, and that of any three.
+    Pairs that share a tick are correlated: the covariance belongs to the first. So this is about three ticks: the
+    largest where all three are in the set or none is, and that of any three.
     """
     emission, _ = inversion(table)
     means = emission @ weights @ emission.T
