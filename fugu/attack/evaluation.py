@@ -114,8 +114,8 @@ def success_bound(prior: ArrayLike, epsilon: float, epsilon_10: float | None = N
     likely under x as under another state; so, under x, s_x + sum over z != x of s_z / E <= 1. With S = sum of s that is
     s_x <= u(S) = (E - S) / (E - 1). For a given S the largest sum of prior_x s_x gives u(S) to the likeliest states and
     the rest to the next; it is linear in S between the S at which exactly j states have u(S), S = j E / (E - 1 + j), so
-    it is largest at one of those. It is reached: name a state of the j with E / (E - 1 + j) if it is true, with 1 / (E
-    - 1 + j) if another of the j is, and one of them at random if none is.
+    it is largest at one of those. It is reached: name a state of the j with E / (E - 1 + j) if it is true, with
+    1 / (E - 1 + j) if another of the j is, and one of them at random if none is.
 
     Args:
         prior: (..., k) probabilities before any output; the result (...) is never below its largest.

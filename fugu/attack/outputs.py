@@ -178,12 +178,7 @@ class Knowledge:
 
 
 def known_every(states: Ints, every: int) -> Ints:
-    """True states at every so many ticks, -1 elsewhere; with 2, both neighbours of every other tick are known.
-
-    Args:
-        states: (n,) true states, -1 where there is none.
-        every: at least 2.
-    """
+    """True states (n,) at every so many ticks, -1 elsewhere; with 2, both neighbours of every other tick are known."""
     return np.where(np.arange(states.size) % every == 0, states, -1)
 
 

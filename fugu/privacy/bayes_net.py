@@ -1,13 +1,12 @@
 """The Markov quilt mechanism on a small Bayesian network: readings that depend on one another in any pattern.
 
-Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Every set of up to
-a few nodes is tried as a quilt, and so are the nodes at each distance from the protected one, the first of which are
-its Markov blanket; influences are read off the joint distribution, hence small networks only.
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 2. Quilts tried are
+every set of up to a few nodes, and the nodes at each distance from the protected one, the first of which are its Markov
+blanket; influences are read off the joint distribution, hence small networks only.
 
-The distributions of a sum over a small Bayesian network given each secret, exactly, and the noise that they need.
-
-From them follow the Wasserstein mechanism (Song, Wang, Chaudhuri 2017, algorithm 1), and the least scale of Laplace
-noise that keeps epsilon at all: where the loss, which falls as the scale grows, meets it.
+From the exact distributions of a sum given each secret follow the Wasserstein mechanism (the same paper, algorithm 1)
+and the least scale of Laplace noise that keeps epsilon at all: where the loss, which falls as the scale grows, meets
+it.
 """
 
 from __future__ import annotations
@@ -50,11 +49,9 @@ _UP = 1.0 + OUTWARD
 
 @dataclass(frozen=True, eq=False)
 class BayesNode:
-    """One reading.
+    """One reading, with a name that is unique in its network.
 
     Attributes:
-        name: unique in its network.
-        parents: names of the nodes that it depends on.
         table: (states of each parent ..., own states), the distribution of the node given its parents.
     """
 
@@ -65,11 +62,7 @@ class BayesNode:
 
 @dataclass(frozen=True, eq=False)
 class BayesNet:
-    """A directed network of readings without cycles.
-
-    Attributes:
-        nodes: parents before children.
-    """
+    """A directed network of readings without cycles, parents before children."""
 
     nodes: tuple[BayesNode, ...]
 
@@ -114,15 +107,7 @@ class BayesNet:
         return np.asarray(joint / joint.sum())
 
     def connected(self, node: str, given: Iterable[str]) -> frozenset[str]:
-        """The nodes that are not d-separated from a node.
-
-        Args:
-            node: a name.
-            given: names of the observed nodes, not the node itself.
-
-        Returns:
-            Names, the node's own among them and none of the observed ones.
-        """
+        """The nodes that are not d-separated from a node given the observed ones: itself among them, none of those."""
         seen = set(given)
         parents = {each.name: each.parents for each in self.nodes}
         children: dict[str, list[str]] = {each.name: [] for each in self.nodes}
@@ -163,15 +148,10 @@ class BayesNet:
     def influence(
         self, quilt: Iterable[str], node: str, secret_pairs: Sequence[tuple[int, int]] | None = None
     ) -> float:
-        """The max-influence of a set of nodes on a node (definition 4.1 of the paper).
+        """The max-influence of a set of nodes on a node outside it (definition 4.1 of the paper).
 
-        Args:
-            quilt: names; none has no influence.
-            node: not in the quilt.
-            secret_pairs: of the node's values that are compared, in either order; None for all.
-
-        Returns:
-            The largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states.
+        It is the largest log Pr(quilt | node = x) / Pr(quilt | node = x') over the node's possible states;
+        `secret_pairs` of its values are compared, in either order, or all.
         """
         names = [each.name for each in self.nodes]
         at, keep = names.index(node), {names.index(name) for name in quilt}
@@ -199,7 +179,6 @@ class NetworkQuilt(NamedTuple):
     Attributes:
         scale: rounded up.
         node: the name of the worst node.
-        quilt: its quilt.
         nearby: what is left with the node, itself included.
         influence: of the quilt.
         network: index in the class.
@@ -221,17 +200,13 @@ def network_quilt_scale(
     sensitivities: Mapping[str, float] | None = None,
     secrets: Secrets | None = None,
 ) -> NetworkQuilt:
-    """The scale of the Markov quilt mechanism for a class of networks.
+    """The scale of the Markov quilt mechanism for the worst node of the worst network of a class.
 
     Args:
-        networks: one or more.
         epsilon: above 0.
         largest_quilt: nodes in a quilt, at most, beside whole layers; 2 is all that a chain can use.
-        sensitivities: by how much each node alone can change the answer; None for 1 each.
-        secrets: what is protected; None for all values of all nodes.
-
-    Returns:
-        The scale of the worst node of the worst network.
+        sensitivities: by how much each node alone can change the answer; `None` for 1 each.
+        secrets: what is protected; `None` for all values of all nodes.
 
     Raises:
         ChainClassError: no network, nothing to protect, or epsilon out of range.
@@ -290,7 +265,6 @@ class ExactNode(NamedTuple):
     """A node whose probabilities are exact.
 
     Attributes:
-        name: unique.
         parents: names of nodes before it.
         rows: by the parents' values, the last changing fastest: probabilities of its own values, summing to 1.
         adds: what each of its values adds to the sum.
@@ -331,11 +305,7 @@ class ExactScale(NamedTuple):
 
 
 def sum_distributions(nodes: Sequence[ExactNode]) -> SumDistributions:
-    """The distribution of the sum given each value of each node, by adding up every outcome.
-
-    Raises:
-        ChainClassError: there are too many outcomes.
-    """
+    """The distribution of the sum given each value of each node; ChainClassError if outcomes are too many."""
     sizes = {node.name: len(node.adds) for node in nodes}
     if math.prod(sizes.values()) > _MOST_OUTCOMES:
         raise ChainClassError(
@@ -372,11 +342,7 @@ def sum_distributions(nodes: Sequence[ExactNode]) -> SumDistributions:
 
 
 def network_distance(distributions: SumDistributions, secrets: Secrets) -> NetworkDistance:
-    """W of a sum (algorithm 1): the Wasserstein mechanism's scale is W / epsilon.
-
-    Raises:
-        ChainClassError: no secret has two possible values.
-    """
+    """W of a sum (algorithm 1); the mechanism's scale is W / epsilon. ChainClassError without two possible values."""
     found = [
         (infinity_wasserstein(distributions.given[name, a].items(), distributions.given[name, b].items()), name, (a, b))
         for name, (a, b) in _secret_pairs(distributions, secrets)
@@ -388,8 +354,7 @@ def network_distance(distributions: SumDistributions, secrets: Secrets) -> Netwo
 def exact_scale(distributions: SumDistributions, secrets: Secrets, epsilon: float) -> ExactScale:
     """The least scale of Laplace noise with which one release of the sum keeps epsilon for every secret.
 
-    Raises:
-        ChainClassError: no secret has two possible values, or there are too many answers.
+    Raises ChainClassError if no secret has two possible values, or there are too many answers.
     """
     answers = sorted({answer for distribution in distributions.given.values() for answer in distribution})
     if len(answers) > _MOST_ANSWERS:

@@ -1,7 +1,7 @@
 """Finite classes of k-state chains: what batch guarantees assume about how readings depend on one another.
 
-A class is a tuple of `MarkovChain`, each with its own start. Intervals of two-state chains and chains of bounded odds
-ratio are `fugu.contract.chains`; chain files are read here.
+A class is a tuple of `MarkovChain`, each with its own start; chain files are read here. Intervals of two-state chains
+and chains of bounded odds ratio are `fugu.contract.chains`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MarkovChain:
 
     Attributes:
         transition: (k, k), row-stochastic; zeros are allowed.
-        initial: (k,) distribution of the first tick, or None for every distribution there is.
+        initial: (k,) distribution of the first tick, or `None` for every distribution there is.
     """
 
     transition: Floats
@@ -65,11 +65,7 @@ class MarkovChain:
 
     @classmethod
     def stationary(cls, transition: ArrayLike) -> MarkovChain:
-        """The chain that has run for ever.
-
-        Raises:
-            ChainClassError: there is more than one stationary distribution.
-        """
+        """The chain that has run for ever; ChainClassError if it has more than one stationary distribution."""
         chain = cls(np.asarray(transition, dtype=np.float64), None)
         return cls(chain.transition, chain.stationary_distribution)
 
@@ -85,11 +81,7 @@ class MarkovChain:
 
     @cached_property
     def stationary_distribution(self) -> Floats:
-        """(k,) the distribution pi with pi P = pi, exactly 0 for states that die out.
-
-        Raises:
-            ChainClassError: there is more than one.
-        """
+        """The distribution pi (k,) with pi P = pi, 0 for states that die out; ChainClassError if there are several."""
         try:
             return stationary_distribution(self.transition)
         except ValueError as error:
@@ -111,7 +103,7 @@ class MarkovChain:
 
 
 def follow(reach: Bools, possible: Bools) -> Bools:
-    """Boolean product: where one gets from `reach` by a step. Products of small floats are the fast ones."""
+    """Boolean product: where a step leads from `reach`. Products of small floats are the fast ones."""
     return np.asarray((reach.astype(np.float32) @ possible.astype(np.float32)) > 0.0)
 
 
@@ -149,7 +141,6 @@ def _chain(entry: dict[str, Any]) -> MarkovChain:
 
 
 def _distributions(values: object, name: str) -> Floats:
-    """Probabilities along the last axis, normalised."""
     try:
         distributions = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

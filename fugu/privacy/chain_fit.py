@@ -1,11 +1,9 @@
-"""From the states of a recording to a fitted chain.
-
-Fit a chain whose states show those of several streams, or of one stream at two ticks.
+"""From the states of a recording to a fitted chain, of one stream, of several, or of one stream at two ticks.
 
 Given the joint state, streams tell nothing more of each other, so that one chain describes all of them. Its class is
 found as for one stream (`covering_class`): transition probabilities of people's recordings change, joint ones too.
 
-Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests are those of `model_fit`.
+Source: docs/proofs/joint-streams.md, "Streams that move together"; the tests are those of `chain_model`.
 """
 
 from __future__ import annotations
@@ -168,17 +166,9 @@ def fit_joint(
     decimate: int = 1,
     period_seconds: float | None = None,
 ) -> JointModel:
-    """Fit the joint chain of streams.
+    """Fit the joint chain of streams to their states (n, streams) at the same ticks; other arguments as for `fit`.
 
-    Args:
-        states: (n, streams) states of each stream at the same ticks.
-        segments: (n,) segment numbers; no transition is counted from one segment to the next.
-        streams: what the states are.
-        decimate: D >= 1, keep every D-th row of each segment.
-        period_seconds: of the recording, before decimation.
-
-    Raises:
-        ModelError: fewer than two states of a stream, or no transition at all, or more joint states than a file holds.
+    Raises ModelError for fewer than two states of a stream, no transition, or more joint states than a file holds.
     """
     shows, joint, segments = joint_states(states, segments, decimate)
     states = shows[joint]
@@ -217,13 +207,9 @@ def fit_joint(
 
 
 def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Ints, Ints]:
-    """The joint states of streams, as `fit_joint` numbers them.
+    """The joint states of streams, as `fit_joint` numbers them; ModelError for too many, or fewer than two ticks.
 
-    Returns:
-        shows (K, streams), which of its rows each tick has (n,), and segment numbers (n,).
-
-    Raises:
-        ModelError: there are too many, or fewer than two ticks.
+    The result is shows (K, streams), which of its rows each tick has (n,), and segment numbers (n,).
     """
     states, segments = _selected(states, segments, decimate)
     return *_joint(states), segments
@@ -232,16 +218,10 @@ def joint_states(states: Ints, segments: Ints, decimate: int) -> tuple[Ints, Int
 def fit_order_two(
     states: Ints, segments: Ints, stream: StreamStates, *, decimate: int = 1, period_seconds: float | None = None
 ) -> JointModel:
-    """Fit a chain of order 2 to one stream, whose joint states are its states at a tick and the one before.
+    """Fit a chain of order 2 to one stream (n,), whose joint states are its states at a tick and the one before.
 
     Which pair can follow another is known, so that no odds ratio bounds its steps: its file holds the chain alone.
-
-    Args:
-        states: (n,) states.
-        segments, stream, decimate, period_seconds: as for `fit_joint`.
-
-    Raises:
-        ModelError: fewer than two states, or no two transitions side by side.
+    Raises ModelError for fewer than two states, or no two transitions side by side.
     """
     states, segments = _selected(states, segments, decimate)
     if np.unique(states).size < 2:
@@ -277,12 +257,7 @@ def fit_order_two(
 
 
 def independence_test(counts: Ints, shows: Ints) -> chain_model.GTest:
-    """Test streams that move on their own, each by its own probabilities, against the joint chain.
-
-    Args:
-        counts: (K, K) steps of the joint chain.
-        shows: (K, streams) the state of each stream in each joint state.
-    """
+    """Test independent streams, each with its own probabilities, against the joint chain of `counts` (K, K)."""
     statistic, degrees = 2.0 * _log_likelihood(counts), 0
     outcomes = np.ones(len(counts))  # of each joint state, if streams were independent
     for column in shows.T:

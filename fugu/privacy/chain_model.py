@@ -90,7 +90,6 @@ class GTest(NamedTuple):
 
     Attributes:
         statistic: twice the gain in log-likelihood, in nats.
-        degrees: degrees of freedom.
         p_value: probability of a statistic at least as large if the simpler model holds.
         nats_per_step: gain in log-likelihood per step, the size of the effect.
     """
@@ -105,8 +104,7 @@ class Sojourn(NamedTuple):
     """How long a state lasts, in ticks, over the stays of which both ends were seen.
 
     Attributes:
-        stays: number of complete stays.
-        mean, median: of their lengths; none without a complete stay.
+        mean, median: `None` without a complete stay.
         geometric_mean, geometric_median: what a first-order chain with the fitted exit probability gives.
     """
 
@@ -118,16 +116,7 @@ class Sojourn(NamedTuple):
 
 
 def decimate(states: Ints, segments: Ints, step: int) -> tuple[Ints, Ints]:
-    """Keep every `step`-th row of each segment, from its first row on.
-
-    Args:
-        states: (n,) states.
-        segments: (n,) segment numbers, equal within a segment and not repeated after it.
-        step: D >= 1.
-
-    Returns:
-        The remaining states and segment numbers.
-    """
+    """Keep every `step`-th row of each segment, from its first row on; segment numbers are not repeated."""
     _, first = np.unique(segments, return_index=True)
     starts = np.zeros(segments.size, dtype=np.int64)
     starts[first] = first
@@ -136,27 +125,14 @@ def decimate(states: Ints, segments: Ints, step: int) -> tuple[Ints, Ints]:
 
 
 def count_transitions(states: Ints, segments: Ints, k: int) -> Ints:
-    """Count the steps x -> y inside segments.
-
-    Args:
-        states: (n,) states in 0..k-1, -1 where there is none.
-        segments: (n,) segment numbers.
-        k: number of states.
-
-    Returns:
-        (k, k) counts.
-    """
+    """Count the steps x -> y (k, k) inside segments; states (n,) are -1 where there is none."""
     inside = (segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0)
     pairs = (states[:-1] * k + states[1:])[inside]
     return np.bincount(pairs, minlength=k * k).reshape(k, k).astype(np.int64)
 
 
 def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
-    """Count the double steps w -> x -> y inside segments; arguments as for `count_transitions`.
-
-    Returns:
-        (k, k, k) counts.
-    """
+    """Count the double steps w -> x -> y (k, k, k) inside segments; arguments as for `count_transitions`."""
     known = states >= 0
     inside = (segments[2:] == segments[:-2]) & known[2:] & known[1:-1] & known[:-2]
     triples = ((states[:-2] * k + states[1:-1]) * k + states[2:])[inside]
@@ -164,26 +140,14 @@ def count_triples(states: Ints, segments: Ints, k: int) -> Ints:
 
 
 def transition_matrix(counts: Ints) -> Floats:
-    """Return the maximum-likelihood transition matrix; the row of a state that is never left is uniform.
-
-    Args:
-        counts: (k, k) transition counts.
-
-    Returns:
-        (k, k), row-stochastic.
-    """
+    """Return the maximum-likelihood transition matrix (k, k); the row of a state that is never left is uniform."""
     totals = counts.sum(axis=1, keepdims=True)
     k = counts.shape[0]
     return np.asarray(np.where(totals > 0, counts / np.maximum(totals, 1), 1.0 / k), dtype=np.float64)
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
-    """Return the exact (conservative) confidence interval of a probability.
-
-    Args:
-        successes: number of successes.
-        trials: number of trials; without any, the interval is [0, 1].
-        confidence: coverage, inside (0, 1), at least attained.
+    """Return the exact (conservative) confidence interval of a probability; [0, 1] without any trial.
 
     Source: Clopper and Pearson (1934), by quantiles of the beta distribution.
     """
@@ -195,20 +159,12 @@ def clopper_pearson(successes: int, trials: int, confidence: float) -> Interval:
 
 
 def order_test(triples: Ints) -> GTest:
-    """Test a first-order chain against a second-order one.
-
-    Args:
-        triples: (k, k, k) counts of w -> x -> y.
-    """
+    """Test a first-order chain against a second-order one, by counts (k, k, k) of w -> x -> y."""
     return _gain(triples)
 
 
 def _gain(counts: Ints) -> GTest:
-    """Test whether the distribution of y given x depends on w.
-
-    Args:
-        counts: (c, k, k) counts over context w, state x and next state y.
-    """
+    """Test whether next states y given x depend on a context w, by counts (c, k, k) over w, x and y."""
     pooled = counts.sum(axis=0)
     statistic = 2.0 * (_log_likelihood(counts) - _log_likelihood(pooled))
     contexts = (counts.sum(axis=2) > 0).sum(axis=0)
@@ -226,13 +182,9 @@ def _log_likelihood(counts: Ints) -> float:
 
 
 def sojourns(states: Ints, segments: Ints, counts: Ints) -> list[Sojourn]:
-    """Summarise how long each state lasts.
+    """Summarise how long each state lasts; arguments are as for `count_transitions`, `counts` (k, k) of the same rows.
 
     Stays that touch the end of a segment are left out, because their length is not known.
-
-    Args:
-        states, segments: (n,) as for `count_transitions`.
-        counts: (k, k) transition counts of the same rows.
     """
     fresh = segments[1:] != segments[:-1]
     starts = np.concatenate([[0], np.flatnonzero(fresh | (states[1:] != states[:-1])) + 1])

@@ -1,24 +1,23 @@
 """Do a stream's symbols still come from the class of chains that its policy declares? A test that may look at any time.
 
-**What it is.** Cut the box of all (q, r) of a class of two states into cells. For a cell, whatever chain of it there
-is, and even one that changes from step to step inside it, the probability p of state 1 given the symbols before lies
-between two numbers low and high that can be computed: p -> q + p(1-q-r) is monotone in p, q and r, and so is p -> p
-b1(z) / f_p(z), with f_p = (1-p) b0 + p b1 and b0, b1 the rows of the table. An alternative, a chain outside the
-class, says p'. Where p' > high, the capital of a bet is multiplied by f_p'(z) / f_high(z), where p' < low by f_p'(z)
-/ f_low(z), and otherwise it is left as it is.
+**What it is.** Cut the box of all (q, r) of a class of two states into cells. For any chain of a cell, even one that
+changes from step to step inside it, the probability p of state 1 given the symbols before lies between two numbers low
+and high that can be computed: p -> q + p(1-q-r) is monotone in p, q and r, and so is p -> p b1(z) / f_p(z), with
+f_p = (1-p) b0 + p b1 and b0, b1 the rows of the table. An alternative, a chain outside the class, says p'. Where
+p' > high, the capital of a bet is multiplied by f_p'(z) / f_high(z), where p' < low by f_p'(z) / f_low(z), and
+otherwise it is left as it is.
 
-**It is valid for every chain of the class.** Given the symbols before, the expectation of the first factor is g(p) =
-sum over z of f_p(z) f_p'(z) / f_high(z): linear in p, 1 at p = high, with slope sum (b1 - b0) f_p' / f_high = (p' -
-high) sum (b1 - b0)^2 / f_high >= 0, so at most 1 for p <= high; the second likewise. So the capital against the cell
-that holds the true chain is a supermartingale, an average over alternatives is one, and what is begun in later weeks
-with a part of the stake adds another. The least capital against any cell is never more than that. If the stake is 1
-in all, then by Ville's inequality it ever reaches x with a probability of at most 1/x (an e-process), whoever looks
-how often.
+**It is valid for every chain of the class.** Given the symbols before, the expectation of the first factor is
+g(p) = sum over z of f_p(z) f_p'(z) / f_high(z): linear in p, 1 at p = high, with slope sum (b1 - b0)
+f_p' / f_high = (p' - high) sum (b1 - b0)^2 / f_high >= 0, so at most 1 for p <= high; the second likewise. So the
+capital against the cell that holds the true chain is a supermartingale, an average over alternatives is one, and what
+is begun in later weeks with a part of the stake adds another. The least capital against any cell is never more than
+that. If the stake is 1 in all, then by Ville's inequality it ever reaches x with a probability of at most 1/x (an
+e-process), whoever looks how often.
 
-**Where there is nothing to see.** A class whose chains may change at every step by any amount (bounded odds ratios,
-or the universal adversary) contains chains that give any one sequence of states a probability as near to 1 as you
-like. An e-process for it has an expectation of at most 1 on every sequence, so on every mixture of sequences: on
-every process of states. No departure could be noticed, and there is no test.
+**Where there is nothing to see.** A class whose chains may change at every step by any amount (bounded odds ratios, or
+the universal adversary) has chains that give any one sequence of states a probability as near to 1 as you like. An
+e-process for it has an expectation of at most 1 on every sequence, so on every process of states: there is no test.
 
 The test takes every tick with a symbol to have had a state. Readings that are missing are symbols from no chain, and
 can look like a departure.
@@ -118,7 +117,7 @@ _MOST_TICKS = 700_000
 
 
 def why_off(chains: ChainClass, adversary: Adversary) -> str | None:
-    """Why no departure from a class could be noticed in symbols, or none if some could."""
+    """Why no departure from a class could be noticed in symbols, or `None` if some could."""
     if adversary == "universal" or chains.changes:
         return "off: a class whose chains may change at every step excludes no sequence, so nothing could be noticed"
     if chains.named_streams:
@@ -129,10 +128,7 @@ def why_off(chains: ChainClass, adversary: Adversary) -> str | None:
 
 
 class Bets:
-    """The bets on one stream's symbols under one policy.
-
-    Args:
-        emission: (2, m) positive probabilities of the symbols in each state.
+    """The bets on one stream's symbols under one policy, whose table (2, m) is positive.
 
     Attributes:
         least: the least capital against a part of the class, at the last look.
@@ -158,12 +154,7 @@ class Bets:
         self._capital += stake / len(_SLOWER)
 
     def observe(self, symbols: Ints, enough: float = np.inf) -> None:
-        """Go on with the bets.
-
-        Args:
-            symbols: (n,) of the next ticks, -1 where there is none.
-            enough: stop where `most` has reached this.
-        """
+        """Go on with bets over the symbols (n,) of the next ticks, -1 where there is none, until `most` is `enough`."""
         best = bet(
             np.ascontiguousarray(symbols, dtype=np.int64),
             *(self._emission, self._cells, self._alternatives, self._bounds, self._beliefs, self._capital, enough),
@@ -177,16 +168,11 @@ class Bets:
 
 
 def noticeable(chains: ChainClass, emission: Floats, ticks: int, threshold: float) -> float | None:
-    """The smallest departure that is noticed within a week, in most of some simulated ones.
+    """The smallest departure that is noticed within a week of `ticks`, in most of some simulated ones.
 
-    Args:
-        chains, emission: as for `Bets`.
-        ticks: of a week; weeks of more than 700,000 are taken for shorter than they are.
-        threshold: of a year's capital, at which there is an alarm.
-
-    Returns:
-        How many times less often than all chains of the class a chain changes its state that is noticed, in steps
-        from 1.25 to 100; none if not even the last is.
+    A departure is a chain that changes its state so many times less often than all of the class, in steps from 1.25 to
+    100; `None` if not even the last is noticed. Weeks of more than 700,000 ticks are taken for shorter than they are;
+    `threshold` is that of a year's capital, at which there is an alarm.
     """
     low, high = 0, len(_FACTORS)
     while low < high:

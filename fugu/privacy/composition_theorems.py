@@ -46,13 +46,12 @@ _MOST_INFLUENCES = 5_000
 
 
 class Verdict(NamedTuple):
-    """What one theorem says of all releases together.
+    """What the theorem of this name says of all releases together.
 
     Attributes:
-        name: of the theorem.
-        epsilon: for every tick; none if it is not applicable.
+        epsilon: for every tick; `None` if it is not applicable.
         standing: a bound that holds; a printed or naive one that is false, whether or not these releases break it;
-            what is really lost by some chain; or none.
+            what is really lost by some chain; or `None`.
         note: why, in a line.
     """
 
@@ -71,14 +70,9 @@ class Counterexample(NamedTuple):
 
 
 def verdicts(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[Verdict]:
-    """Every theorem's word on a set of releases.
+    """Every theorem's verdict on releases, at least one, with noise independent of one another; else a ChainClassError.
 
-    Args:
-        request: the class of chains, its start, and what a count counts; the rest of it is not used.
-        releases: at least one, with noise independent of one another.
-
-    Raises:
-        ChainClassError: there is no release, or no such class.
+    Of the request the class, its start, and what a count counts are used.
     """
     if not releases:
         raise ChainClassError("there is no release to account for")
@@ -112,7 +106,6 @@ class _Together:
         self._states = request.chains[0].states if isinstance(request.chains, tuple) else request.chains.states
 
     def all(self) -> list[Verdict]:
-        """The verdicts, the truth first."""
         rows = [self._row("every path added up", self._real, "at least")]
         adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
         rows += [self._row(f"chain accountant, {each}", partial(self._accounted, each)) for each in adversaries]
@@ -155,7 +148,6 @@ class _Together:
 
     @cached_property
     def _own(self) -> list[float]:
-        """What every release loses on its own."""
         try:
             members = self._members
         except ChainClassError:
@@ -349,9 +341,7 @@ def _really_lost(chains: Sequence[MarkovChain], counts: Sequence[NoisyCount]) ->
 def _belief_moves(distributions: Floats, counts: Sequence[Sequence[NoisyCount]]) -> list[tuple[float, float]]:
     """For each release after the first: the max-divergences of its answer given all before from it alone, and back.
 
-    Args:
-        distributions: (s, ...) of all counts given a state.
-        counts: of each release.
+    The `distributions` (s, ...) are those of all counts given a state.
     """
     ends = np.cumsum([len(each) for each in counts])
     flat = [count for each in counts for count in each]

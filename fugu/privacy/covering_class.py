@@ -3,35 +3,31 @@
 Where no stretch scatters more than one chain would (`local_transitions`), and the state before the last tells nothing,
 the class is that chain within its intervals. Else probabilities change over time, and a class of changing chains is
 declared, by the largest odds ratio of a step: that of all but a small share of the stretches of each length, and of
-every regime that lasts as long as they do. The odds ratio of a stretch takes its probabilities together, each at the
-low end of its range; intervals of each alone would join the lowest of one hour with the lowest of another. Against
-chains that change every adversary gets the bound of the universal one, which needs nothing but the odds ratio.
+every regime that lasts as long. The odds ratio of a stretch takes its probabilities together, each at the low end of
+its range; intervals of each alone would join the lowest of one hour with the lowest of another. Against chains that
+change every adversary gets the bound of the universal one, which needs nothing but the odds ratio. Regimes of fewer
+ticks than the shortest stretch are not covered: what they are worth to an attacker is measured.
 
 Constants are rounded outward to two digits: a class is published, and more digits would tell of its recording.
 
-Regimes of fewer ticks than the shortest stretch are not covered: what they are worth to an attacker is measured.
+Local transition probabilities say how often states follow one another in each stretch, without the sampling error.
+Shares that are counted in stretches of one length scatter even for one chain. So a row of the chain is tested first:
+its visits are cut into blocks of one size, in which a chain of constant probabilities makes binomial counts, however
+long its states last. Where the blocks scatter no more, all stretches get the probability of the whole recording, with
+its Clopper-Pearson interval. Otherwise the distribution of the probabilities over stretches is estimated (the mixing
+distribution of largest likelihood), and each stretch gets the range that this and its own counts leave, but for a tenth
+at each end.
 
-Local transition probabilities: how often states follow one another in each stretch, without the sampling error.
-
-A recording is cut into stretches of one length. Even if one chain made all of it, the shares that are counted in
-stretches scatter. So a row of the chain is tested first: its visits are cut into blocks of one size, in which a chain
-of constant probabilities makes binomial counts, however long its states last. Where the blocks scatter no more than
-those, all stretches get the probability of the whole recording, with its Clopper-Pearson interval. Where they scatter
-more, the distribution of the probabilities over stretches is estimated (the mixing distribution of largest likelihood),
-and each stretch gets the range that this distribution and its own counts leave, but for a tenth at each end.
-
-A stretch in which something never happened does not tell how rare that is, only that it is about as rare as once in
-the whole stretch, or rarer; no estimate can do better, and 0 would make every guarantee infinite. Such a probability is
-taken to be no less than half an occurrence, 1 / (2n + 2) for n visits (the mean under Jeffreys' prior). What lasts
-longer than a stretch is seen in longer ones, so they are needed as well: two thousand equal states are 1 / 4002, not
-1 / 1002. A probability that a stretch says nothing about, because a state is not visited there, may be nearly the
-lowest of any stretch.
+A stretch in which something never happened tells only that it is about as rare as once in the whole stretch, or rarer;
+0 would make every guarantee infinite. Such a probability is taken to be no less than half an occurrence, 1 / (2n + 2)
+for n visits (the mean under Jeffreys' prior). What lasts longer than a stretch needs longer ones: two thousand equal
+states are 1 / 4002, not 1 / 1002. Where a state is not visited, a probability may be nearly the lowest of any stretch.
 
 Source: Laird, "Nonparametric maximum likelihood estimation of a mixing distribution" (1978); Clopper, Pearson (1934).
 
 Slow regimes are a chain whose probabilities switch now and then between a few sets. The hidden state is a regime and a
-state, and the state is seen, so that the kernel which learns a chain from symbols learns this as well. The number of
-regimes is that of the largest likelihood after Schwarz's penalty.
+state, which is seen, so that the kernel which learns a chain from symbols learns this as well. The number of regimes is
+that of the largest likelihood after Schwarz's penalty.
 
 Source: Goldfeld and Quandt, "A Markov model for switching regressions" (1973); Schwarz (1978).
 """
@@ -74,7 +70,7 @@ TAIL = 0.1
 
 
 class LocalTransitions(NamedTuple):
-    """Probabilities in the stretches of one length.
+    """Probabilities in the s stretches of one length.
 
     Attributes:
         length: ticks of a stretch; a rest of less than half of one belongs to the last.
@@ -98,15 +94,11 @@ class LocalTransitions(NamedTuple):
 
 
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
-    """Estimate the probabilities in stretches of several lengths.
+    """Estimate the probabilities in stretches of several lengths, each at most n ticks.
 
     Args:
         states: (n,) states in 0..k-1, -1 where there is none.
         segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
-        stretches: lengths in ticks, each at most n.
-
-    Returns:
-        One for each length.
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
     here, there = states[rows], states[rows + 1]
@@ -133,11 +125,7 @@ def _of_length(rows: Ints, here: Ints, there: Ints, k: int, length: int, n: int)
 
 
 def largest_log_odds(low: Floats, high: Floats) -> float:
-    """Bound log( P[x,y] P[w,z] / (P[x,z] P[w,y]) ) over all matrices between two.
-
-    Args:
-        low, high: (k, k), inside (0, 1].
-    """
+    """Bound log( P[x,y] P[w,z] / (P[x,z] P[w,y]) ) over all matrices between two (k, k), inside (0, 1]."""
     least, most = np.log(low), np.log(high)
     above = most[:, None, :] - least[None, :, :]
     order = np.argsort(above, axis=2)
@@ -186,12 +174,9 @@ def _scatter(followers: Ints, k: int, number: int) -> tuple[Floats, Floats]:
 
 
 def constant_probability(seen: int, of: int, tail: float = TAIL) -> tuple[float, float]:
-    """The interval of a constant probability. Each end holds with 90 %, and an odds ratio, made of several, with more.
+    """The interval of a constant probability; each end fails with `tail`, and an odds ratio, made of several, less.
 
     What was never seen may be as rare as what was seen once, and what always happened fails as rarely.
-
-    Args:
-        tail: the probability that an end does not hold.
     """
     if not of:
         return _NEVER, 1.0 - _NEVER
@@ -210,13 +195,7 @@ _MOST_STATES = 8
 
 
 class Regime(NamedTuple):
-    """One of the regimes of a recording.
-
-    Attributes:
-        share: of the time.
-        ticks: its mean length.
-        transition: (k, k) the chain that it follows.
-    """
+    """One of the regimes of a recording: its share of the time, mean length in ticks, and chain (k, k)."""
 
     share: float
     ticks: float
@@ -224,15 +203,9 @@ class Regime(NamedTuple):
 
 
 def fit_regimes(states: Ints, segments: Ints, k: int) -> tuple[Regime, ...]:
-    """Fit one, two or three regimes to a recording.
+    """Fit one, two or three regimes to a recording, the one of most time first; a single one for k above 8.
 
-    Args:
-        states: (n,) states in 0..k-1, -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps.
-        k: number of states; above 8, there is one regime.
-
-    Returns:
-        The regimes, the one of most time first; a single one if more are not needed.
+    The states (n,) are in 0..k-1, -1 where there is none; segments (n,) are equal inside a stretch without gaps.
     """
     states, segments = states[:_MOST_TICKS], segments[:_MOST_TICKS]
     lengths = np.diff(np.flatnonzero(np.concatenate([[True], np.diff(segments) != 0, [True]])))
@@ -262,7 +235,7 @@ def _chain(states: Ints, segments: Ints, k: int) -> Floats:
 
 
 def _start(base: Floats, count: int) -> Floats:
-    """Regimes from slow to fast: the chain of the whole recording, with its moves made rarer or more frequent."""
+    """Regimes from slow to fast: the whole recording's chain, with its moves made rarer or more frequent."""
     speeds = np.exp(_SPREAD * (2.0 * np.arange(count) - (count - 1)))
     switch = (1.0 - _STAY) / max(count - 1, 1) * np.ones((count, count))
     np.fill_diagonal(switch, _STAY if count > 1 else 1.0)
@@ -302,12 +275,7 @@ CoveringChains = BinaryChains | BoundedChains
 
 
 class Length(NamedTuple):
-    """What the stretches of one length need.
-
-    Attributes:
-        odds_ratio: the largest of a step, of all stretches but a share.
-        changes: whether some probability changes over them.
-    """
+    """What the stretches of one length need: the largest odds ratio of a step of all but a share of them."""
 
     transitions: LocalTransitions
     odds_ratio: float
@@ -321,7 +289,7 @@ class Covered(NamedTuple):
         transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
         low, high: (k, k) the least and largest probability of any stretch that is covered.
         lengths: what the stretches of each length need.
-        regimes: the regimes that the recording switches between; a single one if there are no others.
+        regimes: those that the recording switches between; a single one if there are no others.
         order: test of whether the state before the last tells something.
     """
 
@@ -339,11 +307,7 @@ class Covered(NamedTuple):
         return any(length.changes for length in self.lengths) or self.order.p_value < _SIGNIFICANT_CHANGE
 
     def share(self, *lengths: Length) -> float:
-        """Of the stretches of some length, the share that the class covers; all if there is one chain.
-
-        Args:
-            lengths: the worst of these counts; by default of all.
-        """
+        """The share of the stretches of some length, by default the worst, that the class covers; all for one chain."""
         if not self.chains.changes:
             return 1.0
         limit = math.log(self.chains.odds_bound)
@@ -351,15 +315,10 @@ class Covered(NamedTuple):
 
 
 def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02) -> Covered:
-    """Find the class of chains that covers a recording.
+    """Find the class of chains that covers a recording; arguments as for `fit_regimes`.
 
-    Args:
-        states: (n,) states in 0..k-1, -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps.
-        share: of the stretches of a length whose odds ratio may be larger.
-
-    Raises:
-        ModelError: the recording is too short to tell, or a state never occurs.
+    Of the stretches of a length a `share` may have a larger odds ratio. Raises ModelError if the recording is too short
+    to tell, or a state never occurs.
     """
     states, segments = _without_gaps(states, segments)
     counts = chain_model.count_transitions(states, segments, k)
@@ -384,7 +343,7 @@ def covering_class(states: Ints, segments: Ints, k: int, *, share: float = 0.02)
 
 
 def _without_gaps(states: Ints, segments: Ints) -> tuple[Ints, Ints]:
-    """Ticks that have a state; each that has none ends a stretch. Where stretches are cut depends on nothing else."""
+    """Ticks that have a state; others end a stretch. Where stretches are cut depends on nothing else."""
     seen = states >= 0
     begins = (np.diff(segments, prepend=segments[:1]) != 0).astype(np.int64) + ~seen
     return states[seen], np.cumsum(begins)[seen]
@@ -397,11 +356,7 @@ def smoothed(counts: Ints) -> Floats:
 
 
 def widened(chains: CoveringChains, factor: float) -> BoundedChains:
-    """A class whose windows need about so many times the noise: noise grows with the root of the odds ratio.
-
-    Args:
-        factor: at least 1.
-    """
+    """A class whose windows need `factor` >= 1 times the noise, about: it grows with the root of the odds ratio."""
     return _bounded(chains.odds_bound * factor * factor, np.array(chains.typical[0]))
 
 
@@ -415,16 +370,11 @@ def union(classes: Sequence[CoveringChains]) -> CoveringChains:
 
 
 def class_odds(low: Floats, high: Floats | None = None) -> float:
-    """Bound P[x,y] P[w,z] / (P[x,z] P[w,y]) over all matrices between two.
-
-    Args:
-        low, high: (k, k), inside (0, 1]; the same matrix if there is one only.
-    """
+    """Bound P[x,y] P[w,z] / (P[x,z] P[w,y]) over all matrices between two (k, k), inside (0, 1], or of the only one."""
     return _odds(largest_log_odds(low, low if high is None else high))
 
 
 def _odds(logarithm: float) -> float:
-    """An odds ratio that a class can hold, rounded up."""
     return min(math.exp(min(logarithm, 700.0)) * _OUTWARD, _MOST_ODDS)
 
 
@@ -466,7 +416,7 @@ def _floored(regime: Regime, visited: Ints) -> Floats:
 def _constant(counts: Ints) -> BinaryChains:
     """One chain within intervals of both probabilities, so long that the odds ratio, which they make, holds with 90 %.
 
-    Errors of the two probabilities are independent, and the logarithm of the odds ratio is the sum of their log-odds.
+    Their errors are independent, and the logarithm of the odds ratio is the sum of their log-odds.
     """
     seen, of = counts[[0, 1], [1, 0]], counts.sum(axis=1)
     share = (seen + 0.5) / (of + 1.0)
@@ -479,9 +429,7 @@ def _constant(counts: Ints) -> BinaryChains:
 def bounded_class(logarithm: float, transition: Floats) -> BoundedChains:
     """The class of chains that change over time, by the logarithm of the largest odds ratio of a step, rounded up.
 
-    Args:
-        logarithm: if it is smaller than that of the typical member, that one's counts.
-        transition: (k, k), a typical member.
+    If it is smaller than that of the typical member `transition` (k, k), that one's counts.
     """
     return _bounded(_odds(logarithm), transition)
 

@@ -1,17 +1,15 @@
 """The mechanism of Ghosh and Kleinberg (GK16): Laplace noise for readings that influence one another only weakly.
 
 Source: Ghosh, Kleinberg: Inferential Privacy Guarantees for Differentially Private Mechanisms (arXiv 1603.01508). Its
-abstract promises a bound by the spectral norm of an influence matrix; the entries and the bound used here are derived,
-with a proof, in docs/proofs/published-mechanisms.md, "Influence matrices".
-
-Entry (i, j) is half the largest log-ratio between two distributions of reading i given all others that differ in
-reading j only. In a chain only neighbours have one.
+abstract promises a bound by the spectral norm of an influence matrix; the entries and the bound used here are derived
+in docs/proofs/published-mechanisms.md, "Influence matrices". Entry (i, j) is half the largest log-ratio between two
+distributions of reading i given all others that differ in reading j only. In a chain only neighbours have one.
 
 The approximate Markov quilt mechanism: a scale from two numbers of a class, its eigengap and its rarest state.
 
-Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 4, lemmas 4.8, 4.9
-and C.4. Two things differ from print: the eigengap drops exactly one unit eigenvalue (dropping all of them finds a
-gap for a clock, whose past is never forgotten), and widths too small for lemma 4.8 are not used.
+Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 4, lemmas 4.8, 4.9 and
+C.4. Two things differ from print: the eigengap drops exactly one unit eigenvalue (dropping all of them finds a gap for
+a clock, whose past is never forgotten), and widths too small for lemma 4.8 are not used.
 """
 
 from __future__ import annotations
@@ -48,12 +46,7 @@ _MOST_WIDTHS = 2**22
 
 
 class Mixing(NamedTuple):
-    """What MQMApprox knows of a class.
-
-    Attributes:
-        gap: the smallest eigengap, rounded down.
-        rarest: the smallest stationary probability of a state, rounded down.
-    """
+    """The smallest eigengap of a class, and its smallest stationary probability of a state; both rounded down."""
 
     gap: float
     rarest: float
@@ -72,9 +65,9 @@ def mqm_approx(
 
     Args:
         chains: a finite class, or every two-state chain with q and r in intervals.
-        length: T, the ticks of the window, or None for a stream without end.
+        length: T, the ticks of the window, or `None` for a stream without end.
         epsilon: above 0.
-        reversible: use the larger eigengap of reversible chains; None uses it if all of them are reversible.
+        reversible: use the larger eigengap of reversible chains; `None` uses it if all of them are reversible.
         sharp: for reversible chains, use -2 log|lambda_2| itself and not its bound 2 (1 - |lambda_2|).
         stationary: every chain starts stationary, so that the term for the node's own distribution is not needed.
 
@@ -82,8 +75,8 @@ def mqm_approx(
         The scale; its influence is lemma 4.8's bound, its chain is always 0.
 
     Raises:
-        ChainClassError: the class has no eigengap or no rarest state, is not reversible or stationary as said, or
-            the stream has no end and epsilon is too small.
+        ChainClassError: no eigengap, no rarest state, a class not reversible or stationary as said, or a stream without
+            end and an epsilon that is too small.
     """
     if not 0.0 < epsilon < math.inf or (length is not None and length < 1):
         raise ChainClassError(f"epsilon must be above 0 and a window has at least one tick: {epsilon}, {length}")
@@ -128,15 +121,8 @@ def mixing(chains: tuple[MarkovChain, ...], reversible: bool | None = None, *, s
 def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = False) -> float:
     """The eigengap g: the distribution b ticks on is within exp(-g b / 2) / min(pi) of stationary, relatively.
 
-    Args:
-        reversible: 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8).
-        sharp: with `reversible`, -2 log|lambda_2|.
-
-    Returns:
-        g > 0, rounded down.
-
-    Raises:
-        ChainClassError: the chain is not reversible as said, or its gap is 0.
+    `reversible` is 2 (1 - |lambda_2|) of P itself (lemma C.4) instead of the gap of P P* (lemma 4.8); `sharp` is -2
+    log|lambda_2| of such a chain. g > 0 is rounded down; ChainClassError if the chain is not reversible, or has none.
     """
     distribution = stationary_distribution_of(chain)
     if not distribution.min() > 0.0:
@@ -176,8 +162,8 @@ def fast_path_length(known: Mixing, epsilon: float) -> int:
 def width_influences(known: Mixing, widths: NDArray[np.int64]) -> Floats:
     """Lemma 4.8's bounds (n,) for n widths: log((p + d) / (p - d)), p the rarest state, d = exp(-g width / 2).
 
-    A width to the right costs it once, one to the left twice, for the width and for the node. inf unless
-    width > 2 log(1/p) / g: without that the formula is not a bound.
+    A width to the right costs it once, one to the left twice, for the width and for the node. inf unless width > 2
+    log(1/p) / g: without that the formula is not a bound.
     """
     distance = np.exp(-known.gap * widths / 2.0)
     inside = (widths > 2.0 * math.log(1.0 / known.rarest) / known.gap) & (distance < known.rarest)
@@ -215,12 +201,7 @@ _LARGEST_NORM = 1.0 - 1e-6
 
 
 class InfluenceScale(NamedTuple):
-    """A Laplace scale for a statistic that changes by at most 1 with one reading.
-
-    Attributes:
-        scale: not rounded.
-        norm: the spectral norm of the influence matrix.
-    """
+    """A Laplace scale, not rounded, for a statistic that one reading changes by at most 1, and the spectral norm."""
 
     scale: float
     norm: float
@@ -240,13 +221,9 @@ def influence_scale(
 ) -> InfluenceScale:
     """The scale of the mechanism for a class of chains, against the ignorant and the informed adversary.
 
-    Args:
-        chains: a finite class, or an interval with q + r < 1; stationary if it is an interval.
-        length: ticks of the window, or none: windows without an end, each tick in one of them.
-        epsilon: above 0.
-
-    Raises:
-        ChainClassError: the spectral norm is not below 1, or an interval reaches q + r >= 1.
+    The chains are a finite class, or a stationary interval with q + r < 1. `length` is of the window; `None`: windows
+    without an end, each tick in one of them. Raises ChainClassError if the spectral norm is not below 1, or an interval
+    reaches q + r >= 1.
     """
     cases: list[tuple[_Influences, bool]]
     if not isinstance(chains, BinaryChains):
@@ -271,7 +248,6 @@ def joint_influence_scale(
         joint: an axis for each reading.
         sensitivities: by how much each reading alone can change the statistic.
         secret: the readings to protect.
-        epsilon: above 0.
 
     Raises:
         ChainClassError: the spectral norm is not below 1.
@@ -308,15 +284,7 @@ def _column_sums(matrix: Floats, weights: Floats) -> Floats:
 
 
 def influence_matrix(chain: MarkovChain, length: int) -> Floats:
-    """The influence matrix of a window.
-
-    Args:
-        chain: any.
-        length: ticks.
-
-    Returns:
-        (length, length): entry (i, j) is that of tick j on tick i; infinite where a step is impossible.
-    """
+    """The influence matrix of a window: entry (i, j) is that of tick j on tick i, infinite for impossible steps."""
     return _matrix(_of_chain(chain), length)
 
 

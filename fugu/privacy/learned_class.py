@@ -1,14 +1,14 @@
 """The class of chains that covers a fleet of which only randomised symbols are known.
 
 A chain is written by its log-ratios theta[x,y] = log(P[x,y] / P[x,x]): every logarithm of an odds ratio of a step is a
-sum of four of them. One chain is fitted to all symbols. What stretches of them, or whole streams, deviate from it is
-partly noise, whose variance is known: the inverse information of their symbols. What is more than noise is how much
-probabilities differ. Its variance is taken as large as the deviations do not exclude: its interval's upper end, with 90
-%. Each stretch then has the range that this distribution and its own symbols leave, but for a tenth; and the class
-holds every chain that changes over time whose odds ratios are no larger than those of all but 2 % of the stretches of
-each length, beside the error of the fitted chain, of which its end holds with 90 %.
+sum of four of them. One chain is fitted to all symbols. The deviation of stretches or whole streams from it is partly
+noise of known variance, the inverse information of their symbols. The rest is how much probabilities differ; its
+variance is taken at its interval's upper end, with 90 %. Each stretch then has the range that this distribution and its
+own symbols leave, but for a tenth; and the class holds every chain that changes over time whose odds ratios are no
+larger than those of all but 2 % of the stretches of each length, beside the error of the fitted chain, of which its end
+holds with 90 %.
 
-So noise makes a class wide, never narrow. What no symbols show: regimes that are shorter than the shortest stretches.
+So noise makes a class wide, never narrow. No symbols show regimes that are shorter than the shortest stretches.
 
 Source: one Newton step from an estimate (Le Cam, "On the asymptotic theory of estimation", 1956); the interval of a
 normal variance; DerSimonian and Laird, "Meta-analysis in clinical trials" (1986), for probabilities that differ; the
@@ -16,23 +16,23 @@ normal distribution of a mean whose own is normal.
 
 The file of a class that was learned from randomised symbols: `fugu gateway learn` writes it, plans are made for it.
 
-format            1
-kind              "learned"
-source            base name of the store or folder
-stream            the stream's name
-devices           how many devices have had it
-ticks             ticks with a symbol
-since, until      of the first and after the last of them, RFC 3339
-discretiser       what makes the states, as in the policies
-states            k
-period_seconds    from tick to tick
-transition        k x k, the chain of largest likelihood
-low, high         k x k, intervals of its entries; each end holds with 90 %
-known             the largest odds ratio of its steps
-scales            per length of stretches: ticks, stretches, the odds ratio that covers them, and how likely one chain
-                  that does not change differs as much (`fugu.privacy.learned_class`)
-chains            the class; null if the symbols tell too little
-refused           why there is none, in one line; else null
+    format            1
+    kind              "learned"
+    source            base name of the store or folder
+    stream            the stream's name
+    devices           how many devices have had it
+    ticks             ticks with a symbol
+    since, until      of the first and after the last of them, RFC 3339
+    discretiser       what makes the states, as in the policies
+    states            k
+    period_seconds    from tick to tick
+    transition        k x k, the chain of largest likelihood
+    low, high         k x k, intervals of its entries; each end holds with 90 %
+    known             the largest odds ratio of its steps
+    scales            per length of stretches: ticks, stretches, the odds ratio that covers them, and how likely one
+                      chain that does not change differs as much
+    chains            the class; null if the symbols tell too little
+    refused           why there is none, in one line; else null
 """
 
 from __future__ import annotations
@@ -149,7 +149,6 @@ class Scale(NamedTuple):
 
     Attributes:
         ticks: of a stretch, on average.
-        stretches: how many there are.
         odds_ratio: that all but a small share of them have at most, and may have.
         p_value: how likely one chain deviates that much.
     """
@@ -167,7 +166,7 @@ class LearnedClass(NamedTuple):
         transition: (k, k) the chain of all symbols.
         low, high: (k, k) of its probabilities; each end holds with 90 %.
         known: the largest odds ratio of its steps.
-        chains: the class, none if it is refused.
+        chains: `None` if it is refused.
         refused: why, empty if it is not.
     """
 
@@ -224,7 +223,6 @@ def learned_class(transition: Floats, information: Floats, ticks: int, levels: S
 
 
 def _uninformed(transition: Floats, information: Floats, ticks: int) -> str:
-    """Why symbols do not tell the chain; empty if they do."""
     k, ratios = len(transition), log_ratios(transition)
     if np.abs(ratios).max() >= _MOST_RATIO:
         return "as far as the symbols tell, some state is never left, or left at once: longer histories tell more"
@@ -242,7 +240,6 @@ def _uninformed(transition: Floats, information: Floats, ticks: int) -> str:
 
 
 def _moves(k: int) -> tuple[Ints, Ints]:
-    """Rows and columns of all steps to another state."""
     rows, columns = np.nonzero(~np.eye(k, dtype=np.bool_))
     return np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
 
@@ -264,7 +261,6 @@ def _log_odds(k: int) -> Floats:
 
 
 def _variances(sums: Floats, covariance: Floats) -> Floats:
-    """The variance of each sum."""
     return np.asarray(np.einsum("ci,ij,cj->c", sums, covariance, sums))
 
 
@@ -273,7 +269,6 @@ def _quantile(probability: float) -> float:
 
 
 def _chi_square(degrees: int, below: float) -> float:
-    """What a chi-square variable is below with a probability."""
     return float(special.chdtri(degrees, 1.0 - below))
 
 

@@ -1,17 +1,14 @@
 """What the Markov quilts of a chain are made of: one table for each width, and one term per node.
 
-The influence of the nodes {i-a, i+b} on node i is the largest of start + column[a] + right[b] over pairs of states
-x, x' (Song, Wang, Chaudhuri 2017, equation 5), where
+The influence of the nodes {i-a, i+b} on node i is the largest of start + column[a] + right[b] over pairs of states x,
+x' (Song, Wang, Chaudhuri 2017, equation 5), where
+
     right[b][x,x'] = max over y of log P^b(x,y) / P^b(x',y),
     column[a][x,x'] = max over y of log P^a(y,x) / P^a(y,x'),
     start[x,x'] = log Pr(X_i=x') / Pr(X_i=x).
 
-Compiled searches over Markov quilts of a chain.
-
-A quilt {i-a, i+b} around node i leaves the a + b - 1 nodes between its ends nearby. Its influence is
-max over (x, x') of start[x,x'] + column[a][x,x'] + right[b][x,x'], tables that `quilt_tables` explains. They only
-fall as a width grows, so a known influence bounds that of every smaller width: this is what all skipping rests on.
-An absent width is 0.
+A quilt leaves the a + b - 1 nodes between its ends nearby. The tables only fall as a width grows, so a known influence
+bounds that of every smaller width: all skipping in the compiled searches rests on this. An absent width is 0.
 """
 
 from __future__ import annotations
@@ -54,10 +51,8 @@ def grow_tables(
     """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
 
     Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
-    It stops where a positive entry falls below `tiny`, because ratios would no longer be exact.
-
-    Returns:
-        The distance reached: `wanted`, or the last one before an entry got too small.
+    The result is `wanted`, or the last distance before a positive entry fell below `tiny`: ratios would no longer be
+    exact.
     """
     k = transition.shape[0]
     for m in range(done, wanted):
@@ -103,9 +98,8 @@ def smallest_scale(
     Args:
         start: (k, k), the term of the node's own distribution, for quilts with a width to the left.
         column, right: (n, k, k).
-        room_left, room_right: nodes on either side; a side that never ends has more than 2^60.
+        nodes_left, nodes_right: nodes on either side; a side that never ends has more than 2^60.
         trivial: the scale of the empty quilt, inf on an endless stream.
-        epsilon: above 0.
         enough: stop as soon as the scale is not above this.
         seed_left, seed_right: a quilt to try first, or 0, 0.
 
@@ -189,8 +183,7 @@ def smallest_loss(
 ) -> tuple[float, int, int, float]:
     """The smallest influence + charges nearby over the quilts of a node in 0..T-1; spent: (T + 1,) sums of the charges.
 
-    Returns:
-        (loss, left width, right width, influence); both widths 0 is the empty quilt.
+    The result is (loss, left width, right width, influence); both widths 0 is the empty quilt.
     """
     length = spent.shape[0] - 1
     n = right.shape[0]
@@ -233,12 +226,7 @@ def log_ratio_table(kernel: ArrayLike) -> Floats:
 
 
 class QuiltTables:
-    """The tables of a transition matrix, grown as far as a search asks.
-
-    Attributes:
-        transition: (k, k).
-        column, right: (n, k, k); entry m - 1 is distance m.
-    """
+    """The tables of a transition matrix, grown as far as a search asks; entry m - 1 of each is distance m."""
 
     transition: Floats
     column: Floats
@@ -266,11 +254,7 @@ class QuiltTables:
         return bool(self.right[-1].max() >= 0.999_999 * self.right[self.count // 2].max() > 0.0)
 
     def grow(self, count: int) -> bool:
-        """Make tables for widths up to `count`.
-
-        Returns:
-            Whether there are more than before; if not, these are all that can be had.
-        """
+        """Make tables for widths up to `count`; whether there are more than before."""
         done, wanted = self.count, min(count, self._most)
         if wanted <= done:
             return False
@@ -300,14 +284,9 @@ class NodeTerms(NamedTuple):
 
 
 def node_terms(chain: MarkovChain, node: int | None) -> NodeTerms:
-    """The terms of one node.
+    """The terms of node 1.., or `None` for one of the stationary chain; the worst over all starts if that is open.
 
-    Args:
-        chain: any; without an initial distribution, the term is the worst over all of them.
-        node: 1.., or None for a node of the stationary chain.
-
-    Raises:
-        ChainClassError: node is None and the chain has no single stationary distribution.
+    Raises ChainClassError for `None` and no single stationary distribution.
     """
     if node is None or chain.is_stationary:
         distribution = stationary_distribution_of(chain)
@@ -330,17 +309,7 @@ def walk(chain: MarkovChain) -> Iterator[NodeTerms]:
 
 
 def stationary_distribution_of(chain: MarkovChain) -> Floats:
-    """The stationary distribution of a chain, as given where it starts with it.
-
-    Args:
-        chain: one that starts stationary, or whose stationary distribution is wanted.
-
-    Returns:
-        (k,) the distribution.
-
-    Raises:
-        ChainClassError: there is more than one.
-    """
+    """The stationary distribution (k,), as given where a chain starts with it; ChainClassError if there are several."""
     return chain.initial if chain.is_stationary and chain.initial is not None else chain.stationary_distribution
 
 

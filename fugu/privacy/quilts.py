@@ -1,15 +1,13 @@
 """The Markov quilt mechanism on a chain, exactly: how much Laplace noise a 1-Lipschitz query needs.
 
 Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for Correlated Data (SIGMOD 2017), algorithm 3, with every quilt
-{i-a, i+b}, {i-a}, {i+b} and {}; the paper's own sets are asymmetric and miss the last node. The guarantee is against
-an adversary who believes some chain of the class and knows no state for certain.
+{i-a, i+b}, {i-a}, {i+b} and {}; the paper's own sets are asymmetric and miss the last node. The guarantee is against an
+adversary who believes some chain of the class and knows no state for certain.
 
-What several releases about one chain give away together, by Markov quilts.
-
-Releases are charged to the ticks that they cover: c_t is the sum of 1/scale (for a query that changes by at most 1
-with one state) over the releases that read tick t. The loss of a node is then at most, for every quilt, its influence
-plus the charges of the nodes nearby. This contains theorem 3.7 of Song, Chaudhuri: Composition Properties of
-Inferential Privacy for Time-Series Data (2017), and needs no record of which quilt was active when.
+Several releases about one chain are charged to the ticks that they cover: c_t is the sum of 1/scale (for a query that
+changes by at most 1 with one state) over the releases that read tick t. The loss of a node is at most, for every quilt,
+its influence plus the charges of the nodes nearby. This contains theorem 3.7 of Song, Chaudhuri: Composition Properties
+of Inferential Privacy for Time-Series Data (2017), and needs no record of which quilt was active when.
 """
 
 from __future__ import annotations
@@ -54,8 +52,8 @@ class QuiltScale(NamedTuple):
 
     Attributes:
         scale: for a query that changes by at most 1 with one state, rounded up.
-        node: 1..T; None where every node far enough from the ends decides, or none is worse than their limit.
-        quilt: widths (a, b) of {i-a, i+b}; None for an absent width, both None for the empty quilt.
+        node: 1..T; `None` where every node far enough from the ends decides, or none is worse than their limit.
+        quilt: widths (a, b) of {i-a, i+b}; `None` for an absent width, both `None` for the empty quilt.
         card: nodes nearby, the node itself included.
         influence: of the quilt on the node.
         chain: index of the worst chain in its class.
@@ -74,24 +72,19 @@ def mqm_exact(
     length: int | None,
     epsilon: float,
 ) -> QuiltScale:
-    """The scale of MQMExact for a class of chains.
-
-    Args:
-        chains: a finite class, or every two-state chain with q and r in intervals, started stationary.
-        length: T, the ticks of the window, or None for a stream without end.
-        epsilon: above 0.
-
-    Returns:
-        The scale of the worst chain, and where it comes from.
-
-    Raises:
-        ChainClassError: epsilon or length is out of range, or no quilt is good enough on an endless stream.
+    """The scale of MQMExact for the worst chain of a class, and where it comes from.
 
     Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a
     stationary chain at epsilon - spread, where spread bounds how far the distributions of this node and of all later
-    ones are
-    from stationary: likelihood ratios to the stationary distribution are averaged at each step. The walk over the nodes
-    stops there; on a long stationary window, at the first one.
+    ones are from stationary: likelihood ratios to the stationary distribution are averaged at each step. The walk over
+    the nodes stops there; on a long stationary window, at the first one.
+
+    Args:
+        chains: a finite class, or every two-state chain with q and r in intervals, started stationary.
+        length: T, the ticks of the window, or `None` for a stream without end.
+
+    Raises:
+        ChainClassError: epsilon or length is out of range, or no quilt is good enough on an endless stream.
     """
     _check(epsilon, length)
     members = corner_chains(chains)
@@ -105,7 +98,7 @@ def mqm_exact(
 def influence(chain: MarkovChain, node: int | None, before: int | None, after: int | None) -> float:
     """The influence of the nodes {node - before, node + after} on a node (equation 5), at least 0.
 
-    The node is 1.., or None for one of the stationary chain; an absent width is None. inf if they can rule a state out.
+    The node is 1.., or `None` for one of the stationary chain. inf if they can rule a state out.
     """
     too_long = node is not None and node <= (before or 0)
     if too_long or any(width is not None and width < 1 for width in (before, after)):
@@ -124,9 +117,9 @@ def influence(chain: MarkovChain, node: int | None, before: int | None, after: i
 def corner_chains(chains: tuple[MarkovChain, ...] | BinaryChains) -> tuple[MarkovChain, ...]:
     """The chains of a class; of an interval the stationary ones that are the worst of it, for every quilt.
 
-    With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0,
-    1 + |L| s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1,
-    so the stickiest and the most alternating corner are the worst; the other two are there for the rarest state.
+    With q + r = s and L = (1 - s)^b, the ratios of a table are 1 + (s/q) L/(1 - L) and, for L < 0, 1 + |L|
+    s/(q - r|L|), and the same with q and r swapped. They fall in q and r while s <= 1 and grow while s >= 1, so the
+    stickiest and the most alternating corner are the worst; the other two are there for the rarest state.
     """
     if not isinstance(chains, BinaryChains):
         return chains
@@ -159,19 +152,15 @@ def best_quilt(
     enough: float = 0.0,
     seed: tuple[int | None, int | None] = (None, None),
 ) -> QuiltScale:
-    """The best quilt of one node, over all widths that could matter.
+    """The best quilt of one node, over all widths that could matter: not rounded, inf if nothing is good enough.
 
     Args:
         tables: grown on demand.
         start: (k, k), of `NodeTerms`.
-        room_left, room_right: nodes on either side, or `ENDLESS`.
-        epsilon: above 0.
-        trivial: the scale of the empty quilt; by default from the rooms.
+        nodes_left, nodes_right: nodes on either side, or `ENDLESS`.
+        trivial: the scale of the empty quilt; by default from the nodes on both sides.
         enough: do not look for a scale below this.
         seed: a quilt to try first.
-
-    Returns:
-        Scale, not rounded, without node and chain; scale inf if nothing is good enough.
     """
     length = nodes_left + nodes_right + 1
     if trivial is None:
@@ -255,17 +244,10 @@ def _check(epsilon: float, length: int | None) -> None:
 
 
 def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: ArrayLike) -> Floats:
-    """The loss of every node under releases that charge the ticks they cover.
+    """The loss (T,) of every node under releases that charge the ticks they cover, for the worst chain; rounded up.
 
-    Args:
-        chains: one chain, or a class.
-        charges: (T,) at least 0: what all releases together charge to each tick.
-
-    Returns:
-        (T,) bounds on the log-likelihood ratio between any two states of a node, for the worst chain; rounded up.
-
-    Raises:
-        ChainClassError: the charges are no such vector, or there is no chain.
+    The charges (T,), at least 0, are what all releases together charge to each tick; ChainClassError if they are no
+    such vector, or there is no chain. The loss bounds the log-likelihood ratio between any two states of a node.
     """
     members = chains if isinstance(chains, tuple) else (chains,)
     costs = np.asarray(charges, dtype=np.float64)
@@ -277,19 +259,11 @@ def quilt_accountant(chains: MarkovChain | tuple[MarkovChain, ...], charges: Arr
 
 
 def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) -> float:
-    """The loss of any node of a stationary stream without end, every tick of which is charged the same.
+    """The loss of any node of a stationary stream without end, every tick of which is charged the same; rounded up.
 
-    Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale.
-
-    Args:
-        chains: one stationary chain, or a class of such.
-        rate: charge per tick, at least 0.
-
-    Returns:
-        min over a, b of influence + rate (a + b - 1), for the worst chain; rounded up.
-
-    Raises:
-        ChainClassError: a chain that does not start stationary, or that never forgets.
+    Tumbling windows are such a stream: with 1-Lipschitz queries and noise of one scale, rate = 1 / scale. It is min
+    over a, b of influence + rate (a + b - 1), for the worst chain. Raises ChainClassError for a chain that does not
+    start stationary, or that never forgets.
     """
     members = chains if isinstance(chains, tuple) else (chains,)
     if not 0.0 <= rate < math.inf:
@@ -299,7 +273,7 @@ def quilt_rate_loss(chains: MarkovChain | tuple[MarkovChain, ...], rate: float) 
 
 
 def two_windows_bound(epsilon_a: float, epsilon_b: float, on_last: float, on_first: float) -> float:
-    """The joint loss of two pufferfish releases on disjoint windows (theorem 3.1, corrected).
+    """The joint loss, for every secret, of two pufferfish releases on disjoint windows (theorem 3.1, corrected).
 
     The printed theorem has the two influences swapped, and can be broken.
 
@@ -307,9 +281,6 @@ def two_windows_bound(epsilon_a: float, epsilon_b: float, on_last: float, on_fir
         epsilon_a, epsilon_b: losses of the release on the earlier window and of the one on the later window.
         on_last: the influence of the first node of the later window on the last node of the earlier one.
         on_first: the influence of the last node of the earlier window on the first node of the later one.
-
-    Returns:
-        A bound for every secret in either window.
     """
     both = epsilon_a + epsilon_b
     return max(min(both, epsilon_a + on_last), min(both, epsilon_b + on_first))
@@ -318,15 +289,8 @@ def two_windows_bound(epsilon_a: float, epsilon_b: float, on_last: float, on_fir
 def model_distance(assumed: MarkovChain, actual: MarkovChain, length: int) -> float:
     """The Delta of theorem 2.4: epsilon under one model is epsilon + 2 Delta under the other.
 
-    It grows with the length of the window. To allow for a wrong model, account under the other chain instead, that
-    is, put both into the class.
-
-    Args:
-        assumed, actual: chains with an initial distribution.
-        length: T.
-
-    Returns:
-        The largest |log| ratio that the two give to a path, given the state of any one node.
+    It is the largest |log| ratio that the two, with initial distributions, give to a path of T ticks, given the state
+    of any one node, and grows with T. To allow for a wrong model, put both into the class instead.
     """
     if assumed.initial is None or actual.initial is None or assumed.states != actual.states or length < 1:
         raise ChainClassError(
@@ -366,7 +330,6 @@ def _plus(ratios: Floats, more: Floats) -> Floats:
 
 
 def _losses(chain: MarkovChain, costs: Floats) -> Floats:
-    """(T,) the loss of every node, not rounded."""
     length = costs.size
     # a window's charge is a difference of running sums: their rounding is added back below
     spent = np.concatenate([[0.0], np.cumsum(costs, dtype=np.longdouble)]).astype(np.float64)

@@ -1,7 +1,7 @@
 """Randomised response: from a class of chains and epsilon to a certified table of integers.
 
 The allowed likelihood ratios v01 and v10 of a tick make two lines, rho0 + v01 rho1 >= 1 and v10 rho0 + rho1 >= 1, whose
-upper sides are safe, so thresholds are rounded up. What comes out has passed the check that devices run.
+upper sides are safe, so thresholds are rounded up. The result has passed the check that devices run.
 """
 
 from __future__ import annotations
@@ -77,9 +77,6 @@ def calibrate(
             minimises the expected number of flips under rho <= 1/2, and may give up a rare state altogether.
         beside: the loss that windows add to every tick, in nats; the guarantee is that of both together.
 
-    Returns:
-        The table, its weights of wrong symbols rounded up, certified.
-
     Raises:
         CalibrationError: if epsilon is not a positive number, or so small that no table of 32 bits says anything.
 
@@ -109,15 +106,10 @@ def calibrate(
 
 
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
-    """The table that tells no more than a rate of any two states: the same error for each of them.
+    """The table that tells no more than a rate (nats) of any two states: the same error for each of them.
 
-    Args:
-        states: how many there are.
-        rate: in nats.
-        epsilon: that the rate is a part of, for the error.
-
-    Raises:
-        CalibrationError: no table of 32 bits says anything.
+    The rate is a part of `epsilon`, which decides the error. Raises CalibrationError if no table of 32 bits says
+    anything.
     """
     if rate > 0:
         flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))
@@ -131,11 +123,7 @@ def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
 
 
 def stream_states(chains: ChainClass) -> int:
-    """How many states the stream of a class has: of joint chains, the one that they show.
-
-    Raises:
-        CalibrationError: they show several.
-    """
+    """How many states the stream of a class shows; CalibrationError if joint chains show several streams."""
     if len(chains.stream_sizes) > 1:
         raise CalibrationError("the class is of several streams, which share what a tick may tell: name one's share")
     return chains.stream_sizes[0]
@@ -148,20 +136,12 @@ def _certified(chains: ChainClass, table: NoiseTable, rate: Fraction, guarantee:
 
 
 def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> tuple[float, float]:
-    """The largest likelihood ratios of a tick that keep both directions within epsilon.
+    """The largest likelihood ratios v01 and v10, at least 1, of a tick that keep both directions within epsilon nats.
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
     the larger of its ratios in both directions (`fugu.contract.guarantee.lasting_ratios`), so the pair is equal again.
-
-    Args:
-        epsilon: in nats.
-
-    Returns:
-        v01 and v10, both at least 1.
-
-    Raises:
-        CalibrationError: if epsilon is not a positive number.
+    Raises CalibrationError if epsilon is not a positive number.
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise CalibrationError(f"epsilon must be a finite number above 0, got {epsilon:g}")

@@ -1,4 +1,4 @@
-"""What happens to a class of chains when a stream is sampled less often.
+"""What sampling less often does to a class of chains.
 
 A chain P seen at every D-th tick is the chain P^D: less correlated, so that the same epsilon needs less noise.
 """
@@ -39,15 +39,11 @@ def decimated_transition(transition: NDArray[np.float64], step: int) -> NDArray[
 
 
 def decimated_odds_ratio(ratio: float, step: int) -> float:
-    """Bound the odds ratio of a product of D matrices, each with odds ratio at most `ratio`, rounded up.
+    """Bound the odds ratio of a product of D >= 1 matrices, each with odds ratio at most `ratio` >= 1, rounded up.
 
     The logarithm of the odds ratio is the projective diameter of a positive matrix, and t = tanh(log(ratio) / 4) its
-    Birkhoff contraction; contractions of a product are at most multiplied. So sqrt(ratio_D) = (1 + t^D) / (1 - t^D).
-    It is attained by two-state chains with soft evidence between the samples, and holds for chains that change.
-
-    Args:
-        ratio: >= 1.
-        step: D >= 1.
+    Birkhoff contraction; contractions of a product are at most multiplied. So sqrt(ratio_D) = (1 + t^D) / (1 - t^D). It
+    is attained by two-state chains with soft evidence between the samples, and holds for chains that change.
 
     Source: G. Birkhoff, "Extensions of Jentzsch's theorem" (1957), theorem 3 and its corollary.
     """
@@ -64,14 +60,11 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
 
     q_D = q/(q+r) (1 - l^D) and r_D = r/(q+r) (1 - l^D) with l = 1-q-r.
 
-    Where l >= 0 on the whole box, q_D grows with q and falls with r (and r_D the other way round), so that corners
-    are extreme: every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row
-    larger; hence every power is larger (Daley 1968, comparison of monotone chains).
-    Where l < 0 is possible, the two factors are bounded one by one: q/(q+r) = 1/(1 + r/q) at corners, and l^D over
-    the interval of l (monotone on each side of zero). That is a cover, not always the smallest.
-
-    Raises:
-        DecimationError: a probability rounds to 0.
+    Where l >= 0 on the whole box, q_D grows with q and falls with r (and r_D the other way round), so that corners are
+    extreme: every chain with l >= 0 is stochastically monotone, and raising q, or lowering r, makes each row larger;
+    hence every power is larger (Daley 1968, comparison of monotone chains). Where l < 0 is possible, the two factors
+    are bounded one by one: q/(q+r) = 1/(1 + r/q) at corners, and l^D over the interval of l (monotone on each side of
+    zero). That is a cover, not always the smallest. Raises DecimationError if a probability rounds to 0.
     """
     (q0, q1), (r0, r1) = chains.q, chains.r
     if Fraction(q1) + Fraction(r1) <= 1:
@@ -89,11 +82,7 @@ def decimated_interval(chains: BinaryChains, step: int) -> BinaryChains:
 
 
 def decimated_known(transitions: Sequence[NDArray[np.float64]], step: int) -> FiniteChains:
-    """Return the powers of a few known chains, as good as floats are.
-
-    Raises:
-        DecimationError: seen so rarely, one does not visit all its states.
-    """
+    """Return the powers of known chains, as good as floats are; DecimationError if one does not visit all states."""
     powers = [decimated_transition(transition, step).tolist() for transition in transitions]
     try:
         return FiniteChains(transitions=tuple(tuple(map(tuple, power)) for power in powers))

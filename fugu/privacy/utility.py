@@ -1,9 +1,8 @@
 """What a randomised stream is still worth to an honest subscriber, by simulation.
 
-What others would do at the same epsilon, the epsilon that it really has, and what it leaves.
-
-None of these is offered for use: ordinary randomised response ignores correlation, the BDP paper's noise is too small
-for an adversary who knows states, and the approximations waste noise.
+Baselines of others at the same epsilon show the epsilon that they really have, and what they leave. None is offered for
+use: ordinary randomised response ignores correlation, the BDP paper's noise is too small for an adversary who knows
+states, and the approximations waste noise.
 """
 
 from __future__ import annotations
@@ -74,13 +73,10 @@ def utility(
 ) -> Utility:
     """Simulate a chain and its symbols, and estimate the states from the symbols.
 
-    Given the symbols, a guess is right with its posterior probability, and a symbol carries
-    KL(emission given the state | prediction from the symbols before) nats in the mean. Averages of these are
-    unbiased and vary much less than counting hits. Their standard error is about 0.001 at 200,000 ticks.
-
-    Args:
-        transition: (k, k), the chain that the readings follow, started stationary.
-        assumed: (k, k), the chain that the gateway estimates with; that of the readings if not given.
+    Given the symbols, a guess is right with its posterior probability, and a symbol carries KL(emission given the state
+    | prediction from the symbols before) nats in the mean. Averages of these are unbiased and vary much less than
+    counting hits; their standard error is about 0.001 at 200,000 ticks. The chain starts stationary; the gateway
+    estimates with the `assumed` one, by default the same.
 
     Source: the rate is I(X;Z) = H(Z) - H(Z|X) of a hidden Markov chain (Cover and Thomas, section 4.5).
     """
@@ -102,12 +98,7 @@ _LONGEST_QUILT = 1000
 
 
 class Baseline(NamedTuple):
-    """A published mechanism at a nominal epsilon.
-
-    Attributes:
-        name: who proposed it.
-        rho0, rho1: its flip probabilities.
-    """
+    """A published mechanism at a nominal epsilon: who proposed it, and its flip probabilities."""
 
     name: str
     rho0: float
@@ -128,12 +119,10 @@ class Baseline(NamedTuple):
 
 
 def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:
-    """All baselines that exist for a class of chains.
+    """All baselines that exist for a class of chains, at a nominal epsilon in nats.
 
-    Args:
-        chains: the class; the papers' formulas are evaluated at its stickiest corner, and those for symmetric chains
-            appear only where q = r there.
-        epsilon: nominal epsilon, in nats.
+    The papers' formulas are evaluated at the stickiest corner; those for symmetric chains appear only where q = r
+    there.
     """
     rho = ordinary_dp(epsilon)
     found = [("ordinary randomised response", rho, rho)]
@@ -153,16 +142,9 @@ def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:
 
 
 def real_loss(chains: ChainClass, rho0: Fraction, rho1: Fraction, adversary: Adversary) -> Loss:
-    """Return the real epsilon of exact flip probabilities.
+    """Return the real epsilon of exact flip probabilities inside (0, 1) for two-state chains.
 
-    Args:
-        chains: a class of two-state chains.
-        rho0: Pr(symbol 1 | state 0), inside (0, 1).
-        rho1: Pr(symbol 0 | state 1), inside (0, 1).
-        adversary: what the adversary knows.
-
-    Raises:
-        GuaranteeError: the chains have more than two states, or there is no bound.
+    Raises GuaranteeError if the chains have more than two states, or there is no bound.
     """
     if chains.states != 2:
         raise GuaranteeError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")

@@ -55,9 +55,7 @@ class WassersteinBound(NamedTuple):
 class CountBound(NamedTuple):
     """W of a count of ticks, and what is counted.
 
-    Attributes:
-        bound: W, and where it is attained.
-        states: those that were named; or a set whose count needs the most noise, as its complement's does.
+    The states are those that were named; or a set whose count needs the most noise, as its complement's does.
     """
 
     bound: WassersteinBound
@@ -65,15 +63,9 @@ class CountBound(NamedTuple):
 
 
 def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Sequence[int] | None = None) -> CountBound:
-    """W of the number of ticks in some states.
+    """W of the number of a window's ticks in some states; `None`: the worst set, so that the noise does for any.
 
-    Args:
-        chains: a finite class, each chain with its initial distribution.
-        length: T, the ticks of the window.
-        states: those that are counted; None for the worst set, so that noise of this scale will do for any.
-
-    Raises:
-        ChainClassError: no such state, or no set is named and there are too many to try; or as `wasserstein_count`.
+    Raises ChainClassError for no such state, too many sets to try, or as `wasserstein_count`.
     """
     k = chains[0].states if chains else 0
     if states is None and k > _MOST_STATES:
@@ -93,21 +85,16 @@ def wasserstein_states(chains: tuple[MarkovChain, ...], length: int, states: Seq
 def wasserstein_count(
     chains: tuple[MarkovChain, ...], length: int, weights: Sequence[Number] = (0, 1)
 ) -> WassersteinBound:
-    """W of a window's weighted sum of states.
+    """W of a window's weighted sum of states: the largest distance over chains, nodes, and pairs of possible states.
 
     Args:
         chains: a finite class, each chain with its initial distribution. Probabilities are read as the simple fraction
             that they are within rounding, or else as the floats that they are, with their largest for the rest up to 1.
-        length: T, the ticks of the window.
         weights: (k,) what a tick in each state adds; by default, the count of state 1 of two. Integers, fractions,
             or floats, which are read as the decimals that they print as: all sums lie on a lattice.
 
-    Returns:
-        The largest distance over chains, nodes, and pairs of states that are possible at the node.
-
     Raises:
-        ChainClassError: a chain without an initial distribution, weights that do not fit, or a lattice that is too
-        fine.
+        ChainClassError: no initial distribution, weights that do not fit, or a lattice that is too fine.
     """
     if length < 1 or not chains:
         raise ChainClassError("the Wasserstein mechanism needs a chain and a window of at least one tick")
@@ -118,28 +105,22 @@ def wasserstein_count(
 def wasserstein_symbols(
     chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, observed: Sequence[bool]
 ) -> WassersteinBound:
-    """W of the number of a window's symbols that lie in a set.
+    """W of the number of a window's symbols that lie in a set; chains and result as for `wasserstein_count`.
 
     Args:
-        chains: a finite class, as for `wasserstein_count`.
         hits: (k,) how often, out of `whole`, the symbol of each state lies in the set.
-        whole: what these are out of.
         observed: (T,) which ticks have a symbol; those without one are secrets too.
 
-    Returns:
-        The largest distance over chains, nodes, and pairs of states that are possible at the node.
-
     Raises:
-        ChainClassError: a chain without an initial distribution, chances that do not fit, or a window that is too long
-        for the
-            exact distribution, which takes some seconds at most.
+        ChainClassError: no initial distribution, chances that do not fit, or a window that is too long for the exact
+            distribution, which takes some seconds at most.
     """
     ticks = _symbol_ticks(hits, whole, observed)
     return _worst(chains, ticks, Fraction(1), _MOST_SYMBOL_BYTES)
 
 
 def check_symbols(chains: tuple[MarkovChain, ...], hits: Sequence[int], whole: int, length: int) -> None:
-    """Refuse what `wasserstein_symbols` would refuse of a window in which every tick has a symbol, and as it does."""
+    """Refuse what `wasserstein_symbols` would refuse of a window in which every tick has a symbol."""
     adds = _symbol_ticks(hits, whole, [True] * length)
     for chain in chains:
         _Whole.of(chain).size(adds, _MOST_SYMBOL_BYTES)
@@ -186,8 +167,7 @@ def infinity_wasserstein(
 def _one_way(distribution: Distribution, other: Distribution) -> Exact:
     """The furthest that mass goes up from `distribution` to `other`, at least 0.
 
-    The mass of a value, taken in rising order, goes at most to the first value of the other distribution whose running
-    sum is no smaller than its own.
+    The mass of a value, in rising order, goes at most to the other's first value whose running sum is no smaller.
     """
     total, other_total = sum(weight for _, weight in distribution), sum(weight for _, weight in other)
     running = [weight * total for weight in accumulate(weight for _, weight in other)]

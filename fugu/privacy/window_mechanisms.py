@@ -2,8 +2,6 @@
 
 The chain accountant is ours; the others are the papers', as corrected, and the two classical ones.
 
-The scale of a planned window as it is written into a policy: a fraction that the device's own check accepts.
-
 A plan finds the least scale as a real number; a policy holds a fraction, and the device judges the class of chains by
 arithmetic of its own. So the number is rounded up to a fraction of eight digits, and raised until the check of a policy
 with that scale and the same promise passes.
@@ -64,7 +62,8 @@ class PlannedScale:
     Attributes:
         scale: of the noise on every number, in ticks, as a policy writes it.
         epsilon: what a single tick loses with it, rounded up; infinite without a bound.
-        device: the class of chains of a policy whose windows a device accepts with this scale; none if the plan is for
+        device: the class of chains of a policy whose windows a device accepts with this scale; `None` if the plan is
+            for
             one window only, does not protect, or no policy can declare such chains.
         raised: whether the device's check needed more noise than the plan did.
         stretches: what whole stretches lose.
@@ -78,15 +77,9 @@ class PlannedScale:
 
 
 def lawful_scale(least: float | Fraction) -> Fraction:
-    """Round a scale up to a fraction that a policy may hold, by less than 1e-7 of it.
+    """Round a scale above 0 up to a fraction that a policy may hold, by less than 1e-7 of it; else ChainClassError.
 
     From 1 on it is a decimal number, below the inverse of one.
-
-    Args:
-        least: above 0.
-
-    Raises:
-        ChainClassError: it is more than a policy can hold.
     """
     exact = Fraction(least)
     if exact > _MOST:
@@ -105,10 +98,9 @@ def lawful_scale(least: float | Fraction) -> Fraction:
 
 
 def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
-    """The narrowest class that a policy can declare and that holds these chains and starts; none if there is none.
+    """The narrowest class that a policy can declare and that holds these chains and starts, or `None`.
 
-    Args:
-        adversary: of the plan; the universal one is promised for every start anyway.
+    The adversary is the plan's; the universal one is promised for every start anyway.
     """
     if not isinstance(chains, tuple):
         return chains
@@ -130,13 +122,9 @@ def declared_class(chains: Chains, adversary: Adversary) -> ChainClass | None:
 
 
 def planned_scale(request: WindowRequest, noise: WindowNoise, period_us: int | None) -> PlannedScale:
-    """Write the scale of a mechanism as a policy holds it, and derive what holds with it.
+    """Write the scale of a mechanism as a policy holds it, and derive what holds with it; ChainClassError if none can.
 
-    Args:
-        period_us: microseconds from tick to tick, or none if that is not known.
-
-    Raises:
-        ChainClassError: no policy can hold such a scale.
+    From tick to tick are `period_us` microseconds, or `None` if that is not known.
     """
     scale = lawful_scale(noise.scale)
     declared = None
@@ -166,7 +154,7 @@ def _within(stretch: Stretch, length: int, single: float, rate: float) -> Stretc
 
 
 def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> float:
-    """By how much the device's check finds a policy with this scale above its promise; 0 or below: it is accepted."""
+    """By how much the device's check finds a policy with this scale above its promise; 0 or below: accepted."""
     ratio = exp_up(request.sensitivity / scale)
     try:
         return min(ratio_loss(declared, ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
@@ -209,12 +197,11 @@ class WindowRequest:
 
     Attributes:
         epsilon: the wanted guarantee, in nats.
-        length: ticks of the one window there ever is, or None for windows without an end, one after another.
-        query: by name: the number of ticks in some states, or in each state.
-        adversary: what the adversary may know.
-        states: what a count counts; None if that is open. Only the Wasserstein mechanism's noise depends on it.
-        start: the start that is to be covered; None for the one that the class comes with.
-        segments: the most ticks of a segment, where segments are independent of one another; None for one chain.
+        length: ticks of the one window there ever is, or `None` for windows without an end, one after another.
+        query: the number of ticks in some states, or in each state.
+        states: what a count counts; `None` if that is open. Only the Wasserstein mechanism's noise depends on it.
+        start: the start that is to be covered; `None` for the one that the class comes with.
+        segments: the most ticks of a segment, where segments are independent of one another; `None` for one chain.
     """
 
     chains: Chains
@@ -227,11 +214,7 @@ class WindowRequest:
     segments: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse states that the chains do not have.
-
-        Raises:
-            ChainClassError: there is such a state, or none is named.
-        """
+        """Refuse states that the chains do not have, and an empty set of them, by a ChainClassError."""
         if self.states is not None:
             k = self.chains[0].states if isinstance(self.chains, tuple) else self.chains.states
             if not (self.states and set(self.states) <= set(range(k))):
@@ -259,8 +242,7 @@ class WindowNoise:
 
     Attributes:
         scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.
-        epsilon: what it guarantees with that, in nats.
-        adversary: against whom.
+        epsilon: what it guarantees with that against `adversary`, in nats.
         composes: whether the guarantee covers further windows with the same noise: tumbling ones in an endless stream.
         reason: what determined the scale.
         start: the distributions of the first tick for which it holds.
@@ -278,9 +260,7 @@ class WindowNoise:
 def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
     """The noise that a mechanism needs.
 
-    Raises:
-        FuguError: one line that says why the mechanism cannot be had: it knows no such adversary, needs a length, or
-            no noise is enough.
+    Raises FuguError, in one line, if it knows no such adversary, needs a length, or no noise is enough.
     """
     able = {"ignorant": MECHANISMS, "informed": _AGAINST_INFORMED, "universal": _AGAINST_ALL}
     if mechanism not in able[request.adversary]:
@@ -292,11 +272,7 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
 
 def least_noise(request: WindowRequest) -> WindowNoise:
-    """The least noise that composes, with its mechanism.
-
-    Raises:
-        FuguError: there is none.
-    """
+    """The least noise that composes, with its mechanism; FuguError if there is none."""
     found: list[WindowNoise] = []
     problem: FuguError | None = None
     for mechanism in COMPOSING if request.adversary == "ignorant" else COMPOSING[:1]:
@@ -376,11 +352,7 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
 
 
 def only_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...]:
-    """The chains of a class with a start, where corners do not stand for an interval.
-
-    Raises:
-        ChainClassError: the class has others.
-    """
+    """The chains of a class with a start, where corners do not stand for an interval; ChainClassError for others."""
     known = known_chains(chains, start)
     members = corner_chains(known)
     if len(members) > 1 and isinstance(known, BinaryChains):

@@ -1,8 +1,7 @@
 """Counts over windows that have been released with given noise: what each of them guarantees by its own mechanism.
 
-The exact joint distribution of counts over windows of a chain, and what their noisy releases really give away.
-
-Counts are followed tick by tick: one array holds the probability of every state and every value of all counts so far.
+What they really give away follows from their exact joint distribution: tick by tick, one array holds the probability of
+every state and every value of all counts so far.
 """
 
 from __future__ import annotations
@@ -42,13 +41,7 @@ _MOST_NATS = 600.0
 
 
 class NoisyCount(NamedTuple):
-    """A number that is released: the ticks of a window in some states, plus Laplace noise.
-
-    Attributes:
-        first, last: ticks from 1.
-        states: that are counted.
-        scale: of the noise.
-    """
+    """A released number: the ticks first..last (from 1) of a window in some states, plus Laplace noise."""
 
     first: int
     last: int
@@ -71,18 +64,10 @@ class SecretDistributions(NamedTuple):
 
 
 def answer_distributions(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Iterator[SecretDistributions]:
-    """The joint distribution of counts given each state of each tick.
+    """The joint distributions of counts, at least one, given each state of ticks 1 to the last that is counted.
 
-    Args:
-        chain: with an initial distribution.
-        counts: at least one.
-
-    Yields:
-        The distributions of ticks 1 to the last that is counted.
-
-    Raises:
-        ChainClassError: there is no initial distribution, they take too long to follow, or noise is too small for
-        floats.
+    Raises ChainClassError without an initial distribution, or if they take too long to follow, or noise is too small
+    for floats.
     """
     if chain.initial is None:
         raise ChainClassError("every path can be added up only from one initial distribution")
@@ -112,15 +97,9 @@ def answer_distributions(chain: MarkovChain, counts: Sequence[NoisyCount]) -> It
 def noisy(distributions: Floats, counts: Sequence[NoisyCount], axis: int = 1) -> Floats:
     """Densities of noisy counts, up to a factor, where each is one of the values that its count can have.
 
-    Args:
-        distributions: with an axis for each count.
-        counts: those of the axes from `axis` on; later axes stay as they are.
-        axis: of the first of them.
-
-    Returns:
-        The same shape: along these axes, outputs instead of counts. For every ratio of such densities these outputs
-        are the extreme ones: between two values every density is A e^z + B e^-z, so that ratios are monotone in z,
-        and outside they are constant.
+    The counts are those of the axes from `axis` on; later axes stay as they are. Along these axes the result has
+    outputs instead of counts. For every ratio of such densities these outputs are the extreme ones: between two values
+    every density is A e^z + B e^-z, so that ratios are monotone in z, and outside they are constant.
     """
     for index, count in enumerate(counts):
         values = np.arange(distributions.shape[axis + index])
@@ -163,7 +142,7 @@ class WindowRelease:
         length: its ticks.
         mechanism: by whose reasoning the noise was chosen.
         scale: of the noise, in ticks.
-        query: by name: the number of ticks in some states, or in each state.
+        query: the number of ticks in some states, or in each state.
     """
 
     first: int
@@ -173,11 +152,7 @@ class WindowRelease:
     query: str
 
     def __post_init__(self) -> None:
-        """Refuse what is no window.
-
-        Raises:
-            ChainClassError: its first tick, its length or its scale is out of range.
-        """
+        """Refuse a first tick, a length or a scale that is out of range, by a ChainClassError."""
         if self.first < 1 or self.length < 1 or not 0.0 < self.scale < float("inf"):
             raise ChainClassError("a release has a first tick and a length from 1 on, and noise of a scale above 0")
 
@@ -192,12 +167,7 @@ class WindowRelease:
         return WINDOW_QUERIES[self.query].sensitivity / self.scale * (1.0 + OUTWARD)
 
     def counts(self, states: int, counted: tuple[int, ...]) -> list[NoisyCount]:
-        """The numbers that are released, each a count.
-
-        Args:
-            states: k.
-            counted: by a count.
-        """
+        """The numbers that are released, each a count, out of k `states`."""
         query = WINDOW_QUERIES[self.query]
         sets = query.groups(tuple(range(states)) if query.each else counted)
         return [NoisyCount(self.first, self.last, each, self.scale) for each in sets]
@@ -222,13 +192,8 @@ def moved_to_the_front(request: WindowRequest, releases: Sequence[WindowRelease]
 def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: WindowRelease) -> float:
     """The epsilon that one release guarantees on its own for every tick, by its mechanism.
 
-    Args:
-        request: the class and what a count counts.
-        members: that stand for the class; empty where there are no matrices.
-        release: any.
-
-    Raises:
-        ChainClassError: the mechanism protects no correlated readings, or cannot be had for these chains.
+    The `members` stand for the class; they are empty where there are no matrices. Raises ChainClassError if the
+    mechanism protects no correlated readings, or cannot be had for these chains.
     """
     mechanism = release.mechanism
     if mechanism == "entry":
@@ -262,7 +227,6 @@ def own_loss(request: WindowRequest, members: tuple[MarkovChain, ...], release: 
 
 
 def _later(chain: MarkovChain, ticks: int) -> MarkovChain:
-    """The chain from a later tick on."""
     if chain.initial is None or chain.is_stationary or not ticks:
         return chain
     return MarkovChain(chain.transition, chain.initial @ np.linalg.matrix_power(chain.transition, ticks))

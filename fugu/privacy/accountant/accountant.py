@@ -1,15 +1,13 @@
 """The chain accountant: from what every tick says of its state to the epsilon of a whole stream, and back.
 
-A mechanism, or any number of them together, has a per-tick loss `rate[x, x']`: changing the state of one tick from x'
-to x, all others held fixed, changes the log-density of everything that is released by at most that. Rates of
-independent mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
+One or more mechanisms together have a per-tick loss `rate[x, x']`: changing the state of one tick from x' to x, all
+others held fixed, changes the log-density of everything that is released by at most that. Rates of independent
+mechanisms add. The accountant adds what the chain lets an adversary infer from the other ticks.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 
-Chains whose states show the states of one or several streams: what all of these lose together.
-
-Known ones are followed by the accountant, with the loss that each two of their states have, to those who know no state.
-Those who may have other side information, too, have the bound of the device's own check.
+Chains whose states show those of one or several streams: what all of these lose together. The accountant follows known
+ones for those who know no state; for other side information the bound is that of the device's own check.
 
 Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
@@ -155,20 +153,12 @@ class ShownChains(KnownChains):
 
 
 def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> tuple[float, ...]:
-    """What all streams of joint chains together tell of each of them, to those who know no state.
+    """What all streams of joint chains together tell of each of them, in nats, to those who know no state.
 
     The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
-    depend on one another it is the sum of what each loses, while each loses little more than it would alone.
-
-    Args:
-        chains: the class.
-        rates: what a tick of each stream tells at most, in nats; none for what the class allows.
-
-    Returns:
-        For each stream a bound on the log-likelihood ratio of any two of its states at a tick, in nats.
-
-    Raises:
-        ChainClassError: no bound exists.
+    depend on one another it is the sum of what each loses, while each loses little more than it would alone. `rates`
+    are what a tick of each stream tells at most, in nats; `None` for what the class allows. Without a bound:
+    ChainClassError.
     """
     rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams] if rates is None else rates))
     if chains.odds_ratio is not None:
@@ -237,11 +227,7 @@ class ClassOfChains(Protocol):
 
 @singledispatch
 def class_of(chains: Chains) -> ClassOfChains:
-    """The object of a class of chains.
-
-    Raises:
-        ChainClassError: a set of chains is empty, or its chains have different numbers of states.
-    """
+    """The object of a class; ChainClassError if its set is empty or has chains of different numbers of states."""
     raise TypeError(f"{type(chains).__name__} is no class of chains")
 
 
@@ -261,17 +247,9 @@ def _(chains: JointChains) -> ClassOfChains:
 
 
 def started(chains: Chains, start: Start | None) -> Chains:
-    """A class with a start, for the chain accountant.
+    """A class that holds every chain of the given one with a start; `None`: the start that the class comes with.
 
-    Args:
-        chains: of any kind.
-        start: the start to be covered; None for the one that the class comes with.
-
-    Returns:
-        A class that holds every chain of the given one with that start.
-
-    Raises:
-        ChainClassError: a chain has no single stationary distribution, or there is no bound for any start.
+    Raises ChainClassError without a single stationary distribution, or without a bound for any start.
     """
     return chains if start is None else class_of(chains).started(start)
 
@@ -284,22 +262,16 @@ def covered_start(chains: Chains) -> Covered:
 def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChain, ...] | BinaryChains:
     """The chains of a class with a start, or an interval of them, for mechanisms that follow one after another.
 
-    Raises:
-        ChainClassError: a chain has no single stationary distribution, or the class bounds odds ratios only, or is of
-            several streams.
+    Raises ChainClassError without a single stationary distribution, for bounded odds ratios, and for several streams.
     """
     return class_of(chains).followed(start)
 
 
 def decimated_class(chains: ChainClass, step: int) -> ChainClass:
-    """Return a class that holds P^D for every stationary chain P of a class; for bounded chains, every product.
+    """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
 
-    Args:
-        chains: of the ticks.
-        step: D >= 1.
-
-    Raises:
-        DecimationError: a probability of the class rounds to 0 or 1, or the class is of one period.
+    Of bounded chains it holds every product. Raises DecimationError if a probability of the class rounds to 0 or 1, or
+    the class is of one period.
     """
     return chains if step == 1 else class_of(chains).decimated(step)
 
@@ -320,11 +292,10 @@ class ChainLoss:
 
     Attributes:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
-        adversary: what the adversary may know.
-        bound: how it was found: the name of a bound, or "exact" where some release with these rates, a count or symbols
-            for one, really loses epsilon.
+        bound: the name of a bound, or "exact" where some release with these rates, a count or symbols for one, really
+            loses epsilon.
         chains: the class of chains that it holds for, in words.
-        length: ticks of the stream, or None for an endless one.
+        length: ticks of the stream, or `None` for an endless one.
         by_tick: (n,) the largest loss of each tick, for streams that end.
     """
 
@@ -337,13 +308,10 @@ class ChainLoss:
 
 
 class ChainAccountant:
-    """Accounts for one class of chains; what takes long is computed once.
+    """Accounts for a finite set of chains, each with its start, or a class of `fugu.contract.chains`.
 
-    Args:
-        chains: a finite set of chains, each with its start; or a class of `fugu.contract.chains`.
-
-    Raises:
-        ChainClassError: the set is empty, or its chains have different numbers of states.
+    What takes long is computed once. Raises ChainClassError if the set is empty, or its chains have different numbers
+    of states.
     """
 
     def __init__(self, chains: Chains) -> None:
@@ -360,15 +328,9 @@ class ChainAccountant:
         return bool(self._class.sticky)
 
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
-        """The loss of a stream whose every tick has the same rate.
+        """The loss of a stream whose every tick has one rate >= 0, or (k, k) for each pair; `None`: an endless stream.
 
-        Args:
-            rate: a number, or (k, k) for each pair of states, >= 0.
-            adversary: what the adversary may know.
-            length: ticks, or None for an endless stream.
-
-        Raises:
-            ChainClassError: a rate is negative, or no bound exists for such a class.
+        Raises ChainClassError if a rate is negative, or no bound exists for such a class.
         """
         matrix = self._matrix(rate)
         if length is not None and length < 1:
@@ -384,11 +346,7 @@ class ChainAccountant:
         return ChainLoss(everything, adversary, "every tick in full", self._class.words, length)
 
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
-        """The loss of a stream that ends, tick by tick.
-
-        Args:
-            rates: (n,) or (n, k, k) per-tick losses.
-            adversary: what the adversary may know.
+        """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
 
         Raises:
             ChainClassError: a rate is negative; or `informed` was asked for more than 128 ticks (use `loss` with the
@@ -415,15 +373,9 @@ class ChainAccountant:
         return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(matrices), by_tick)
 
     def allowance(self, epsilon: float, adversary: Adversary = "ignorant", length: int | None = None) -> float:
-        """The largest rate, the same at every tick, with a loss of at most epsilon; rounded down.
+        """The largest rate, the same at every tick, with a loss of at most epsilon nats; rounded down.
 
-        Args:
-            epsilon: in nats.
-            adversary: what the adversary may know.
-            length: ticks, or None for an endless stream.
-
-        Raises:
-            ChainClassError: epsilon is not a positive number, or the chain never forgets: no rate is small enough.
+        Raises ChainClassError if epsilon is not positive, or the chain never forgets: no rate is small enough.
         """
         if not (math.isfinite(epsilon) and epsilon > 0.0):
             raise ChainClassError(f"epsilon must be a finite number above 0, got {epsilon:g}")
@@ -520,19 +472,10 @@ _LARGEST_BOUND = 1200.0  # numbers beyond are where the accountant stops countin
 
 
 def chain_loss(chain: MarkovChain, rate: Floats, adversary: Adversary, length: int | None = None) -> ChainLoss:
-    """The loss of a stream of one chain whose every tick has the same rate.
+    """The loss of a stream of one chain whose every tick has the same finite rate (k, k); `None`: an endless stream.
 
-    Args:
-        chain: the chain, with its start.
-        rate: (k, k) for each pair of states, finite.
-        adversary: what the adversary may know.
-        length: ticks, or None for an endless stream.
-
-    Returns:
-        Epsilon, never below the truth; infinite if no bound was found.
-
-    Raises:
-        ChainClassError: a rate is negative, or no bound exists for such a chain.
+    Epsilon is never below the truth, and infinite if no bound was found. Raises ChainClassError if a rate is negative,
+    or no bound exists for such a chain.
     """
     if chain.states > EXACT_STATES and chain.is_stationary and adversary != "universal":
         found = endless_bound(chain, rate, adversary)

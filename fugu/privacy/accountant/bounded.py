@@ -1,8 +1,8 @@
 """Classes given by bounds on their steps: intervals of q and r, or a largest odds ratio.
 
-Every chain whose steps have bounded odds ratios, of any start and changing over time, loses no more than steps of which
-nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started stationary, are
-such a class and lose less: what the worst of them loses is known in closed form, or found at its corners.
+Chains whose steps have bounded odds ratios, of any start and changing over time, lose no more than steps of which
+nothing else is known, whatever the adversary knows. Two-state chains with q and r in intervals, started stationary,
+lose less: the loss of the worst of them is known in closed form, or found at its corners.
 
 Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Worst corner"; Birkhoff (1957).
 """
@@ -95,11 +95,7 @@ class OddsRatioChains:
         return self._chains
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
-        """None.
-
-        Raises:
-            ChainClassError: always.
-        """
+        """Raise a ChainClassError."""
         raise ChainClassError("needs transition matrices, not a bound on their odds ratios")
 
     def decimated(self, step: int) -> ChainClass:
@@ -128,10 +124,9 @@ class IntervalChains(OddsRatioChains):
         return epsilon, bound
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """The worst corners; of informed adversaries and an interval, the odds ratio of its steps.
+        """The worst corners; for informed adversaries and an interval, the odds ratio of its steps.
 
-        A stream that ends may lose most for a member inside the interval (docs/proofs/randomised-response.md, "Worst
-        corner").
+        A stream that ends may lose most for a member inside (docs/proofs/randomised-response.md, "Worst corner").
         """
         if adversary == "ignorant":
             return _losses(self._box, rates), self._name
@@ -156,12 +151,12 @@ class IntervalChains(OddsRatioChains):
         """The interval, or its corners with any start, which stand for all of it for every Markov quilt.
 
         Let D = 1 - q - r and G_m = 1 + D + ... + D^(m-1). At node m + 1, a quilt with a left width a has, for states 0
-        and 1 and any start, the likelihood ratio S C R: S = the largest of (1 - r G_m) / (r G_m) and
-        q G_m / (1 - q G_m), the first if D^m >= 0; C the same with q and r swapped at a, R of the right width. For
-        D >= 0 the derivative of log S C in r has the sign of r (1 - x_a) (q + r D^m) - (q + r x_m) (r + q D^a),
-        x_m = m D^(m-1) / G_m >= D^m, and so is not above 0; that in q likewise, and R falls (`corner_chains`). For
-        D < 0, where q and r are at least |D|, the same computation for even and odd m and a shows that S C does not
-        fall, and neither does R.
+        and 1 and any start, the likelihood ratio S C R: S = the largest of (1 - r G_m) / (r G_m) and q G_m / (1 - q
+        G_m), the first if D^m >= 0; C the same with q and r swapped at a, R of the right width. For D >= 0 the
+        derivative of log S C in r has the sign of r (1 - x_a) (q + r D^m) - (q + r x_m) (r + q D^a), x_m = m
+        D^(m-1) / G_m >= D^m, and so is not above 0; that in q likewise, and R falls (`corner_chains`). For D < 0, where
+        q and r are at least |D|, the same computation for even and odd m and a shows that S C does not fall, and
+        neither does R.
         """
         return tuple(chain.anyhow for chain in corner_chains(self._box)) if start == "any" else self._box
 
@@ -171,7 +166,6 @@ class IntervalChains(OddsRatioChains):
 
     @property
     def _name(self) -> str:
-        """What the recursion along the worst corners is called."""
         if self._most <= 1:
             return "exact"
         return ALTERNATING if self._least >= 1 else "corners"
@@ -210,15 +204,11 @@ def odds_ratio_losses(odds: float, rates: Floats) -> Floats:
 
 
 def _losses(chains: BinaryChains, rates: Floats) -> Floats:
-    """Losses (n, 2, 2) of every tick to an adversary who knows no state.
+    """Losses (n, 2, 2) of every tick with rates (n, 2, 2), to an adversary who knows no state.
 
     A leakage is the image under f(u) = ((1-q)u + q)/(ru + 1-r) of the likelihood ratio u beyond it. For u >= 1 it falls
     with q and r, for u <= 1 it rises, so the corners are worst at every step; a stationary chain of two states is its
     own reversal, so past and future are computed alike.
-
-    Args:
-        chains: the class.
-        rates: (n, 2, 2) per-tick losses.
     """
     ahead = _leakages(chains, rates)
     behind = _leakages(chains, rates[::-1])[::-1]
@@ -247,15 +237,10 @@ def _image(log_u: float, q: float, r: float) -> float:
 
 
 def sticky_allowance(q: float, r: float, epsilon: float) -> float:
-    """The largest rate of an endless stream of a positively correlated two-state chain, in one direction.
+    """The largest rate, to within rounding, of an endless stream of a positively correlated two-state chain, one way.
 
-    Args:
-        q: Pr(next state 1 given state 0), inside (0, 1).
-        r: Pr(next state 0 given state 1), inside (0, 1), with q + r < 1.
-        epsilon: in nats, to an adversary who knows no state.
-
-    Returns:
-        The rate in nats, to within rounding.
+    It has Pr(1 after 0) = q and Pr(0 after 1) = r inside (0, 1), q + r < 1, and loses at most epsilon nats to an
+    adversary who knows no state.
     """
     e = math.exp(min(epsilon, 500.0))
     b = r * e - q

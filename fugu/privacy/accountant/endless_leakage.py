@@ -1,9 +1,9 @@
 """The leakage of an endless stream: how much the future (or the past) of a tick adds to what an adversary learns.
 
-It is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is
-at most R[x,x']. With the same per-tick loss at every tick, it is the limit of R <- F(rate + R) from 0,
-where F is one step of `inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does
-every step down from a bound. That is how results are certified, however they were found.
+It is a matrix R (k, k): the log-likelihood ratio of everything beyond the tick, between its states x and x', is at most
+R[x,x']. With the same per-tick loss at every tick, it is the limit of R <- F(rate + R) from 0, where F is one step of
+`inner_maximum`. Any R with F(rate + R) <= R bounds that limit, because F is monotone; so does every step down from a
+bound. That certifies results, however they were found.
 
 The past is the future of the reversed chain: the functions take either kernel.
 
@@ -76,8 +76,8 @@ class EndlessLeakage:
         error: of the logarithms of its entries.
 
     Attributes:
-        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it; as many as
-            were of use so far.
+        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it, as far as of
+            use.
         largest: (n,) the largest entry of each.
         blocks: (m, P^m, its order) for some of these m: the recursion may also take m ticks at once.
     """
@@ -139,13 +139,9 @@ class EndlessLeakage:
         return _least(np.arange(len(self.quilts)) * rate.max(), self.quilts, self.largest)
 
     def ignorant(self, rate: Floats) -> Floats:
-        """The leakage to an adversary who knows no state: the least of all bounds.
+        """The leakage (k, k) to an adversary who knows no state: the least of all bounds, infinite if none was found.
 
-        Args:
-            rate: (k, k) per-tick loss, 0 on the diagonal.
-
-        Returns:
-            (k, k) bounds, infinite if none was found.
+        The per-tick loss `rate` (k, k) is 0 on the diagonal.
         """
         if self.states <= EXACT_STATES:
             return self.descend(rate, np.minimum(self.quilt_bound(rate), self._limit(rate)))
@@ -188,7 +184,7 @@ class EndlessLeakage:
     def certified(self, candidate: Floats, step_of: Step, shape: Floats | float = 0.0) -> Floats:
         """The candidate, raised until one more step does not exceed it: by the same for all pairs, and by a shape.
 
-        The proof is an induction from 0, so that nothing below 0 is a bound: a cone that is empty would certify itself.
+        The proof is an induction from 0, so that nothing below 0 is a bound: an empty cone would certify itself.
         """
         candidate, slack = np.maximum(candidate, 0.0), _SLACK
         raised = (1.0 + shape) * (1.0 - np.eye(self.states))
@@ -217,8 +213,8 @@ class EndlessLeakage:
     def hockey_stick(self, rate: float) -> float:
         """One number for all pairs, from the hockey-stick divergence of blocks of m ticks; infinite if none is found.
 
-        With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with
-        (e^rate rho - 1) H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
+        With H_g(m) = max over u, u' of the sum over y of (P^m[u,y] - g P^m[u',y])_+, any rho with (e^rate rho - 1)
+        H_g(m) <= g - 1, where g = rho e^(-rate (m-1)), bounds e^R.
 
         Source: docs/proofs/chain-accountant.md, "The chain accountant".
         """
@@ -231,16 +227,11 @@ class EndlessLeakage:
         return best
 
     def informed(self, rate: Floats, ignorant: Floats) -> Floats:
-        """The leakage to an adversary who may know true states of that direction.
+        """The leakage to an adversary who may know true states of that direction; `ignorant` is that method's result.
 
-        With the nearest known state c beyond s unknown ticks, the kernel is the bridge
-        K_s[a,b] = P[a,b] P^s[b,c] / P^(s+1)[a,c]. Once the distance is so long that the columns of P^s are constant
-        up to e^d, a step of the bridge is at most a step of P with bounds larger by d, plus d: that covers all longer
-        ones.
-
-        Args:
-            rate: (k, k) per-tick loss.
-            ignorant: (k, k), the result of `ignorant`.
+        With the nearest known state c beyond s unknown ticks, the kernel is the bridge K_s[a,b] = P[a,b]
+        P^s[b,c] / P^(s+1)[a,c]. Once the distance is so long that the columns of P^s are constant up to e^d, a step of
+        the bridge is at most a step of P with bounds larger by d, plus d: that covers all longer ones.
         """
         quilts = self._informed_quilts(rate)
         if self.states > EXACT_STATES:
@@ -289,7 +280,7 @@ class EndlessLeakage:
         return np.maximum(worst, tail)
 
     def _tail(self, rate: Floats, reached: Floats, forgotten: float) -> Floats:
-        """What all bridges that are longer than those that have reached a bound can reach."""
+        """What all bridges can reach that are longer than those that have reached a bound."""
         if not math.isfinite(forgotten):  # a cycle: some state is never possible everywhere
             return _unbounded(self.states)
         extra = forgotten * (1.0 - np.eye(self.states))

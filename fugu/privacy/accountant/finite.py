@@ -43,11 +43,9 @@ _TIGHT = 1e-10
 
 
 class KnownChains:
-    """One of a few known chains.
+    """One of a few known chains, each with its start; all with one number of states.
 
-    Args:
-        chains: at least one, each with its start; all with one number of states.
-        secrets: (k, k), 1 for states that must not be told apart and 0 for others; none if that is all of them.
+    `secrets` (k, k) is 1 for states that must not be told apart and 0 for others; `None` for all of them.
 
     Raises:
         ChainClassError: there is none, or they have different numbers of states.
@@ -76,8 +74,8 @@ class KnownChains:
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
 
-        Raises:
-            ChainClassError: a start is not stationary and not forgotten, and the odds ratios of steps have no bound.
+        Raises ChainClassError if a start is neither stationary nor forgotten, and the odds ratios of steps have no
+        bound.
         """
         every = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
         if adversary == "universal":
@@ -92,9 +90,8 @@ class KnownChains:
     def of_group(self, rate: Floats, group: Ints) -> float:
         """Epsilon of which of some groups of states (k,) a tick is in, for those who know no state; stationary starts.
 
-        Everything that is published has a density given the state whose logarithm is within rate + past + future of any
-        two states. Given the group it is the mean of that density under the stationary distribution inside: one more
-        step.
+        Everything published has a density given the state, whose logarithm is within rate + past + future of any two
+        states. Given the group it is the mean of that density under the stationary distribution inside: one more step.
         """
         return max(member.groups(rate, group) for member in self._members)
 
@@ -176,7 +173,7 @@ class _Member:
 
     @property
     def rates(self) -> tuple[float, float] | None:
-        """q and r of a stationary two-state chain that changes both ways; else none."""
+        """q and r of a stationary two-state chain that changes both ways; else `None`."""
         if self.chain.states != 2 or not self.chain.is_stationary:
             return None
         q, r = float(self.chain.transition[0, 1]), float(self.chain.transition[1, 0])
@@ -202,7 +199,6 @@ class _Member:
         return EndlessLeakage(backward, reversal_error(len(inside)))
 
     def groups(self, rate: Floats, group: Ints) -> float:
-        """As `KnownChains.of_group`."""
         rate = rate[np.ix_(self._support, self._support)]
         bounds = closed(rate + self._future.ignorant(rate) + self._past.ignorant(rate))
         weights = (
@@ -213,7 +209,6 @@ class _Member:
         return _upward(float((step(distributions, ratio_order(distributions), bounds) + error).max()))
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """As `KnownChains.endless`, for those who are ignorant or informed."""
         if self.rates is not None:
             q, r = self.rates
             return IntervalChains(BinaryChains(q=(q, q), r=(r, r))).endless(rate, adversary)
@@ -227,7 +222,6 @@ class _Member:
         return _upward(self._worst(rate, *leakages)), self._name(rate, leakages[0], adversary)
 
     def quick(self, rate: Floats) -> float:
-        """A bound on epsilon for a stationary start that is had at once."""
         rate = rate[np.ix_(self._support, self._support)]
         return self._worst(rate, self._future.quick(rate), self._past.quick(rate))
 
@@ -289,7 +283,6 @@ class _Member:
 
 
 def _recursion_name(chain: MarkovChain) -> str:
-    """What the recursion along a chain is called."""
     if chain.states > 2:
         return "linear programme" if chain.states <= EXACT_STATES else "transport"
     if chain.initial is None:

@@ -7,18 +7,16 @@ from that tick on depends on y, each function here bounds, for all pairs of rows
 
 This is a linear programme: maximise K[x,:].h subject to K[x',:].h = 1. `exact_step` solves it. `box_step` relaxes the
 cone to a box around each reference state, where the maximum has a threshold structure; the least of the references is
-exact for two states. For many states `transport.transport_step` looks for good solutions of the dual, each of which is
-a bound. All results are rounded outward.
+exact for two states. For many states `transport_step` looks for good solutions of the dual, each of which is a bound.
+All results are rounded outward.
 
-Source: docs/proofs/chain-accountant.md, "The chain accountant".
-
-Bounds on a step of the chain accountant by transport, for many states.
-
-For a ratio rho, let c = K[x,:] - rho K[x',:]. If amounts f[y,z] >= 0 move all of every positive c_y to negative c_z,
-with the sum over y of f[y,z] exp(M[y,z]) at most -c_z, then c.h <= 0 for all h of the cone of `inner_maximum`, because
+Transport: for a ratio rho, let c = K[x,:] - rho K[x',:]. If amounts f[y,z] >= 0 move all of every positive c_y to
+negative c_z, with the sum over y of f[y,z] exp(M[y,z]) at most -c_z, then c.h <= 0 for all h of the cone, because
 h_y <= exp(M[y,z]) h_z; so log(rho) bounds the maximum. Moving along the cheapest pairs first is not always optimal, but
 every move that works is a proof. What is left at the end is piecewise linear in rho, so that Newton's method soon finds
 the least rho with a proof.
+
+Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations
@@ -74,13 +72,11 @@ def _transported(
     """Whether transport proves above.h <= ratio * below.h for all h of the cone.
 
     Args:
-        above: (b,) one distribution.
-        below: (b,) another.
+        above, below: (b,) distributions.
         ratio: above 1.
-        high: (b, b) exp(M).
-        low: (b, b) exp(-M).
+        high, low: (b, b) exp(M) and exp(-M).
         nearest: (b, b) for each state all states by rising M.
-        moves: (b + 1,) those of `Moves` for this pair, which are tried first; those that were made are left there.
+        moves: (b + 1,) those of `Moves` for this pair, tried first; replaced by those that were made.
         work: rows (b,), whatever they hold.
 
     Returns:
@@ -158,8 +154,8 @@ def transport_step(kernel_matrix: Floats, bounds: Floats, start: Floats, known: 
         bounds: (b, b) closed bounds M.
         start: (a, a) valid bounds, returned where nothing better is found.
         known: (a, a) only what is below is of use; need not be valid.
-        moves: of an earlier step that was much like this one, from which proofs begin, and which are then replaced; or
-            (0, 0, any) to begin each afresh with the cheapest.
+        moves: of a similar earlier step, from which proofs begin, and which are replaced; or (0, 0, any) to begin each
+            afresh with the cheapest.
     """
     rows, columns = kernel_matrix.shape
     # each state is emptied or filled once, by a product with a rounded exponential and a sum
@@ -223,7 +219,7 @@ def step(
         kernel_matrix: (a, b) distributions over next states.
         order: `ratio_order(kernel_matrix)`.
         bounds: (b, b) bounds M >= 0 on log h_y / h_y', 0 on the diagonal.
-        known: (a, a) bounds that the caller has: of many states only what is below is looked for.
+        known: (a, a) bounds that the caller has: for many states only what is below is looked for.
         moves: of a step like this one, for many states; replaced by this one's.
 
     Returns:
@@ -264,7 +260,6 @@ def odds_ratio_step(odds: float, bound: float) -> float:
 
 
 def _everywhere(states: int, bound: float) -> Floats:
-    """The same bound for all pairs of states."""
     result = np.full((states, states), bound)
     np.fill_diagonal(result, 0.0)
     return result
@@ -301,8 +296,8 @@ def ratio_order(kernel_matrix: Floats) -> Order:
 def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
     """Bound by boxes: h_r = 1 and h_y in [exp(-M[r,y]), exp(M[y,r])], for the best reference r of each pair.
 
-    In a box the maximum gives the upper end to the columns with the largest K[x,y] / K[x',y], and the lower end to the
-    others: a column raises the ratio exactly if its own is above.
+    The maximum gives the upper end to the columns with the largest K[x,y] / K[x',y], and the lower end to the others: a
+    column raises the ratio exactly if its own is above.
     """
     rows, columns = kernel_matrix.shape
     margin = (4.0 * columns + 4.0 * bounds.max() + 32.0) * UNIT
@@ -339,12 +334,9 @@ def box_step(kernel_matrix: Floats, order: Order, bounds: Floats) -> Floats:
 
 @kernel
 def exact_step(kernel_matrix: Floats, bounds: Floats, start: Floats) -> Floats:
-    """The maximum itself, by the simplex method of `fugu.contract.inner_maximum`.
+    """The maximum, by the simplex method of `fugu.contract.inner_maximum`, from closed bounds M (b, b).
 
-    Args:
-        kernel_matrix: (a, b) distributions over next states.
-        bounds: (b, b) closed bounds M.
-        start: (a, a) valid bounds, returned where nothing better is found.
+    Valid bounds `start` (a, a) are returned where nothing better is found.
     """
     rows, columns = kernel_matrix.shape
     high = np.exp(bounds)

@@ -1,8 +1,7 @@
 """The chain accountant for a stream that ends: any per-tick loss, any start, tick by tick.
 
 The future's leakage goes backward with the transition matrix, the past's forward with kernels of the reversed chain,
-Q_t[x,y] = Pr(X_{t-1} = y | X_t = x), between the states that are possible at each tick: a state that cannot occur is no
-secret there.
+Q_t[x,y] = Pr(X_{t-1} = y | X_t = x), between the states that are possible at each tick: others are no secret there.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -32,19 +31,13 @@ def rate_matrices(rates: Floats, secrets: Floats) -> Floats:
 
 
 def losses(chain: MarkovChain, rates: Floats) -> Floats:
-    """Losses (n, k, k) of every tick to an adversary who knows no state; 0 for pairs that are no secrets.
-
-    Args:
-        chain: the chain; its `initial` is the distribution of the first tick.
-        rates: (n, k, k) per-tick losses.
-    """
+    """Losses (n, k, k) of every tick at rates (n, k, k), to an adversary who knows no state; 0 for no secrets."""
     supports = _supports(chain, len(rates))
     future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
     return _without_impossible(rates + future + past, supports)
 
 
 def _without_impossible(total: Floats, supports: list[Bools]) -> Floats:
-    """Losses (n, k, k) without those of states that cannot occur."""
     for tick, possible in enumerate(supports):
         total[tick][~possible] = 0.0
         total[tick][:, ~possible] = 0.0
@@ -192,8 +185,7 @@ def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
 def _follow(leakages: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Bools]]) -> None:
     """Raise `leakages` by those of all ticks between this and a known state.
 
-    Args:
-        weights: entry s is what s steps to the known state weigh, (k,), and from where it can be reached at all.
+    Entry s of `weights` is what s steps to the known state weigh, (k,), and from where it can be reached at all.
     """
     leakage = np.zeros(kernel.shape)
     before: int | None = None

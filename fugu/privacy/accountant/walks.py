@@ -1,8 +1,8 @@
 """A stream's loss for chains of many states that move a few steps at a time, such as walks on a grid.
 
-The bound that the chain accountant has by transport is taken further down by its recursion R <- F(loss + R), until that
-gains little, which on a walk is soon. A pair of states has few successors, so its step is a small linear programme,
-solved for itself. F is monotone, so that a step down from a bound is a bound.
+The accountant's recursion R <- F(loss + R) takes the bound by transport further down until that gains little, which on
+a walk is soon. A pair of states has few successors, so its step is a small linear programme, solved for itself. F is
+monotone, so that a step down from a bound is a bound.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -34,12 +34,10 @@ __all__ = ["any_start_bound", "endless_bound", "past_leakages_any", "reversed_ke
 def reversed_kernel(
     transition: Floats, possible: Bools, distribution: Floats, rows: Ints, columns: Ints
 ) -> Floats | None:
-    """Pr(earlier state = y | later state = x), x in rows and y in columns; none if a product is too rare for a float.
+    """Pr(earlier state = y | later state = x), x in rows and y in columns; `None` if a product is too rare for a float.
 
-    Args:
-        transition: (k, k), and `possible` which of its entries are not 0, whatever became of them in floats.
-        distribution: (k,) of the earlier state, positive on `columns`.
-        rows, columns: the states that are possible later and earlier.
+    Entries that are `possible` are not 0, whatever became of them in floats; the earlier `distribution` (k,) is
+    positive on `columns`.
     """
     joint = (distribution[:, None] * transition)[np.ix_(columns, rows)].T
     if np.any(possible[np.ix_(columns, rows)].T & (joint < TINY)):
@@ -63,10 +61,9 @@ def reversed_stationary(chain: MarkovChain) -> tuple[Floats, Floats, Order] | No
 def past_leakages_any(chain: MarkovChain, rates: Floats) -> Floats:
     """What the past adds, (n, k, k), whatever the distribution of the first tick.
 
-    Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, and the maximum
-    over it is in closed form. More states: the reversed kernels of all distributions have the odds ratios of the
-    transition matrix; and distributions within a factor e^d of the stationary one change a step by at most d on either
-    bound.
+    Two states: the distribution of a tick is anywhere in an interval that every tick makes narrower, with a maximum in
+    closed form. More states: the reversed kernels of all distributions have the odds ratios of the transition matrix;
+    and distributions within a factor e^d of the stationary one change a step by at most d on either bound.
     """
     leakages = np.zeros_like(rates)
     others = 1.0 - np.eye(chain.states)
@@ -101,17 +98,12 @@ def _pair_odds(transition: Floats) -> Floats:
 
 
 def _two_state_interval(transition: Floats, distributions: Floats, bounds: Floats) -> Floats:
-    """The supremum of a step of the reversed kernel over all distributions of the tick before between two.
+    """The supremum of a step of the reversed kernel over all distributions of the tick before between two rows (2, 2).
 
-    With w = Pr(1)/Pr(0) and u = h_0/h_1, the likelihood ratio of state 0 over 1 is
-    ((1-q)u + wr)/((1-q) + wr) * (q + w(1-r))/(qu + w(1-r)); its only stationary point in w is
-    w^2 = q(1-q)u / (r(1-r)). An end w = 0 or w = infinity counts with its limit: starts that come as near to it as one
-    likes are in the class, even where the end itself leaves no secret. All in logarithms, so that nothing is too small.
-
-    Args:
-        transition: (2, 2).
-        distributions: (2, 2), a distribution in each row.
-        bounds: (2, 2) on log h_y / h_y'.
+    With w = Pr(1)/Pr(0) and u = h_0/h_1, the likelihood ratio of state 0 over 1 is ((1-q)u + wr)/((1-q) + wr) *
+    (q + w(1-r))/(qu + w(1-r)); its only stationary point in w is w^2 = q(1-q)u / (r(1-r)). An end w = 0 or w = infinity
+    counts with its limit: starts that come as near to it as one likes are in the class, even where the end itself
+    leaves no secret. `bounds` (2, 2) are on log h_y / h_y'. All in logarithms, so that nothing is too small.
     """
     with np.errstate(divide="ignore"):
         (stay0, q), (r, stay1) = np.log(transition)
@@ -155,9 +147,8 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 def local_step(transition: Floats, bounds: Floats) -> Floats:
     """One step of the recursion, each pair of rows on the columns that either can reach.
 
-    Returns:
-        (k, k) bounds, 0 on the diagonal, from closed ones, at most 500; as `inner_maximum.step`, never above its best
-        relaxation.
+    Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; as `inner_maximum.step`, never above its best
+    relaxation.
     """
     states = len(transition)
     result = np.zeros((states, states))
@@ -184,15 +175,9 @@ def local_step(transition: Floats, bounds: Floats) -> Floats:
 
 
 def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
-    """Epsilon of an endless stream of a stationary chain, ignorant or informed.
+    """Epsilon of an endless stream of a stationary chain, ignorant or informed, at a finite rate (k, k); rounded up.
 
-    Args:
-        chain: with a stationary start.
-        rate: (k, k) per-tick loss, finite.
-        adversary: "ignorant" or "informed".
-
-    Returns:
-        A bound, rounded up; None if a state dies out or no bound was certified.
+    It is `None` if a state dies out or no bound was certified.
     """
     backward = reversed_stationary(chain)
     if backward is None:
@@ -209,20 +194,13 @@ def endless_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> flo
 
 
 def any_start_bound(chain: MarkovChain, rate: Floats, adversary: Adversary) -> float | None:
-    """Epsilon of an endless stream of a chain that starts anyhow, ignorant or informed.
+    """Epsilon, rounded up, of an endless stream of a chain that starts anyhow, ignorant or informed, at a rate (k, k).
 
     The future does not depend on the start. Of the past only P^m counts: whatever the distribution m ticks before, the
     reversed kernel of m ticks has the odds ratios of P^m. So with u = rate + past bounding what the tick m before is
     worth, the past is at most the rates of the m-1 ticks between and an odds-ratio step from u; ticks before m have at
-    most m-1 ticks behind them. A known state of the past is a start, too.
-
-    Args:
-        chain: whatever its start.
-        rate: (k, k) per-tick loss, finite.
-        adversary: "ignorant" or "informed".
-
-    Returns:
-        A bound, rounded up; None if the chain never forgets its start. It is infinite if the future has no bound.
+    most m-1 ticks behind them. A known state of the past is a start, too. It is `None` if the chain never forgets its
+    start, and infinite if the future has no bound.
 
     Source: docs/proofs/chain-accountant.md, "The chain accountant".
     """
