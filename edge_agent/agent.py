@@ -1,7 +1,6 @@
 """The agent: its loop, and what it says and hears over MQTT.
 
-One thread does everything but MQTT's network traffic, whose callbacks only leave events for it. Time comes from a
-clock object, randomness from the `entropy` passed in, readings from the sensors.
+One thread does everything but MQTT's network traffic, whose callbacks only leave events for it.
 """
 
 from __future__ import annotations
@@ -48,12 +47,8 @@ MOST_WAITING_BYTES = 4 * MAX_DOCUMENT_BYTES
 class Agent:
     """One device.
 
-    Args:
-        sensors: one for each of the plan's streams.
-        entropy: fills a buffer with the operating system's randomness.
-
-    Attributes:
-        refused: how many messages were of no use, by reason.
+    `sensors` has one for each of the plan's streams; `entropy` fills a buffer with the operating system's randomness;
+    `refused` counts useless messages by reason.
     """
 
     def __init__(
@@ -167,8 +162,7 @@ class Agent:
     def run(self) -> None:
         """Run until `stop` is called or every sensor has finished; then drain.
 
-        Raises:
-            LinkError: if the broker's credentials cannot be read.
+        Raises LinkError if the broker's credentials cannot be read.
         """
         self._link.start()
         self._notifier.ready()
@@ -239,12 +233,12 @@ class Agent:
         self._cut_off = True
 
     def _offer_table(self, name: str, payload: bytes) -> bool:
-        """A table that the gateway has signed; whether it was taken."""
+        """Offer a table that the gateway has signed; whether it was taken."""
         stream = next((stream for stream in self._ticks.streams if stream.plan.stream == name), None)
         return stream is not None and stream.offer_table(payload)
 
     def _connected(self) -> None:
-        """A (new) connection: what was in flight is sent again by paho-mqtt; tell the world that we are here."""
+        """Note a new connection, and publish what is due with it; paho-mqtt re-sends what was in flight."""
         self._sender.connected()
         if not self._greeted:
             self._greeted = True
@@ -323,7 +317,6 @@ class Agent:
             del self._undescribed[stream]
 
     def _told(self) -> dict[str, Any]:
-        """What those who sit at the device are told."""
         return {
             "device": f"{self._plan.fleet}/{self._plan.device}",
             "connected": self._link.connected,
@@ -341,10 +334,9 @@ class Agent:
         self._link.publish(status_topic(self._plan.fleet, self._plan.device), status.encode(), retain=True)
 
     def _drain(self) -> bool:
-        """Close the frames that are not full, and wait for the outbox to empty, but not for ever.
+        """Close the frames that are not full, and wait a limited time for the outbox to empty.
 
-        Returns:
-            Whether it was said that the device is offline.
+        Returns whether it was said that the device is offline.
         """
         if self._fleet is not None:
             self._fleet.close()

@@ -1,11 +1,11 @@
 """What ties an outbox to one machine: identifiers of hardware, which no copy of its disk takes along.
 
-Two devices with copies of one outbox would draw for the same ticks, and what they publish together would tell more
-than either may. The file holds salted hashes of the identifiers; they themselves never leave the machine or are logged.
-It is a help and no guarantee: not every machine has an identifier, and the gateway notices a copy by its frames.
+Two devices with copies of one outbox would draw for the same ticks, and together publish more than either may. The file
+holds salted hashes of the identifiers; they themselves never leave the machine or are logged. Not every machine has an
+identifier; the gateway notices a copy by its frames.
 
-A machine is the same one if it has a board, a product or a given name, and that is known; a network card counts where
-none of these can be compared, so that a changed card alone stops no device that has a number of its own.
+A machine is recognised by its board, product or given name. A network card counts where none of these can be compared,
+so that a changed card alone stops no device that has a number of its own.
 """
 
 from __future__ import annotations
@@ -34,14 +34,10 @@ class BindingError(FuguError, reason=Reason.OUTBOX):
 
 
 def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tuple[str, str]]:
-    """What identifies this machine.
+    """Pairs of a kind and a value that identify this machine; none if nothing can be read.
 
-    Args:
-        binding: `auto`, `off` for nothing, or a name that was given to the device by hand.
-        root: of the file system.
-
-    Returns:
-        Pairs of a kind and a value; none if nothing can be read.
+    `binding` is `auto`, `off` for nothing, or a name that was given to the device by hand. `root` is of the file
+    system.
     """
     if binding == "off":
         return frozenset()
@@ -60,7 +56,6 @@ def bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]]
     Args:
         db: the outbox, with its table `device` and the one of this module.
         outbox: how messages call it.
-        found: the machine's identifiers.
         moved: whether it is known that this is another machine.
 
     Raises:
@@ -84,7 +79,6 @@ def bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]]
 
 
 def _same(stored: set[tuple[str, bytes]], found: set[tuple[str, bytes]]) -> bool:
-    """Whether the hashes are those of one machine."""
     numbers = {kind for kind, _ in stored} & {kind for kind, _ in found} - {_CARD}
     return any(kind in numbers or not numbers for kind, _ in stored & found)
 

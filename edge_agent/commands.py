@@ -27,14 +27,7 @@ _POLL_SECONDS = 0.1
 
 
 def done(words: Sequence[str]) -> str:
-    """Do what one of these commands says.
-
-    Returns:
-        What to tell whoever gave it.
-
-    Raises:
-        FuguError: it cannot be done.
-    """
+    """Run one of these commands; what to tell whoever gave it. Raises FuguError."""
     options = parser().parse_args(words)
     config = Path(options.config)
     found = read_config(config)

@@ -25,15 +25,12 @@ __all__ = ["check_in_child", "load"]
 
 
 def load(path: str | Path) -> AgentPlan:
-    """Read a configuration, verify every policy in it, and return what the agent needs.
-
-    Args:
-        path: a TOML file; file names in it are relative to its folder.
+    """Read a TOML file and verify every policy in it; file names in it are relative to its folder.
 
     Raises:
-        ConfigError: if the file is unreadable or a field is wrong.
-        PolicyError: if a policy is malformed.
-        GuaranteeError: if a policy's guarantee is false, or above the configured ceiling.
+        ConfigError: the file is unreadable or a field is wrong.
+        PolicyError: a policy is malformed.
+        GuaranteeError: a policy's guarantee is false, or above the configured ceiling.
     """
     return _plan(_checked(Path(path)))
 
@@ -41,8 +38,7 @@ def load(path: str | Path) -> AgentPlan:
 def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
     """Begin the same as `load` in a forked child that ends at once; call it before any thread is started.
 
-    Returns:
-        A function that waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
+    The returned function waits for the outcome, and raises ConfigError with the text of whatever `load` would raise.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -66,7 +62,7 @@ def check_in_child(path: str | Path) -> Callable[[], AgentPlan]:
 
 
 def _answer(path: Path, writer: int) -> NoReturn:
-    """The child's work: check, write the outcome, end; whatever happens, it never returns into the parent's code."""
+    """Check and write the outcome in the child, and never return into the parent's code."""
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:

@@ -22,11 +22,7 @@ class ConfigError(FuguError, reason=Reason.CONFIG):
 
 
 def read_config(path: Path) -> AgentConfig:
-    """Read a configuration file.
-
-    Raises:
-        ConfigError: it cannot be read, or a field is wrong.
-    """
+    """Read a configuration file. Raises ConfigError if it cannot be read, or a field is wrong."""
     from pydantic import ValidationError
 
     from edge_agent.config_schema import AgentConfig
@@ -43,11 +39,9 @@ def read_config(path: Path) -> AgentConfig:
 
 
 def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[str, Any]:
-    """A sensor's configuration as plain values.
+    """A sensor's configuration as plain values; its files are relative to `folder`.
 
-    Args:
-        folder: what its files are relative to.
-        broker: the fleet's, which no sensor may read.
+    No sensor may read `broker`, the fleet's.
     """
     values: dict[str, Any] = stream.sensor.model_dump()
     files = {key: str(folder / values[key]) for key in ("file", "password_file") if values.get(key) is not None}
@@ -56,11 +50,7 @@ def sensor_values(stream: StreamConfig, folder: Path, broker: Broker) -> dict[st
 
 
 def check_declared(discretiser: Discretiser, sensor: SensorConfig) -> None:
-    """Refuse a sensor whose ticks can lack a reading because of what it measures, unless that is a state.
-
-    Raises:
-        ConfigError: it would be told without noise.
-    """
+    """Raise a ConfigError if a missing reading tells of what is measured, and is no state: it would have no noise."""
     if sensor.kind == "bluetooth-heart-rate" and sensor.no_contact == "missing" and discretiser.missing is None:
         raise ConfigError(
             'no_contact = "missing" needs a policy whose discretiser names a state for missing readings, since '

@@ -1,10 +1,10 @@
 """Is a device's installation all right? Everything that an agent needs is looked at once, whether it runs or not.
 
-Unless the agent is connected, nothing is changed but for an empty message on each of the device's topics, which its
-gateway counts as malformed: only so does a broker tell whether its access list lets the device publish.
+Unless the agent is connected, an empty message is published on each of the device's topics, which its gateway counts as
+malformed: only so does a broker tell whether its access list lets the device publish. Nothing else is changed.
 
-A trial opens and reads each sensor, and nothing is drawn or sent. What is said of a stream is fixed words: that a
-reading came and is of use, or not, and never what it was.
+A trial opens and reads each sensor; nothing is drawn or sent. It says in fixed words that a reading came and is of use,
+or not, never what it was.
 """
 
 from __future__ import annotations
@@ -54,14 +54,8 @@ class Outcome(NamedTuple):
 def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[Outcome]:
     """Open the sensors of streams, and wait until each has given a reading that is of use, or says what is wrong.
 
-    Args:
-        patience: in seconds, if not that of the kinds of sensors; a source of changes may well be silent for longer.
-
-    Returns:
-        An outcome for each stream.
-
-    Raises:
-        ConfigError: a sensor cannot be opened.
+    `patience` is in seconds, if not that of the kinds of sensors; a source of changes may be silent for longer. Raises
+    ConfigError if a sensor cannot be opened.
     """
     if patience is None:
         patience = max([PATIENCE_SECONDS, *(_LONGER.get(plan.sensor.get("kind", ""), 0.0) for plan in plans)])
@@ -91,8 +85,6 @@ def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[Ou
 
 
 class _Trial:
-    """What has come of one stream's sensor."""
-
     def __init__(self, plan: StreamPlan, sensor: Sensor) -> None:
         self.plan = plan
         self._sensor = sensor
@@ -122,7 +114,6 @@ class _Trial:
         return not self._usable and bool(self._came or self._sensor.recorded or self._sensor.trouble)
 
     def sentence(self, patience: float) -> str:
-        """The outcome."""
         if self._usable:
             return "a usable reading came"
         found = "no reading came" if self._sensor.recorded else f"no reading came within {patience:g} s"
@@ -146,11 +137,8 @@ _AHEAD_SECONDS = 60
 def examine(path: Path, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
     """Look at everything that the agent with a configuration needs; call it before any thread is started.
 
-    Args:
-        waiting: told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
-
-    Raises:
-        ConfigError: the configuration cannot be read.
+    `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds. Raises
+    ConfigError if the configuration cannot be read.
     """
     config = read_config(path)
     found = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]

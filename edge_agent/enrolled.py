@@ -21,8 +21,7 @@ __all__ = ["accepted", "open_trust", "plain", "to_run"]
 def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
     """What an enrolled device begins with: the fields of `Managed`, and its streams; none before its first policy.
 
-    Raises:
-        FuguError: what was kept is damaged, or does not hold any more.
+    Raises FuguError if what was kept is damaged, or does not hold any more.
     """
     trust = open_trust(config, path.parent)
     managed: dict[str, Any] = {
@@ -65,9 +64,7 @@ def plain(policy: AnyPolicy) -> dict[str, Any]:
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Each policy of a document, with the sensor that the configuration gives to its stream.
 
-    Raises:
-        FalseGuaranteeError: a stream has no sensor on this device.
-        ConfigError: a sensor needs another policy.
+    Raises FalseGuaranteeError if there is no sensor, ConfigError if a sensor needs another policy.
     """
     streams = {stream.stream: stream for stream in config.streams}
     found = []
@@ -80,12 +77,7 @@ def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[
 
 
 def open_trust(config: AgentConfig, folder: Path) -> Trust:
-    """The trust of an enrolled device, as it was left.
-
-    Raises:
-        ConfigError: the enrolment cannot be read.
-        TrustError: what was kept is damaged.
-    """
+    """The trust of an enrolled device, as it was left. Raises ConfigError for the enrolment, TrustError for damage."""
     assert config.enrolment is not None
     path = folder / config.enrolment
     try:

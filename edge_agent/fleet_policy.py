@@ -1,8 +1,8 @@
 """An enrolled device's dealings with what is signed: policies, tables, the time, and what stops it.
 
-Everything that arrives is judged in a process of its own, one after the other, while ticks go on. What is accepted is
-stored first and then put in force, between two ticks: the file of trust is replaced as a whole, so that a crash at any
-point leaves exactly one document in force. What is refused changes nothing but the status, which says why.
+Each message is judged in a process of its own while ticks go on. What is accepted is stored first and then put in force
+between two ticks: the file of trust is replaced as a whole, so that a crash leaves exactly one document in force. What
+is refused changes nothing but the status, which says why.
 """
 
 from __future__ import annotations
@@ -46,13 +46,8 @@ Switch = Callable[[Sequence[StreamPlan], Callable[[], None]], None]
 class FleetPolicy:
     """What an enrolled device follows.
 
-    Args:
-        switch: see `Switch`; FuguErrors refuse the document.
-        offer_table: takes a stream's table; whether it was taken.
-        now: Unix time in seconds, by the device's clock.
-
-    Attributes:
-        refused: how many messages were of no use, by reason.
+    FuguErrors of `switch` refuse the document. `offer_table` returns whether a stream's table was taken. `now` is Unix
+    time in seconds, by the device's clock. `refused` counts useless messages by reason.
     """
 
     def __init__(
@@ -92,10 +87,10 @@ class FleetPolicy:
         self._said: PolicyStatus | None = None
 
     def arrived(self, topic: str, payload: bytes) -> bool:
-        """Take what has arrived; false if it is nothing of ours. The newest of each topic counts.
+        """Take what has arrived; False if it is nothing of ours. The newest of each topic counts.
 
         Root documents are judged first: what came with them may be signed by their keys. What was judged is not judged
-        again because a broker sends it again: where connections are short, nothing else would have its turn.
+        again when a broker re-sends it: where connections are short, nothing else would have its turn.
         """
         if (kind := self._kinds.get(topic)) is None:
             return False
@@ -123,21 +118,13 @@ class FleetPolicy:
                 self._next()
 
     def silent(self, seconds: float) -> StatusCode | None:
-        """Why nothing may be drawn, at a Unix time in seconds, if that is so.
-
-        The gateway has stopped the device, or the policy's time is over and it says that the device is silent then.
-        """
+        """Why nothing may be drawn, at a Unix time in seconds: the gateway's stop, or an expired policy."""
         if self.managed.stopped >= max(self.managed.version, 1):
             return StatusCode.STOPPED
         return StatusCode.POLICY_EXPIRED if self._expired(seconds) and self.managed.on_expiry == "stop" else None
 
     def said(self, seconds: float, connected_anew: bool) -> tuple[str, bytes] | None:
-        """Topic and bytes of the status, if there is something new to say.
-
-        Args:
-            seconds: Unix time.
-            connected_anew: whether it has to be said again.
-        """
+        """Topic and bytes of the status at a Unix time, if it is new or `connected_anew`."""
         status = PolicyStatus(
             self.managed.version, self._judged, self._reason, self._detail, self._refused, self._stale(seconds)
         )
@@ -174,7 +161,6 @@ class FleetPolicy:
         threading.Thread(target=self._judge, args=(self._kinds[topic], payload, now), name="judge", daemon=True).start()
 
     def _judge(self, kind: str, payload: bytes, now: int) -> None:
-        """Ask the judge; in a thread of its own."""
         command = [sys.executable, "-P", "-m", "edge_agent.judge", self.managed.config, kind, str(now)]
         answer: dict[str, Any] = {"refused": Reason.JUDGE, "detail": "the check of a document died"}
         try:
@@ -193,7 +179,7 @@ class FleetPolicy:
         self._later(lambda: self._decided(kind, payload, answer))
 
     def _decided(self, kind: str, payload: bytes, answer: dict[str, Any]) -> None:
-        """What the judge has said; in the agent's loop."""
+        """Take the judge's answer, in the agent's loop."""
         self._busy = False
         self._judging = None
         try:
@@ -269,7 +255,7 @@ def _name(payload: bytes) -> bytes:
 
 
 def _store(path: Path, text: str) -> None:
-    """Replace a file as a whole, forced to disk; whatever happens, it is the old one or the new one."""
+    """Replace a file as a whole, forced to disk; after a crash it is the old one or the new one."""
     fresh = path.with_name(path.name + ".new")
     try:
         with fresh.open("w") as file:

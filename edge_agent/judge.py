@@ -1,9 +1,8 @@
 """`python -m edge_agent.judge CONFIG KIND < ENVELOPE`: judge one document, in a process of its own that ends at once.
 
-Signatures and documents need libraries that are larger than the agent, and a document comes from outside: here neither
-can cost the running agent its memory, nor a fault in a parser its life. The process may use so much memory and time,
-and write no file; its answer is one JSON object on standard output. What it accepts takes effect only when the agent
-has stored it.
+So neither large libraries cost the running agent its memory, nor a fault in a parser its life. Memory and time are
+limited, and no file is written; the answer is one JSON object on standard output. What it accepts takes effect only
+when the agent has stored it.
 """
 
 from __future__ import annotations

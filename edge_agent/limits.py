@@ -16,13 +16,9 @@ __all__ = ["limits"]
 
 
 def limits(path: str | Path) -> list[str]:
-    """Say for each stream of a configuration what its policy may not change, and what may be told at most.
+    """Lines that say for each stream what its policy may not change, and what may be told at most.
 
-    Args:
-        path: of a configuration that has been loaded without complaint.
-
-    Returns:
-        Lines of text.
+    `path` is of a configuration that `load` accepts.
     """
     folder, config = Path(path).parent, read_config(Path(path))
     pins: dict[str, SymbolPins | MeasuredPins | None]

@@ -1,8 +1,7 @@
 """Brokers on this machine, which a sensor may read: a connection to one, and to nothing else.
 
-What local devices publish is raw. It stays on the machine, so only a loopback address or a Unix socket is connected to;
-and it has nothing to do with the fleet's broker, whose readers are others. Both are looked at before every connection,
-since what a name stands for can change.
+What local devices publish is raw, so only a loopback address or a Unix socket is connected to, and never the fleet's
+broker, whose readers are others. Both are checked before every connection, since what a name stands for can change.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ _CONNECT_SECONDS = 5.0
 
 
 class LocalBrokerError(OSError):
-    """A broker is not connected to; `trouble` says why, in fixed words.
-
-    Attributes:
-        trouble: the reason.
-    """
+    """A broker is not connected to; `trouble` says why, in fixed words."""
 
     def __init__(self, trouble: str) -> None:
         super().__init__(trouble)
@@ -40,13 +35,9 @@ def is_loopback(host: str) -> bool:
 def dial(host: str, port: int, fleet: tuple[str, int]) -> socket.socket:
     """Connect to a broker on this machine.
 
-    Args:
-        host: `localhost` or a loopback address, each of whose addresses is looked at; or the path of a Unix socket.
-        fleet: host and port of the fleet's broker, which is refused.
-
-    Raises:
-        LocalBrokerError: it may not be connected to.
-        OSError: it cannot be.
+    `host` is `localhost` or a loopback address, each of whose addresses is looked at; or the path of a Unix socket.
+    `fleet`, host and port of the fleet's broker, is refused. Raises LocalBrokerError if it may not be connected to,
+    else OSError.
     """
     if host.startswith("/"):
         return _connected(socket.AF_UNIX, host)

@@ -23,16 +23,10 @@ _MOST_TICKS = 5_000_000
 
 
 def read_recording(path: Path, column: str) -> Sequence[float | str]:
-    """One column of a CSV file (`.csv`, `.csv.gz`) or one array of an NPZ file.
+    """One column of a CSV file (`.csv`, `.csv.gz`) or one array of an NPZ file; numbers where every value is one.
 
     A name with commas that is no column itself, like `lat,lon`, stands for several columns of a CSV file: a reading is
-    then a string of their cells, joined by commas.
-
-    Returns:
-        Numbers where every value is one, else strings.
-
-    Raises:
-        ConfigError: names the file and what is wrong, never a value.
+    then a string of their cells, joined by commas. Raises ConfigError with the file and what is wrong, never a value.
     """
     if path.suffix == ".npz":
         return _npz(path, column)
@@ -58,10 +52,7 @@ def read_changes(path: Path, column: str, time: str, every: float) -> Sequence[f
         every: seconds from tick to tick.
 
     Returns:
-        As for `read_recording`: a value for each tick, from the first row on.
-
-    Raises:
-        ConfigError: names the file and what is wrong, never a value.
+        As `read_recording`: a value for each tick, from the first row on. So do errors.
     """
     rows = sorted(_changes(path, column, time), key=itemgetter(0))  # of rows with one time the last one counts
     times = [row[0] for row in rows]

@@ -23,7 +23,7 @@ class Sender:
     Args:
         forget_early: whether the broker's acknowledgement is enough to forget a frame.
         grace_seconds: how long frames are kept that a watermark covers which anybody could have written.
-        key: by which the gateway's watermarks are known; none takes those of anybody, with the grace period.
+        key: by which the gateway's watermarks are known; None takes those of anybody, with the grace period.
     """
 
     def __init__(
@@ -60,12 +60,11 @@ class Sender:
             pass
 
     def connected(self) -> None:
-        """A (new) connection: the library sends again what was in flight, we soon what the broker may have lost."""
+        """Note a new connection: the library sends again what was in flight, we soon what the broker may have lost."""
         self._progress = time.monotonic()
         self._patience = RESEND_SECONDS
 
     def _send_next(self) -> bool:
-        """Publish the next frame, if there is one and a connection."""
         fresh = not self._resend
         if (frame := self._outbox.next_frame(self._sent_through if fresh else self._resend[0] - 1)) is None:
             self._resend.clear()
@@ -94,11 +93,8 @@ class Sender:
     def committed(self, message: Committed) -> bool:
         """Forget what the gateway has said is durable, of what has been sent since the start.
 
-        Returns:
-            Whether the gateway has said it, and nothing newer, as far as that can be known.
-
-        Raises:
-            sqlite3.Error: the outbox cannot be used; nothing is lost.
+        Returns whether the gateway has said it, and nothing newer, as far as that can be known. Raises sqlite3.Error;
+        nothing is lost then.
         """
         if self._key is not None and not (
             message.counter > self._outbox.counter and is_authentic(self._key, self._fleet, self._device, message)

@@ -1,14 +1,14 @@
 """Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
 
-A count begins at its noise and not at zero, so the true count is nowhere, in memory or in a message. The
-noise is drawn before the window's first tick, so that the moment at which anything leaves says nothing about it. Only a
-clipped count needs to know how many ticks it may still count: that number stays in the window, and dies with it.
+A count begins at its noise, so the true count is nowhere. The noise is drawn before the window's first tick, so that
+the moment at which anything leaves says nothing about it. A clipped count needs to know how many ticks it may still
+count: that number stays in the window, and dies with it.
 
 A window holds the ticks that one run of the agent has drawn for, under one version of the policy. Ticks without a
 usable reading are among them, but not those at the beginning of a baseline: how many it says it has observed depends on
-no reading, and without any usable one it is its noise. After a restart, with another version or the same, counting
-begins anew: the windows that are under way hold the ticks from then on and say how many those are. So every tick is in
-the windows of one version only, the one that was in force when it happened, and loses at most that version's rate.
+no reading, and without any usable one it is its noise. After a restart, counting begins anew: windows under way hold
+the ticks from then on and say how many those are. So every tick is in the windows of the version in force when it
+happened, and loses at most that version's rate.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ class ClosedWindow:
 class WindowCount:
     """The noisy counts of one window under way, which cannot be printed, logged, pickled or compared by accident.
 
-    Args:
-        noise: what the counts begin at.
-        clip: the most that is counted; None for all.
+    They begin at `noise`; `clip` is the most that is counted, None for all.
     """
 
     __slots__ = ("_counts", "_left", "observed")

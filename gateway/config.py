@@ -169,13 +169,9 @@ class GatewayConfig(Document):
     page: PageConfig | None = None
 
     def settings(self, shard: str | None = None, shards: int = 1) -> GatewaySettings:
-        """What the process is started with.
+        """What the process is started with; `shard` is `i/N` or `fleet/N`, if it is one of several.
 
-        Args:
-            shard: `i/N` or `fleet/N`, if it is one of several.
-
-        Raises:
-            FuguError: there is no such shard, or the settings do not go together.
+        Raises FuguError if there is no such shard, or the settings do not go together.
         """
         enrolled = None
         if (signed := self.signed) is not None:
@@ -198,11 +194,7 @@ class GatewayConfig(Document):
         )
 
     def page_settings(self) -> PageSettings | None:
-        """The page beside it, if there is to be one.
-
-        Raises:
-            FuguError: it would be shown to others, or by the gateway's account.
-        """
+        """The page beside it, if any. Raises FuguError if it would be shown to others, or by the gateway's account."""
         if self.page is None:
             return None
         own = self.page.account.username is not None or self.page.account.cert_file is not None
@@ -225,11 +217,7 @@ class PageFile(Document):
     page: PageConfig
 
     def settings(self) -> PageSettings:
-        """What is served to whom.
-
-        Raises:
-            FuguError: it would be shown to others.
-        """
+        """What is served to whom. Raises FuguError if it would be shown to others."""
         if self.page.audience is not None and self.ledger is None:
             raise GatewayConfigError("of which ledger is that audience: say ledger")
         return _page_settings(self.fleet, self.broker, self.page, self.ledger)
@@ -255,18 +243,10 @@ def _page_settings(fleet: str, broker: Broker, page: PageConfig, ledger: Locatio
 
 
 def read_page(path: Path) -> PageFile:
-    """Read the file of a page by itself.
-
-    Raises:
-        GatewayConfigError: it cannot be read, or a key is wrong.
-    """
+    """Read the file of a page by itself. Raises GatewayConfigError if it cannot be read, or a key is wrong."""
     return read_toml(path, PageFile, GatewayConfigError)
 
 
 def read_gateway(path: Path) -> GatewayConfig:
-    """Read the file of a gateway.
-
-    Raises:
-        GatewayConfigError: it cannot be read, or a key is wrong.
-    """
+    """Read the file of a gateway. Raises GatewayConfigError if it cannot be read, or a key is wrong."""
     return read_toml(path, GatewayConfig, GatewayConfigError)

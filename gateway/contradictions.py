@@ -1,9 +1,8 @@
 """A device that contradicts itself: two devices have one identity, or one has forgotten what it has drawn.
 
-Both draw for the same ticks, and whoever hears both learns more of them than one symbol says. So an operator is told,
-and, where the gateway was started so, the device is stopped: a signed document that can do nothing else reaches
-everyone who has that identity, and holds until an operator has signed a newer policy document. Frames under an older
-one are known to contradict one another; they stop nobody again.
+Whoever hears two symbols of one tick learns more than one says. So an operator is told, and, where the gateway was
+started so, the device is stopped: a signed document that can do nothing else reaches everyone with that identity, and
+holds until an operator has signed a newer policy document. Contradictions under an older one stop nobody again.
 """
 
 from __future__ import annotations
@@ -40,11 +39,7 @@ class Stopping(NamedTuple):
 
 
 class Contradictions:
-    """Used by the worker.
-
-    Args:
-        stopping: none where devices are not stopped.
-    """
+    """Conflicts and stops; used by the worker. `stopping` is None where devices are not stopped."""
 
     def __init__(
         self,
@@ -72,7 +67,7 @@ class Contradictions:
             monitor.remember(AlarmCode.CONFLICT, name, detail, one.times, since=one.since, last=one.last)
 
     def found(self, device: str, sequence: str, frame: AnyFrame) -> None:
-        """A frame contradicts one that is stored; within the transaction in which that was seen."""
+        """Take a frame that contradicts a stored one, within the transaction in which that was seen."""
         self._conflicts.note(device, sequence, frame.first, int(self._wall()))
         self._monitor.note(AlarmCode.CONFLICT, *_words(device, sequence, frame.first))
         if self._stopping is None or device not in self._stopping.in_force():
@@ -92,8 +87,7 @@ class Contradictions:
     def pump(self) -> None:
         """Stop those who are to be stopped, and let those go on who have a newer document.
 
-        Raises:
-            DatabaseError: the store cannot be used; it is tried again.
+        Raises DatabaseError if the store cannot be used; it is tried again.
         """
         if self._stopping is None:
             return

@@ -38,8 +38,7 @@ class Running(NamedTuple):
 
     Attributes:
         confirmed: whether the device has named its version.
-        others: of other versions that it has named, or stored frames are of, the newest last: it may have frames of
-            them that were not sent yet.
+        others: other versions that it has named, or stored frames are of, the newest last: some frames may come yet.
     """
 
     policy: AnyPolicy
@@ -48,10 +47,9 @@ class Running(NamedTuple):
 
 
 class InForce:
-    """Used by the gateway's worker.
+    """The policies in force, for the gateway's worker.
 
-    Attributes:
-        refusals: the reason of each device that has refused the newest document that it judged.
+    `refusals` has the reason of each device that has refused the newest document that it judged.
     """
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -130,11 +128,10 @@ def digest(payload: bytes) -> bytes:
 
 
 class Describing:
-    """Used by the gateway's worker.
+    """Publishes descriptions; used by the gateway's worker.
 
     Args:
         counters: counts `descriptions` (messages), also those that clear one.
-        in_force: knows which policy each stream has.
         left: whether a device of the catalogue is in the fleet no more.
     """
 
@@ -162,7 +159,7 @@ class Describing:
         return (description_topic(fleet, "+", "+"),)
 
     def connected(self) -> None:
-        """There is a new connection, to a broker that may have forgotten everything."""
+        """Note a new connection, to a broker that may have forgotten everything."""
         self._there.clear()
         self._quiet_at, self._due = time.monotonic() + QUIET_SECONDS, True
 

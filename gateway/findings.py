@@ -1,10 +1,8 @@
 """All that can be wrong with a running gateway, declared once; and which of it is so now, without any I/O.
 
-Health message, metrics, alert rules, page and doctor render what stands in `KINDS`; a test holds docs/protocol.md and
-deploy/examples/alerts.yml to it.
-
-An alarm begins with the first thing noted under its code and name. It ends when nothing has been noted for as long as
-its code holds, so that what comes and goes is one alarm. It is never ended by hand: what it is about has to end.
+Health message, metrics, alert rules, page and doctor render `KINDS`; a test holds docs/protocol.md and
+deploy/examples/alerts.yml to it. An alarm begins with the first note under its code and name, and ends when nothing has
+been noted for as long as its code holds, so that what comes and goes is one alarm. It is never ended by hand.
 """
 
 from __future__ import annotations
@@ -30,8 +28,7 @@ class Kind(NamedTuple):
     """A kind of alarm.
 
     Attributes:
-        words: what is so.
-        advice: what to do.
+        words, advice: what is so, and what to do.
         holds: seconds after which it ends if nothing more is noted.
         about: whether its names are those of devices, or of something else.
         counter: of the gateway; the alarm is noted whenever it grows.
@@ -171,8 +168,7 @@ class Alarm:
     """Something that an operator has to look at.
 
     Attributes:
-        name: whose it is: of a device, or what else the code is about; empty for the gateway's own, and for names that
-            were too many.
+        name: of a device, or what else the code is about; empty for the gateway's own, and for names too many.
         since: when it began, in Unix seconds.
         count: how often it has happened since.
         detail: what is known beyond that, in a few words; of the first time.
@@ -191,7 +187,6 @@ class Alarm:
         return KINDS[self.code].advice
 
     def __str__(self) -> str:
-        """In a line."""
         words = [self.code, *([self.name] if self.name else []), *([f"({self.detail})"] if self.detail else [])]
         return f"{' '.join(words)}: {self.advice}"
 
@@ -199,9 +194,7 @@ class Alarm:
 class Alarms:
     """All alarms of a gateway; one thread uses it.
 
-    Args:
-        seconds: a clock that only goes forward.
-        wall: Unix time in seconds.
+    `seconds` is a clock that only goes forward, `wall` Unix time in seconds.
     """
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
@@ -217,12 +210,7 @@ class Alarms:
         return KINDS[code].holds
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", *, times: int = 1, age: float = 0.0) -> None:
-        """Something has happened, or still holds.
-
-        Args:
-            times: how often it has happened; 0 for what holds, which counts once.
-            age: seconds ago.
-        """
+        """Note what happened `age` seconds ago, or still holds; `times` is 0 for what holds, which counts once."""
         key = (code, name)
         if (alarm := self._alarms.get(key)) is None:
             if self._names.get(code, 0) >= _MOST_NAMES and name:

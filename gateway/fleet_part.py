@@ -61,7 +61,6 @@ class FleetPart:
     Args:
         store: knows what was released, and of what Home Assistant was told.
         progress: knows how far devices are.
-        enrolled: of a fleet with a registry.
         hold: told of all devices that refuse their newest document.
         of_shards: where other processes have the devices.
 
@@ -154,8 +153,7 @@ class FleetPart:
     def needed(self) -> dict[tuple[str, str], int]:
         """For device and stream the first tick that a release needs which is still to be made.
 
-        Raises:
-            DatabaseError, LedgerError: a file cannot be used.
+        Raises DatabaseError or LedgerError if a file cannot be used.
         """
         return {} if self._schedule is None else self._schedule.needed()
 
@@ -194,7 +192,7 @@ class FleetPart:
             self._told.renew()
 
     def stored(self, heard: Iterable[Heard] = ()) -> None:
-        """New frames are in the store."""
+        """Note that new frames are in the store."""
         changed = [self._in_force.named(device, stream, version, last) for device, stream, version, last, _ in heard]
         if any(changed):
             self._renew_descriptions()
@@ -202,7 +200,7 @@ class FleetPart:
             self._schedule.stored()
 
     def connected(self, *, begun_anew: bool) -> None:
-        """There is a new connection; with `begun_anew`, what was under way will not be answered."""
+        """Note a new connection; with `begun_anew`, what was under way will not be answered."""
         if not self._greeted:
             self._greeted = True
             NOTICES.info("connected; %s", self._first_share())
@@ -230,11 +228,7 @@ class FleetPart:
         )
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """The broker has answered for a message.
-
-        Raises:
-            DatabaseError: a file cannot be used.
-        """
+        """Take the broker's answer for a message. Raises DatabaseError if a file cannot be used."""
         try:
             if self._schedule is not None:
                 self._schedule.acknowledged(message_id, accepted)
@@ -254,8 +248,8 @@ class FleetPart:
     def _renew(self, releases: Releases) -> None:
         """Bring the ledger's accounts up to date; no release is made before that.
 
-        Raises:
-            DatabaseError: the ledger's server is away, and it is tried again; or somebody else has taken the ledger.
+        Raises DatabaseError if the ledger's server is away, and it is tried again; or if somebody else has taken the
+        ledger.
         """
         try:
             releases.renew()

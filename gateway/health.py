@@ -1,6 +1,6 @@
 """How the gateway is, told while it runs: to whoever asks at its socket, in its log, and on the topic `health`.
 
-A thread of its own, so that it can be asked when the worker is stuck. Others leave what they note in a queue; counters
+A thread of its own answers, so that it can be asked when the worker is stuck. Others leave notes in a queue; counters
 and the times of frames are read as they are. Nothing here knows of a symbol.
 """
 
@@ -95,7 +95,6 @@ class Sources(NamedTuple):
     """What a monitor looks at, besides what it is told.
 
     Attributes:
-        catalogue, counters: of the gateway.
         known: devices of which frames are stored; those that have never sent one are not missed.
         round_age: seconds since the worker has finished a round.
         stuck_seconds: age of a round from which the worker is stuck.
@@ -119,14 +118,8 @@ class Sources(NamedTuple):
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
-    Attributes:
-        latest: what it has found at its newest look; for other threads.
-
-    Args:
-        store: the socket is beside it, if it is a file.
-        link: the gateway's connection.
-        seconds: a clock that only goes forward.
-        wall: Unix time in seconds.
+    The socket is beside `store`, if that is a file. `latest` is what it has found at its newest look; for other
+    threads. `seconds` is a clock that only goes forward, `wall` Unix time in seconds.
     """
 
     def __init__(
@@ -185,11 +178,11 @@ class Monitor:
     # Told by the worker
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
-        """Something has happened that somebody should look at."""
+        """Note that something has happened that somebody should look at."""
         self._notes.put(Note(code, name, detail, times))
 
     def repeated(self, repeats: Mapping[str, int]) -> None:
-        """By device how many frames have come that were there; a few are of a connection that was lost."""
+        """Take by device how many frames came that were there; a few are of a connection that was lost."""
         if (now := self._seconds()) - self._repeats_since >= _REPEATS_SECONDS:
             self._repeats, self._repeats_since = Counter(), now
         for device, times in repeats.items():
@@ -210,12 +203,12 @@ class Monitor:
             self.alarms.note(code, name, times=0, age=now - last)
 
     def refused(self, topic: str, reason: Reason) -> None:
-        """A message was refused."""
+        """Note that a message was refused."""
         if (code := BY_REASON.get(reason)) is not None:
             self.note(code, parse_topic(topic).device)
 
     def received(self, heard: Iterable[arrivals.Heard]) -> None:
-        """Frames have come that may be stored."""
+        """Note that frames have come that may be stored."""
         now = self._seconds()
         for device, stream, version, last, shift in heard:
             policy = self._sources.catalogue.policy(device, stream, version)
@@ -308,7 +301,7 @@ class Monitor:
                 self.alarms.note(AlarmCode.CERTIFICATE, name, detail, times=0)
 
     def connected(self) -> None:
-        """There is a new connection: the broker may have lost what is said here, and have another certificate."""
+        """Note a new connection: the broker may have lost what is said here, and have another certificate."""
         self._health_due = self._certificates_due = 0.0
 
     def _look_for_silence(self, now: float, connected: float) -> None:
@@ -402,13 +395,10 @@ def _frame_seconds(policy: AnyPolicy) -> float:
 
 
 def asked(store: Location) -> dict[str, Any]:
-    """What the gateway that runs with a store says of itself, as far as it runs on this machine.
+    """Ask the gateway that runs with a store on this machine.
 
     The process of the whole fleet knows all but the devices of shards that are elsewhere; without it, the shards that
-    are here are asked.
-
-    Raises:
-        NotRunningError: none answers this account.
+    are here are asked. Raises NotRunningError if none answers this account.
     """
     found, shards = _said(_socket(store), store), list(filter(None, (_said(one, store) for one in _of_shards(store))))
     if found is None and not shards:

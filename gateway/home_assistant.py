@@ -1,13 +1,13 @@
 """Home Assistant: one retained discovery document for each device, made from the descriptions of its streams.
 
-Home Assistant makes entities of a document, and evaluates its templates on what is published of a stream. Names of
-states may be any text: they stand in templates as literals of letters, digits and escapes only, so that none of them
-can become a part of a template. A share is shown with the interval that it is in; a state only of a stream that its
-plan calls useful for that, and only where it is likely.
+Home Assistant evaluates a document's templates on what is published of a stream. Names of states may be any text: they
+stand in templates as literals of letters, digits and escapes only, so that none can become a part of a template. A
+share is shown with the interval that it is in; a state only of a stream that its plan calls useful for that, and only
+where it is likely.
 
-Documents are published again whenever Home Assistant starts. What was published is in the store, so that it is taken
-back with the device, or when discovery is switched off. A document names components that are gone, which is how Home
-Assistant removes a single one.
+Documents are published again whenever Home Assistant starts. The store knows them, so that they are taken back with the
+device, or when discovery is switched off. A document names components that are gone, which is how Home Assistant
+removes a single one.
 """
 
 from __future__ import annotations
@@ -70,11 +70,7 @@ def gateway_document(fleet: str) -> dict[str, Any]:
 
 
 def device_document(streams: Iterable[Description]) -> dict[str, Any]:
-    """The document of a device.
-
-    Args:
-        streams: descriptions of its streams, at least one.
-    """
+    """The document of a device, from at least one description of a stream."""
     components: dict[str, Component] = {}
     every = list(streams)
     for one in every:
@@ -283,7 +279,6 @@ def _unique(fleet: str, device: str) -> str:
 
 
 def _slug(text: str) -> str:
-    """As in the names of entities."""
     return re.sub("[^a-z0-9]+", "_", text.lower()).strip("_") or "_"
 
 
@@ -295,7 +290,7 @@ class HomeAssistant:
     """Used by the gateway's worker.
 
     Args:
-        describe: the descriptions of the streams of each device; none takes back whatever was published before.
+        describe: the descriptions of the streams of each device; None takes back whatever was published before.
         counters: counts `discovery`: documents that were published or taken back.
         seconds: a clock that only goes forward.
         pause: seconds to wait after Home Assistant has started.
@@ -340,12 +335,12 @@ class HomeAssistant:
         return True
 
     def connected(self) -> None:
-        """There is a new connection, to a broker that may have lost what it had."""
+        """Note a new connection, to a broker that may have lost what it had."""
         self._clearing.clear()
         self._due = {*self._documents, *self._known}
 
     def renew(self) -> None:
-        """There are new policies."""
+        """Note that there are new policies."""
         wanted: dict[str, dict[str, Any]] = {}
         if self._describe is not None:
             wanted = {device: device_document(streams) for device, streams in self._describe().items() if streams}
@@ -355,11 +350,7 @@ class HomeAssistant:
         self._due |= changed | (self._known.keys() - wanted.keys())
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """The broker has answered for a message.
-
-        Raises:
-            DatabaseError: the store cannot be used; it is asked again with the next connection.
-        """
+        """Take the broker's answer. Raises DatabaseError; the store is asked again with the next connection."""
         device = self._clearing.pop(message_id, None)
         if device is not None and accepted and device not in self._documents:
             with self._store.transaction():
@@ -367,11 +358,7 @@ class HomeAssistant:
             self._known.pop(device, None)
 
     def pump(self) -> None:
-        """Publish what is due.
-
-        Raises:
-            DatabaseError: the store cannot be used; it is tried again.
-        """
+        """Publish what is due. Raises DatabaseError if the store cannot be used; it is tried again."""
         if self._again_at is not None and self._seconds() >= self._again_at:
             self._again_at = None
             self._due |= self._documents.keys()

@@ -1,7 +1,6 @@
 """From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway.
 
-Between the network thread and the worker is a queue for each device. Together they are bounded, in messages and in
-bytes, and many messages are taken at a time.
+A bounded inbox, in messages and in bytes, is between the network thread and the worker.
 """
 
 from __future__ import annotations
@@ -74,11 +73,11 @@ class _Queue:
 class Inbox:
     """A queue for each device, of which none takes the room or the time of the others.
 
-    A device may have as much waiting as there is room left for all; what is beyond is refused at once, and its device
-    sends it again. Until nothing of it waits, such a device has few turns: the processor is for reading, or what others
-    send would wait in the broker behind all that it has sent. If there is no room because very many wait, the network
-    thread waits, so that the rest stays with the broker. Devices are served in turns. What the broker has answered is
-    taken first: behind a queue of frames, what waits for it would starve.
+    A device may have as much waiting as there is room left for all; more is refused at once, and its device sends it
+    again. Until nothing of it waits, such a device has few turns: else what others send would wait in the broker behind
+    all of it. If there is no room because very many wait, the network thread waits, so that the rest stays with the
+    broker. Devices are served in turns. What the broker has answered is taken first: behind a queue of frames, what
+    waits for it would starve.
 
     Args:
         capacity: in messages.
@@ -105,8 +104,7 @@ class Inbox:
     def deliver(self, messages: Sequence[Message]) -> int:
         """Append messages, but for those that are larger than any valid one.
 
-        Returns:
-            How many were not taken, because the queue is closed or full, or has its share of their device.
+        Returns how many were not taken, because the queue is closed or full, or has its share of their device.
         """
         missed = 0
         with self._changed:
@@ -155,8 +153,7 @@ class Inbox:
     def take(self, most: int, timeout: float) -> list[Event]:
         """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
 
-        Args:
-            most: messages, of a device at most so many that a round with them is short.
+        `most` messages are taken, of a device at most so many that a round with them is short.
         """
         with self._changed:
             if self._slow:
@@ -270,7 +267,7 @@ class Ingest:
     """Checks messages against the contract, the policies and the time.
 
     Args:
-        now_us: the time in microseconds of Unix time; the system's if not given.
+        now_us: microseconds of Unix time.
         refused: told the topic and the reason of each message that is refused.
         streams: learns of the streams of symbols.
     """
@@ -293,8 +290,8 @@ class Ingest:
     def take(self, messages: Sequence[Message]) -> tuple[Arrivals, list[Birth]]:
         """What may be stored of some messages, and who has come online.
 
-        Frames on topics that others have come on are read and checked all at once; what does not pass there, and every
-        other message, is read by itself, and refused with its reason if it is wrong.
+        Frames on topics that others have come on are read and checked all at once; every other message, and what does
+        not pass there, is read by itself, and refused with its reason if it is wrong.
         """
         slots = np.array([self._streams.topics.get(topic, -1) for topic, _ in messages], dtype=np.int64)
         rows = np.flatnonzero(slots >= 0)

@@ -30,7 +30,6 @@ class Intake:
     """Used by the gateway's worker.
 
     Args:
-        enrolled: of a fleet with a registry.
         needed: for device and stream the first tick that a release needs which is still to be made.
         may_forget: whether that is known.
 
@@ -85,13 +84,13 @@ class Intake:
         return self._publisher.reports_waiting
 
     def born(self, device: str) -> None:
-        """A device has come online."""
+        """Note that a device has come online."""
         self._publisher.owe(device)
         if self._tables is not None:
             self._tables.born(device)
 
     def stored(self, heard: Iterable[Heard]) -> None:
-        """Frames of streams were stored, or refused for good."""
+        """Note that frames of streams were stored, or refused for good."""
         for one in heard:
             self._publisher.owe(one.device)
             if self._tables is not None:
@@ -113,7 +112,7 @@ class Intake:
             self._tables = self._new_tables()
 
     def connected(self, *, begun_anew: bool) -> None:
-        """There is a new connection; with `begun_anew`, what was under way will not be answered."""
+        """Note a new connection; with `begun_anew`, what was under way will not be answered."""
         self.contradictions.connected()
         if begun_anew:
             self._publisher.begin_anew()
@@ -142,8 +141,7 @@ _LOOK_SECONDS = 0.5
 class OwnDevices:
     """Subscribes to what the devices of a shard send; used by the gateway's worker.
 
-    Args:
-        counters: counts `strays` (messages of devices that are other shards': an old session's).
+    `counters` counts `strays` (messages of devices that are other shards': an old session's).
     """
 
     def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
@@ -185,11 +183,7 @@ class OwnDevices:
         return (self._check,)
 
     def _check(self) -> None:
-        """See now and then whether the devices are still this shard's, also while none of them says anything.
-
-        Raises:
-            FileLostError: they are not.
-        """
+        """Raise FileLostError if the devices are no longer this shard's, also while none of them says anything."""
         if (now := time.monotonic()) >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._store.check()

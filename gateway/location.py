@@ -50,10 +50,9 @@ Location = Path | Server
 
 
 def part_of(location: Location, name: str) -> Location:
-    """Where a part of something is kept: in a file beside the file, or in a schema beside the schema.
+    """Where a part is kept: in a file beside the file, or in a schema beside the schema.
 
-    Args:
-        name: of the part; small letters, digits and dashes.
+    Its name has small letters, digits and dashes.
     """
     if isinstance(location, Path):
         return location.parent / f"{location.stem}-{name}{location.suffix}"
@@ -61,11 +60,7 @@ def part_of(location: Location, name: str) -> Location:
 
 
 def store_location(text: str) -> Location:
-    """Read a path, or a URL that begins with postgresql://.
-
-    Raises:
-        UsageError: it is a URL of something else, or holds a password.
-    """
+    """Read a path or a postgresql:// URL. Raises UsageError for a URL of something else, or with a password."""
     scheme, colon, _ = text.partition("://")
     if not colon:
         return Path(text)

@@ -1,15 +1,14 @@
-"""The gateway process: one connection, one store, one worker.
+"""The gateway process: one connection, one store, one worker; and a check of the store's file beside it.
 
-The network thread only puts what arrives into the inbox. The worker takes what has piled up, stores all new frames in
-one transaction, and only then says so: watermarks first, then estimates. Nothing that arrives ends it, nor a disk that
-is full; what could not be stored is missing in the watermark, and its device sends it again. But a store or a ledger
-that is gone or damaged, or a store that has taken nothing for a minute, ends the process with a line that says so: it
-is started anew, looks at its files then, and lives on or says what to do. Nobody is told that it lives in between.
+The network thread only fills the inbox. The worker takes what has piled up, stores all new frames in one transaction,
+and only then says so: watermarks first, then estimates. Nothing that arrives ends it, nor a full disk; what could not
+be stored is missing in the watermark, and its device sends it again. A store or a ledger that is gone or damaged, or a
+store that has taken nothing for a minute, ends the process with a line that says so: the next start looks at its files,
+and lives on or says what to do.
 
-Reads a store's whole file once while its gateway serves, so that a start takes no longer the more is stored.
-
-A start reads what does not grow with the history. Where damage is found elsewhere, the gateway ends, and leaves a mark
-beside the file: with it the next start reads everything first, and serves only if all of it is whole again.
+A start reads what does not grow with the history; the whole file is read once while its gateway serves. Where damage is
+found, the gateway ends, and leaves a mark beside the file: with it the next start reads everything first, and serves
+only if all of it is whole again.
 """
 
 from __future__ import annotations
@@ -64,10 +63,9 @@ _LOOK_SECONDS = 0.1
 
 
 class HistoryCheck:
-    """The check of one store; there is nothing to do for one on a server, which has checksums.
+    """The check of one store; nothing for one on a server, which has checksums.
 
-    Attributes:
-        problem: what is wrong, in a line that says what to do; empty as long as nothing was found.
+    `problem` is what is wrong, in a line that says what to do; empty as long as nothing was found.
     """
 
     def __init__(self, location: Location) -> None:
@@ -78,11 +76,7 @@ class HistoryCheck:
         self.problem = ""
 
     def before(self, store: Store) -> None:
-        """Check what a start needs, or everything where damage was found before.
-
-        Raises:
-            StoreError: it is damaged.
-        """
+        """Check what a start needs, or everything where damage was found before. Raises StoreError for damage."""
         mark = self._mark
         store.refuse_damage(history=mark is not None and mark.exists())
         if mark is not None:
@@ -236,7 +230,6 @@ class Gateway:
 
     @property
     def _shared(self) -> bool:
-        """Whether this is one of several processes."""
         return self._settings.shards > 1
 
     def _seal(self) -> None:
@@ -246,7 +239,6 @@ class Gateway:
         Recorder(self._store, known, self._settings.lag, Counter()).seal(now=True)
 
     def _open_alone(self, catalogue: Catalogue) -> None:
-        """Both parts in this process."""
         recorder = self._open_recorder(catalogue)
         progress = StoreProgress(self._store, recorder)
         self._fleet_part = FleetPart(
@@ -256,7 +248,6 @@ class Gateway:
         self._open_intake(catalogue, recorder, self._fleet_part.needed)
 
     def _open_shard(self, catalogue: Catalogue, shard: Shard) -> None:
-        """The intake of this shard's devices."""
         channel = self._open_channel(None)
         self._beats = self._open_channel(f"beats-{shard.index}")
         recorder = self._open_recorder(catalogue)
@@ -328,7 +319,6 @@ class Gateway:
 
     @property
     def _taking(self) -> Intake:
-        """The intake, of a gateway that has one."""
         assert self._intake is not None
         return self._intake
 
@@ -359,12 +349,10 @@ class Gateway:
         return self._size
 
     def _of_shards(self, name: str) -> int:
-        """The sum of a number that shards say."""
         watch = self._shard_watch
         return 0 if watch is None else sum(report[name] for report in dict(watch.reports).values())
 
     def _measured(self) -> Reading:
-        """For a scrape."""
         age = time.monotonic() - self._last_round
         connected = self._link.connected and not (self._shard_watch and self._shard_watch.missing)
         return Reading(
@@ -531,7 +519,7 @@ class Gateway:
             self._store_failed(error)
 
     def _connected(self) -> None:
-        """The broker may have come back without what was retained: it is told again."""
+        """Tell the broker again: it may have come back without what was retained."""
         self._monitor.connected()
         begun_anew, self._clients = self._link.clients != self._clients, self._link.clients
         for part in (self._intake, self._fleet_part):

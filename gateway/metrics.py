@@ -1,8 +1,7 @@
 """What the gateway counts, for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
 
-They are those of the health topic, and counts of messages and frames. No label names a device, a stream or an audience:
-each would have series of its own, and one that comes and goes tells of its device. What labels say is fixed beforehand.
-One thread answers one request after the other, and only reads: no scrape can stop the gateway.
+No label names a device, a stream or an audience: a series that comes and goes tells of its device. What labels say is
+fixed beforehand. One thread answers one request after the other, and only reads: no scrape can stop the gateway.
 """
 
 from __future__ import annotations
@@ -66,11 +65,7 @@ class Listen(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Listen:
-        """Read `port`, which is one of the loopback interface, `host:port` or `[ipv6]:port`.
-
-        Raises:
-            UsageError: it is none of them.
-        """
+        """Read `port` (on the loopback interface), `host:port` or `[ipv6]:port`. Raises UsageError for others."""
         host, colon, port = text.rpartition(":")
         if not (port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535) or (colon and not host):
             raise UsageError(f"metrics are served at PORT or HOST:PORT, not at {text[:80]!r}")
@@ -81,8 +76,6 @@ class Reading(NamedTuple):
     """What is told at a scrape.
 
     Attributes:
-        health: as the gateway's monitor has it.
-        counters: of the gateway.
         connected: to the broker.
         round_seconds: since the worker has finished a round.
         inbox: messages that wait for the worker.
@@ -98,13 +91,9 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """Serves what `read` finds, from `start` to `stop`.
+    """Serves what `read` finds at every scrape, in a thread of its own, from `start` to `stop`.
 
-    Args:
-        read: called at every scrape, in another thread than any of the gateway's.
-
-    Raises:
-        MetricsError: the library is missing, or the address cannot be used.
+    Raises MetricsError if the library is missing, or the address cannot be used.
     """
 
     def __init__(self, listen: Listen, read: Callable[[], Reading]) -> None:

@@ -1,8 +1,8 @@
 """Makes a measured stream's tables, from its policy and nothing secret, and sends them ahead of their ticks.
 
-Sets of possible states that the policy itself has no table for get one; with a delta, so do the likely states that the
-newest belief leaves of them. A table is kept in the store before it is sent, because frames name it by its number. A
-device that comes online is sent everything again; until then, and whenever nothing fits, it uses its fallback.
+Sets of possible states that the policy has no table for get one; with a delta, so do the likely states that the newest
+belief leaves of them. A table is stored before it is sent, because frames name it by its number. A device that comes
+online is sent everything again; until then, and whenever nothing fits, it uses its fallback.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ class Made(NamedTuple):
     """Noise for a set of possible states.
 
     Attributes:
-        noise: none if the fallback has to do.
+        noise: None if the fallback has to do; `reason` says why.
         added: pairs (exposed state, partner) that were joined.
-        reason: why there is none.
     """
 
     noise: Noise | None
@@ -55,14 +54,11 @@ class Made(NamedTuple):
 
 
 def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> Made:
-    """Make what the device may draw from while some states are possible.
+    """Make noise that passes the device's check while some states are possible, or say why there is none.
 
     Args:
         possible: N booleans, at least two true.
         likely: N booleans within them; the others have the nearest of these as surrogates.
-
-    Returns:
-        Noise that passes the device's check, or why there is none.
     """
     policy, values = model.policy, model.values
     try:
@@ -102,7 +98,7 @@ class TableSender:
 
     Args:
         counters: counts `tables_made`, `tables_sent`, `tables_failed`.
-        now_us: the time in microseconds of Unix time.
+        now_us: microseconds of Unix time.
         sealed: the bytes of a table for a stream of a device; without it, those of its message.
     """
 
@@ -137,22 +133,18 @@ class TableSender:
             self._sent.setdefault(key, {})
 
     def born(self, device: str) -> None:
-        """A device has come online, and has none of the tables that were sent."""
+        """Note that a device has come online, and has none of the tables that were sent."""
         for key in self._streams:
             if key[0] == device:
                 self._sent[key].clear()
                 self._look_at.pop(key, None)
 
     def stored(self, device: str, stream: str) -> None:
-        """The belief about a stream has changed."""
+        """Note that the belief about a stream has changed."""
         self._look_at.pop((device, stream), None)
 
     def pump(self) -> None:
-        """Send what will be needed soon and has not been sent.
-
-        Raises:
-            DatabaseError: the store is damaged or gone.
-        """
+        """Send what will be needed soon and has not been sent. Raises DatabaseError for a damaged or lost store."""
         if not self._link.connected:
             return
         now = time.monotonic()

@@ -28,14 +28,8 @@ _START_BYTES_PER_SECOND = 2_000_000
 def run(settings: GatewaySettings, started: Callable[[], None] = lambda: None) -> int:
     """Serve until SIGTERM or SIGINT, then store what has arrived and leave in order.
 
-    Args:
-        started: called when the store is checked and the gateway serves.
-
-    Returns:
-        The process's exit code: 0, or 1 if the worker has ended by itself.
-
-    Raises:
-        FuguError: one line that says what keeps the gateway from starting.
+    `started` is called when the store is checked and the gateway serves. The exit code is 1 if the worker has ended by
+    itself. Raises FuguError with one line that says what keeps the gateway from starting.
     """
     if not isinstance(settings.store, Server) and settings.shards > 1:
         raise SettingsError(f"the store {settings.store.name} is a file: shards need one on a server, postgresql://...")
@@ -68,21 +62,11 @@ def serve(
     turn: Callable[[], bool] = lambda: True,
     notifier: Notifier | None = None,
 ) -> int:
-    """Start a gateway, and serve until it is to end, or has ended by itself.
+    """Start a gateway, and serve until `wanted` is set, or it has ended by itself: then the exit code is 1, else 0.
 
-    A shard waits before until as many shards may have the devices.
-
-    Args:
-        wanted: set when it is to end.
-        started: called when it serves.
-        turn: called now and then; whether to go on.
-        notifier: is told how it is.
-
-    Returns:
-        The process's exit code: 0, or 1 if the gateway has ended by itself.
-
-    Raises:
-        FuguError: one line that says what keeps it from starting.
+    A shard waits before until as many shards may have the devices. `started` is called when it serves. `turn` is called
+    now and then, and says whether to go on; `notifier` is told how the gateway is. Raises FuguError with one line that
+    says what keeps it from starting.
     """
     manager = notifier or Notifier()
     # The network thread gives the interpreter lock away at every read; with the default of 5 ms a busy worker keeps it

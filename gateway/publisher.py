@@ -1,24 +1,20 @@
 """What the gateway says: watermarks to devices, reports to whoever listens.
 
-Both have a share of what may be under way, so that neither holds up the other. Neither a crash nor a broken connection
-loses the newest report: those of points and windows wait in the store's outbox until the broker has acknowledged them;
-of a stream of symbols the newest is told again until the broker is known to have it. A watermark is said again whenever
-its device gives a sign of life.
+Both have a share of what may be under way, so that neither holds up the other. No crash or broken connection loses the
+newest report: those of points and windows wait in the store's outbox until the broker has acknowledged them; of a
+stream of symbols the newest is told again until the broker is known to have it. A watermark is said again whenever its
+device gives a sign of life.
 
-The time of what is told of a stream, or of one of its windows, never goes back: what is older is left out, and in the
-store for whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
+The times of reports of a stream, or of one of its windows, never go back: older ones are left out, and in the store for
+whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
 
-The numbers of watermarks: each above every one before, across restarts, and across gateways that follow each other.
+The numbers of watermarks go up, across restarts, and across gateways that follow each other: they are microseconds of
+Unix time as it was at the start. What has been used is reserved in the store beforehand: a clock that was set back, or
+was ahead for a while, changes nothing for a gateway that keeps its store.
 
-They are microseconds of Unix time as it was at the start, so that a gateway with a new store is above the one before
-it. What has been used is reserved in the store beforehand: a clock that was set back, or was ahead for a while, changes
-nothing for a gateway that keeps its store.
-
-Which frames are reported next: the newest of every stream in turn.
-
-A live subscriber needs what is newest, and none of them should wait for a device that sends much. So streams take
-turns, each with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not
-reported any more: they are in the store, for whoever asks.
+A live subscriber needs what is newest, and none should wait for a device that sends much. So streams take turns, each
+with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not reported any
+more.
 """
 
 from __future__ import annotations
@@ -46,9 +42,7 @@ RESERVED_US = 10_000_000
 class WatermarkCounter:
     """Counts from where the store or the clock says, whichever is further.
 
-    Args:
-        now_us: Unix time in microseconds, asked once.
-        elapsed_us: a monotonic time in microseconds.
+    `now_us` is Unix time, asked once, `elapsed_us` a monotonic time; both in microseconds.
     """
 
     def __init__(
@@ -64,11 +58,7 @@ class WatermarkCounter:
         self._ahead = self._last - elapsed_us()
 
     def next(self) -> int:
-        """A number above all before.
-
-        Raises:
-            DatabaseError: the store cannot be used.
-        """
+        """A number above all before. Raises DatabaseError if the store cannot be used."""
         number = max(self._last + 1, self._ahead + self._elapsed_us())
         if number > self._reserved:
             self._store.reserve_counter(number + RESERVED_US)
@@ -101,8 +91,7 @@ class Waiting:
     def put(self, outgoing: Outgoing) -> int | None:
         """Add one, in place of what waits of the same frame.
 
-        Returns:
-            The serial of one that is not published any more, if there are too many of its sequence.
+        Returns the serial of one that is not published any more, if there are too many of its sequence.
         """
         line = self._lines.setdefault(outgoing.stream_id, _Line(outgoing))
         line.serials[outgoing.frame] = outgoing.serial
@@ -111,8 +100,7 @@ class Waiting:
     def take(self, capacity: int) -> tuple[list[Outgoing], list[int]]:
         """Remove so many, the newest of each sequence in turn; those of one sequence in their order.
 
-        Returns:
-            Them, and the serials of those that are not published any more, because newer ones of their sequence are.
+        Also returns the serials of those that are not published any more, because newer ones of their sequence are.
         """
         taken: list[Outgoing] = []
         overtaken: list[int] = []
@@ -136,7 +124,7 @@ class Publisher:
     """Publishes as much as the connection takes, and queues the rest.
 
     Args:
-        key: the key that a device knows its watermarks by, none if it has none; none if nobody has one.
+        key: the key that a device knows its watermarks by, None if it has none; None if nobody has one.
         counters: counts `committed`, `estimates`, `counts` (of windows), `coalesced` (frames that are not reported,
             because a newer one of their stream was, or too many waited), and under their `Reason` those that cannot be
             reported.
@@ -184,7 +172,7 @@ class Publisher:
             self._symbols.acknowledged(*told)
 
     def begin_anew(self) -> None:
-        """What was under way will never be answered: reports are published again, watermarks when they are owed."""
+        """Publish reports again, watermarks when they are owed: what was under way will never be answered."""
         self._watermarks.clear()
         self._reports.clear()
         for number, _ in self._told_symbols.values():
@@ -196,8 +184,7 @@ class Publisher:
     def pump(self, *, idle: bool) -> None:
         """Publish what there is room for; when there is nothing else to do, also tidy the outbox.
 
-        Raises:
-            DatabaseError: if the store cannot be used; nothing is lost then.
+        Raises DatabaseError if the store cannot be used; nothing is lost then.
         """
         self._say_watermarks()
         self._report_symbols()
@@ -234,7 +221,6 @@ class Publisher:
             del self._owed[device]
 
     def _report_symbols(self) -> None:
-        """Publish of streams of symbols what is new, each once."""
         if not self._link.connected:
             return
         under_way = len(self._reports) + len(self._told_symbols)

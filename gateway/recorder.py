@@ -2,11 +2,10 @@
 
 A frame that overlaps a stored one is a `duplicate` if it is the same, else a `conflict`. A conflict is never stored;
 its part stays missing in the watermark unless stored frames account for it, so a device that contradicts itself
-re-sends for nothing. A frame before one that is stored is late, and what follows from the later ones is brought up to
-date; what follows from a frame is its kind's business. Of the ticks whose frames are kept no longer no frame is stored:
-one that is accounted for is a `duplicate`, and one that is not is `too_old`, and is accounted for from then on, so that
-its device forgets it. Where a sequence has very many gaps, a frame that would make another is `scattered`, and not
-taken until some are filled.
+re-sends for nothing. A frame before a stored one is late, and what follows from the later ones is brought up to date.
+Of ticks whose frames are kept no longer no frame is stored: one that is accounted for is a `duplicate`, another is
+`too_old`, and accounted for from then on, so that its device forgets it. Where a sequence has very many gaps, a frame
+that would make another is `scattered`, and not taken until some are filled.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class _Sequence:
     """What the store says of a sequence of frames, kept in memory.
 
     Attributes:
-        number: none while nothing is stored.
+        number: None while nothing is stored.
         begin: frames that begin before it are not stored.
         rewritten: whether more than the end of its coverage has changed since that was stored.
     """
@@ -60,10 +59,9 @@ class _Sequence:
 
 
 class Recorder:
-    """The state of every sequence of frames, backed by a store.
+    """The state of every sequence of frames, backed by a store that the calling thread owns.
 
     Args:
-        store: owned by the thread that calls.
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
         conflict: told the device, the sequence and the frame of each conflict, within the transaction.
@@ -71,8 +69,7 @@ class Recorder:
 
     Attributes:
         streams: the slots of streams of symbols.
-        symbols: what is known from symbols.
-        points: what is known from points.
+        symbols, points: what is known from them.
     """
 
     def __init__(
@@ -103,11 +100,7 @@ class Recorder:
         }
 
     def record(self, arrivals: Arrivals) -> None:
-        """Store the new frames of a round and what they change, or nothing of it.
-
-        Raises:
-            DatabaseError: if the store cannot take it.
-        """
+        """Store the new frames of a round and what they change, or nothing of it. Raises DatabaseError."""
         groups: dict[tuple[Kind[Any], str, str, str], list[AnyFrame]] = {}
         for device, stream, frame in arrivals.others:
             kind = self._kinds[type(frame)]
@@ -147,12 +140,9 @@ class Recorder:
         self.symbols.read_again()
 
     def seal(self, *, now: bool = False) -> None:
-        """Seal the journal if it is large or old; with `now`, whatever it is.
+        """Seal the journal if it is large or old, or `now`, and store what the broker is known to have been told.
 
-        What the broker is known to have of what was told is written down with it.
-
-        Raises:
-            DatabaseError: the store does not take it; nothing is lost then.
+        Raises DatabaseError if the store does not take it; nothing is lost then.
         """
         tail, seconds = self._store.symbols.tail, self._seconds()
         if not tail.rows and not now:
@@ -174,7 +164,6 @@ class Recorder:
         self._sealed = seconds
 
     def _store_coverage(self, places: list[Place]) -> None:
-        """Store what some streams of symbols have accounted for."""
         ends = []
         for number, device, stream in places:
             sequence = self._load(device, stream)
@@ -212,16 +201,12 @@ class Recorder:
         return self._load(device, stream).coverage.holds(first, last)
 
     def removed(self, device: str, sequence: str, begin: int) -> None:
-        """Frames of a sequence that begin before a tick, or a window's index, have been removed from the store."""
+        """Note that frames of a sequence that begin before a tick, or a window's index, have been removed."""
         loaded = self._load(device, sequence)
         loaded.begin = max(loaded.begin, begin)
 
     def report(self, outgoing: Outgoing) -> Estimate | WindowCount | None:
-        """What people are told of a stored frame; none if it is gone.
-
-        Raises:
-            FuguError: it cannot be said.
-        """
+        """What people are told of a stored frame; None if it is gone. Raises FuguError if it cannot be said."""
         if outgoing.window:
             kind: Kind[Any] = self._kinds[WindowFrame]
         else:
@@ -235,7 +220,6 @@ class Recorder:
     def _record(
         self, kind: Kind[Any], device: str, stream: str, name: str, frames: list[AnyFrame], counted: Counter[str]
     ) -> None:
-        """Store the new ones of some frames of a sequence."""
         sequence = self._load(device, name)
         if sequence.number is None:
             sequence.number = self._store.number(device, name)

@@ -1,18 +1,15 @@
-"""Erases from a store what a device has sent, and what the gateway has made of it.
+"""Removal of frames and chunks that are older than they are to be kept, and of all that a device has sent.
 
-What stays: which ticks the device has accounted for, its policies, the last tick that was released, and the ledger
-without the sums of releases that it was a part of. So the device is not asked for anything again, and nothing is
+A frame's age is counted from its last tick to now, by the clock of its policy, or, if that is earlier, to the newest
+sealed tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early. Of a chunk the symbols
+that have been too old for an hour are cut off. What stays, however old it is: what a release needs that is still to be
+made, the newest frames of points, which the next estimates rest on, of a stream of symbols what is known of its newest
+tick, and everything that has been charged. The work is done between batches of frames, in transactions of a bounded
+number of rows.
+
+When a device is erased, these stay: which ticks it has accounted for, its policies, the last tick that was released,
+and the ledger without the sums of releases that it was a part of. So it is not asked for anything again, and nothing is
 charged or released anew.
-
-Retention: frames and chunks of symbols are removed when they are older than they are to be kept.
-
-A frame's age is counted from its last tick to now, by the clock of the policy that it was made under, or, if that is
-earlier, to the newest sealed tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early.
-Of a chunk the symbols that have been too old for an hour are cut off. What stays, however old it is: what a
-release needs that is still to be made, the newest frames of points, which the next estimates rest on, of a stream of
-symbols what is known of its newest tick, and everything that has been charged.
-
-The work is done in small pieces, between batches of frames: one transaction each, of a bounded number of rows.
 """
 
 from __future__ import annotations
@@ -64,11 +61,7 @@ class Keep:
 
     @classmethod
     def parse(cls, given: Iterable[str]) -> Self:
-        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default.
-
-        Raises:
-            KeepError: one of them is not like that.
-        """
+        """Read texts like `symbols=400d` or `windows=12h`; what is not given has its default. Raises KeepError."""
         kinds = [field.name for field in fields(cls)]
         hours: dict[str, int] = {}
         for text in given:
@@ -91,14 +84,13 @@ class _Removal(NamedTuple):
 
 
 class Retention:
-    """Goes through all sequences again and again.
+    """Goes through all sequences of a store that the calling thread owns, again and again.
 
     Args:
-        store: owned by the thread that calls.
         needed: for device and stream the first tick that is needed whatever its age.
         lag: ticks of later symbols or points that estimates see.
         counters: counts `frames_removed`, of which chunks and parts of them are one each.
-        now_us: the time in microseconds of Unix time.
+        now_us: microseconds of Unix time.
         seconds: a clock that only goes forward.
     """
 
@@ -136,8 +128,7 @@ class Retention:
     def pump(self) -> None:
         """Look at some sequences, and remove some frames.
 
-        Raises:
-            DatabaseError: the store cannot be used; nothing is lost then, and it is tried again.
+        Raises DatabaseError if the store cannot be used; nothing is lost then, and it is tried again.
         """
         if self._seconds() < self._next:
             return
@@ -177,7 +168,6 @@ class Retention:
         return (POINTS,) if self._catalogue.is_measured(sequence.device, sequence.stream) else (SYMBOLS,)
 
     def _aged(self, frames: Frames, sequence: Sequence, most: int) -> _Removal | None:
-        """What is to be removed of a sequence."""
         aged, number = self._store.aged, sequence.number
         if (newest := aged.newest(frames, number)) is not None:
             self._seen_us = max(self._ends_us(sequence, newest), self._seen_us or 0)

@@ -1,13 +1,10 @@
-"""How the shards of a fleet are, wherever they run, from what they say of themselves now and then.
+"""How the shards of a fleet are, and what they and the process of the whole fleet tell each other.
 
-Nothing is known of a shard but its beats (`gateway.shard_watch`). One of which nothing was heard lately is
-missing; one that says that it began at another time was started again.
+The channel is a schema beside that of the store. Each process holds what it writes under a name of its own: one that
+was thought dead writes nothing any more once another one has its place. A shard says how it is, and the fleet's process
+what releases still need, whatever its age. Nothing is lost with the schema: it is said again.
 
-What the shards of a fleet and the process of the whole fleet tell each other, in a schema beside that of the store.
-
-Each process holds what it writes under a name of its own: one that was thought dead writes nothing any more once
-another one has its place. A shard says how it is, and the fleet's process what releases still need, whatever its age.
-Nothing is lost with the schema: it is said again.
+A shard of which nothing was heard lately is missing; one that says that it began at another time was started again.
 """
 
 from __future__ import annotations
@@ -61,11 +58,8 @@ class Beat(NamedTuple):
 class ShardChannel:
     """An open channel; one thread uses it at a time, several processes have it open.
 
-    Args:
-        lease: of what this process says in it; none if it only reads.
-
-    Raises:
-        ShardChannelError: it cannot be opened, or another process holds that.
+    `lease` is of what this process says in it; None if it only reads. Raises ShardChannelError if it cannot be opened,
+    or another process holds that.
     """
 
     def __init__(self, location: Location, lease: Lease | None = None) -> None:
@@ -76,11 +70,7 @@ class ShardChannel:
         self._db.close()
 
     def check(self) -> None:
-        """See whether this process still has its place.
-
-        Raises:
-            FileLostError: it has not.
-        """
+        """See whether this process still has its place. Raises FileLostError."""
         self._db.check()
 
     def begin(self) -> None:
@@ -97,11 +87,7 @@ class ShardChannel:
             self._db.execute("UPDATE known SET known=1")
 
     def needed(self) -> dict[tuple[str, str], int]:
-        """What `say_needed` has said.
-
-        Raises:
-            DatabaseError: nothing, since the fleet's process was started.
-        """
+        """What `say_needed` has said. Raises DatabaseError if nothing, since the fleet's process was started."""
         with self._db.snapshot():
             if not self.known:
                 raise DatabaseError("it is not known yet what releases need")
@@ -142,10 +128,9 @@ class _Known:
 
 
 class ShardWatch:
-    """Looks in a thread of its own, between `start` and `stop`.
+    """Looks in a thread of its own, between `start` and `stop`, at a channel that only this uses, and closes.
 
     Args:
-        channel: only this uses it, and closes it.
         count: how many shards there are.
         counters: counts `shards_restarted`.
         seconds: a clock that only goes forward.
@@ -195,11 +180,7 @@ class ShardWatch:
         return sum(((one.before + one.counted) for one in self._known), Counter[str]())
 
     def look(self) -> None:
-        """See what was said.
-
-        Raises:
-            DatabaseError: it cannot be read.
-        """
+        """See what was said. Raises DatabaseError if it cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
         for index, one in enumerate(self._known):
             beat = beats.get(index)

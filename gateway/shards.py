@@ -1,13 +1,13 @@
-"""The accounts of a gateway's shards, at a broker that gives every account one connection.
+"""Which shard owns a device, and with which account each shard connects.
 
-Shard 0 of a gateway whose account is `gateway` has the account `gateway-0`, if its files lie beside the gateway's:
-`password-0` beside `password`, or `client-0.pem` and `client-0.key` beside `client.pem` and `client.key`. Where no
-shard has such files, all connect with the gateway's account, as most brokers allow.
+Ownership is highest-random-weight (rendezvous) hashing, the same in every process: the shard whose hash together with
+the device's name is the largest. So from N to N + 1 shards only the devices move that the new one gets, about 1 / (N +
+1) of all, and from N + 1 to N only those of the one that goes.
 
-Which shard owns a device: highest-random-weight (rendezvous) hashing, the same in every process and everywhere.
-
-A device belongs to the shard whose hash together with the device's name is the largest. So from N to N + 1 shards only
-the devices move that the new one gets, about 1 / (N + 1) of all, and from N + 1 to N only those of the one that goes.
+A broker gives every account one connection. Shard 0 of a gateway whose account is `gateway` has the account
+`gateway-0`, if its files lie beside the gateway's: `password-0` beside `password`, or `client-0.pem` and `client-0.key`
+beside `client.pem` and `client.key`. Where no shard has such files, all connect with the gateway's account, as most
+brokers allow.
 
 Source: Thaler, Ravishankar: Using Name-Based Mappings to Increase Hit Rates (IEEE/ACM Transactions on Networking 1998).
 """
@@ -60,9 +60,7 @@ class Shard:
 class Role(NamedTuple):
     """What a process is of a fleet's gateway whose processes are started one by one, wherever they run.
 
-    Attributes:
-        shards: how many there are.
-        shard: the one that this is; none for what the fleet has once.
+    `shard` is None for what the fleet has once.
     """
 
     shards: int
@@ -70,11 +68,7 @@ class Role(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Role:
-        """Read `i/N` or `fleet/N`.
-
-        Raises:
-            ShardError: it is not like that, or there is no such shard.
-        """
+        """Read `i/N` or `fleet/N`. Raises ShardError if it is not like that, or there is no such shard."""
         if not (found := re.fullmatch("([0-9]{1,3}|fleet)/([0-9]{1,3})", text)):
             raise ShardError(f"a shard is INDEX/COUNT or fleet/COUNT, like 0/4, not {text[:80]!r}")
         count = int(found[2])
@@ -89,11 +83,7 @@ class ShardAccountError(FuguError):
 
 
 def numbered(file: str, index: int | str) -> str:
-    """The file of a shard that is beside one of the gateway's: the index is put before what the name ends with.
-
-    Args:
-        index: or what stands for it, such as `%i` in a unit.
-    """
+    """The file of a shard that is beside one of the gateway's: the index, or `%i`, is put before the name's ending."""
     path = Path(file)
     return str(path.with_name(f"{path.stem}-{index}{path.suffix}"))
 
@@ -109,11 +99,7 @@ def own_account(gateway: Broker, index: int) -> Broker | None:
 
 
 def shard_account(gateway: Broker, index: int, count: int) -> Broker:
-    """How one of so many shards connects.
-
-    Raises:
-        ShardAccountError: others have accounts of their own, and this one has none.
-    """
+    """How one of so many shards connects. Raises ShardAccountError if only others have accounts of their own."""
     if (own := own_account(gateway, index)) is not None:
         return own
     if any(own_account(gateway, one) for one in range(count)):

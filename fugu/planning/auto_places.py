@@ -213,7 +213,6 @@ def _sizes(places: Floats) -> list[float]:
 
 
 def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
-    """Fit cells and a class of chains to the first set, one place every so many rows."""
     taken = _taken(parts[0], every)
     fit = traces._replace(places=traces.places[parts[0].rows][taken], trace=parts[0].segments[taken], times=None)
     model = fit_grid(fit, metres)

@@ -190,7 +190,6 @@ def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
 
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
-    """What a device draws from: without a table, and in each set."""
     fallback = fallback_noise(spec.values, spec.epsilon)
     found = []
     for each in sets:

@@ -1,7 +1,7 @@
 """The actor that Ray runs on each node for a fleet: it looks for parts of the fleet's gateway that nobody has.
 
-It serves each in a process of its own, forked from one that has loaded all that a gateway needs; never from its own,
-which has threads of Ray's.
+It serves each in a process forked from one that has loaded all that a gateway needs; never from its own, which has
+threads of Ray's.
 """
 
 from __future__ import annotations
@@ -64,11 +64,8 @@ class _Running:
 class HostActor:
     """Ray makes it in a process of its own, and again, with the same arguments, where that process has ended.
 
-    An error in this constructor would end the actor for good: what works is a thread.
-
-    Args:
-        share: how many parts it takes before it leaves others to those who have less, for a second.
-        begun: whether it may take parts at once, else after `begin`.
+    An error in this constructor would end the actor for good: what works is a thread. It takes `share` parts before it
+    leaves others to those who have less, for a second. It may take parts at once if `begun`, else after `begin`.
     """
 
     def __init__(self, given: Given, share: int, *, begun: bool) -> None:
@@ -122,7 +119,7 @@ class HostActor:
                 os._exit(1)  # Ray starts it again
 
     def _take(self, vacancies: Vacancies) -> None:
-        """Start a process for some of the parts that nobody has: half of what is left of the share, at least one."""
+        """Start processes for some of the parts that nobody has: half of what is left of the share, at least one."""
         left = self._share - len({one.part for one in self._running})
         vacant = vacancies.look(time.monotonic(), 0.0 if left > 0 else _MORE_SECONDS)
         starting = {one.part for one in self._running if not one.started}

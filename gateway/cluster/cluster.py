@@ -54,12 +54,8 @@ class _Host(HostActor):
 class Cluster:
     """A connection to a Ray cluster whose nodes have the same files; one in a process.
 
-    Args:
-        address: HOST:PORT of the head node, or "auto" for the cluster of this machine.
-        fleet: whose actors are meant.
-
-    Raises:
-        ClusterError: there is no such cluster.
+    `address` is HOST:PORT of the head node, or "auto" for the cluster of this machine. Raises ClusterError if there is
+    no such cluster.
     """
 
     def __init__(self, address: str, fleet: str) -> None:
@@ -98,9 +94,7 @@ class Cluster:
     def make(self, node: str, mark: str, given: Given, share: int) -> str:
         """Make an actor on a node, where Ray starts it again when its process has ended; returns its name.
 
-        Args:
-            mark: of what it is given; together with the node's, its name.
-            share: how many parts it is to take.
+        `mark`, of what it is given, makes its name together with the node's. It is to take `share` parts.
         """
         name = f"{node}{mark}"
         where = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
@@ -131,12 +125,10 @@ class Cluster:
             self._ray.kill(self._actors.pop(name))
 
     def _living(self) -> list[str]:
-        """The actors whose nodes live."""
         nodes = set(self.nodes)
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
     def _asked(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
-        """What actors answer, as far as they do."""
         return self._answers({name: getattr(self._actors[name], method).remote() for name in names}, seconds)
 
     def _answers(self, calls: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -156,7 +148,7 @@ _ROUND_SECONDS = 1.0
 
 
 def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], None] = lambda: None) -> int:
-    """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order.
+    """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order; the exit code.
 
     Actors that go on from before are kept if they were made with the same settings, and stopped otherwise. If this
     process is killed, they go on.
@@ -165,9 +157,6 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
         settings: of the whole fleet; `shards` of them, whose stores are on a server.
         address: of the head node.
         started: called when all of them serve.
-
-    Returns:
-        The process's exit code.
 
     Raises:
         FuguError: one line that says what keeps the gateway from starting; no actor that was made is left.
@@ -205,8 +194,7 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
 def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
     """Wait until the actors on all nodes have come far enough; whether that is not wanted any more.
 
-    Raises:
-        ClusterError: one that was made here cannot serve.
+    Raises ClusterError if one that was made here cannot serve.
     """
     while True:
         states = cluster.states()

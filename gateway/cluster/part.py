@@ -1,13 +1,11 @@
-"""What runs in each process that serves a part of a fleet's gateway: it claims the part, and serves it.
-
-Which parts of a fleet's gateway nobody has: a host on each node looks for them, and a process claims each.
+"""What runs in each process that serves a part of a fleet's gateway: it claims a part that nobody has, and serves it.
 
 A claim is a lease in the shards' channel, by a session that says something to the server twice a second. When a process
 is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see
 both long before anything that asks machines how they are.
 
-A claim only says who has a part at present. It keeps nobody from writing: that does the store, whose newest holder has
-it. A claim on what a living process has, by mistake, costs that process its part and the devices a few seconds.
+A claim only says who has a part at present. The store keeps others from writing: its newest holder has it. A claim on
+what a living process has, by mistake, costs that process its part and the devices a few seconds.
 """
 
 from __future__ import annotations
@@ -54,14 +52,8 @@ class Vacancies:
     """Looks for parts that nobody has; one thread uses it.
 
     A part is vacant if nobody has a claim on it, or who has one says nothing, at every look for two seconds. After the
-    server was away all sessions are gone, also of those that live: then nothing is vacant for a while.
-
-    Args:
-        channel: of the fleet's shards.
-        parts: their names.
-
-    Raises:
-        FuguError: the channel cannot be opened.
+    server was away all sessions are gone, also of those that live: then nothing is vacant for a while. Raises FuguError
+    if the channel cannot be opened.
     """
 
     def __init__(self, channel: Server, parts: Sequence[str]) -> None:
@@ -75,11 +67,9 @@ class Vacancies:
         self._db.close()
 
     def look(self, now: float, more: float = 0.0) -> list[str]:
-        """Look once; the parts that are vacant.
+        """Look once; the parts that have been vacant for `more` seconds beyond that.
 
-        Args:
-            now: seconds of a steady clock, from before the call.
-            more: seconds for which they must have been vacant.
+        `now` is seconds of a steady clock, from before the call.
         """
         try:
             silence = self._db.silence([_lease_of(part).name for part in self._parts])
@@ -94,12 +84,7 @@ class Vacancies:
 class Claim:
     """That this process has a part, until it is closed or the process ends.
 
-    Args:
-        channel: of the fleet's shards.
-        part: its name.
-
-    Raises:
-        ShardChannelError: another process has it and says so, or the server is away.
+    Raises ShardChannelError if another process has it and says so, or the server is away.
     """
 
     def __init__(self, channel: Server, part: str) -> None:
@@ -161,10 +146,9 @@ def all_parts(settings: GatewaySettings) -> list[str]:
 
 
 def serve_part(given: Given, part: str, host: Connection) -> None:
-    """Claim a part and serve it until SIGTERM, or until its gateway ends, or the host is gone; then end the process.
+    """Claim a part and serve it until SIGTERM, or its gateway ends, or the host is gone; then end the process.
 
-    Args:
-        host: is sent an empty text when the gateway serves, or why it cannot.
+    `host` is sent an empty text when the gateway serves, or why it cannot.
     """
     log_to_stderr(given.logs.log_format, verbose=given.logs.verbose)
     wanted = Wake()

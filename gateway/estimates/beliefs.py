@@ -1,8 +1,8 @@
 """What is known of many streams after their newest symbols: one kernel call for the frames of a round.
 
-Of a stream: the distribution of its state at its newest tick, given all symbols up to there. Each tick is predicted,
-weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks without a
-symbol the distribution is carried by the transition matrix. It begins anew from the stationary distribution where the
+A belief is the distribution of a stream's state at its newest tick, given all symbols up to there. Each tick is
+predicted, weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks
+without a symbol it is carried by the transition matrix. It begins anew from the stationary distribution where the
 states or the clock come to mean something else, where the device's clock was set (how much time lies between the two
 numbers, nobody knows), and where the model holds the symbols for impossible.
 """
@@ -27,7 +27,6 @@ class Models(NamedTuple):
     Attributes:
         facts: (models, 5): states k; which models mean the same by their states; where in `numbers` the transition
             matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
-        numbers: all of them.
     """
 
     facts: Ints
@@ -35,12 +34,7 @@ class Models(NamedTuple):
 
 
 class Bank:
-    """Gives each model an index.
-
-    Attributes:
-        models: by index.
-        states: the most that any has.
-    """
+    """Gives each model an index; `states` is the most that any has."""
 
     def __init__(self) -> None:
         self.models: list[Model] = []
@@ -116,15 +110,11 @@ class Beliefs(NamedTuple):
 
 
 def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: Columns, order: Ints) -> Floats:
-    """Bring beliefs up to date.
+    """Bring beliefs up to date, in place; (n, k) the distributions of rows' first ticks, given all symbols before.
 
     Args:
-        beliefs: changed in place.
         which, model: (n,) of each row the stream in `beliefs`, and the index of its model.
         order: (n,) the rows in the order of their streams and ticks; rows without symbols change nothing.
-
-    Returns:
-        (n, k), of each row the distribution of its first tick, given all symbols before it.
     """
     firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
     work = np.empty((4, beliefs.distribution.shape[1], beliefs.distribution.shape[1]))
@@ -258,8 +248,7 @@ def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag
     """What frames say of their own ticks, each given the symbols of up to `lag` later ones of the same frame.
 
     Args:
-        model: (n,) of each row.
-        firsts: (n, k), as `follow` returns it.
+        model, firsts: (n,) of each row; (n, k), as `follow` returns it.
 
     Returns:
         (n, k) means over the ticks of a row of the probabilities of the states, and (n, k) those of its last tick.

@@ -39,9 +39,7 @@ _Model = TypeVar("_Model", SymbolModel, MeasureModel)
 class Catalogue:
     """Policies that have passed their checks.
 
-    Args:
-        fleet: the fleet that every policy must be for.
-        owns: whether a device's policies are of any interest; those of others are left out.
+    Each must be for `fleet`; those of devices that `owns` denies are left out.
     """
 
     def __init__(self, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> None:
@@ -57,9 +55,7 @@ class Catalogue:
     def load(cls, directory: Path | None, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> Self:
         """Read every `*.json` file of a directory; without one, policies have to come from elsewhere.
 
-        Raises:
-            PolicyError: one line with the name of the first file that is wrong.
-            GuaranteeError: one line with the name of the first file whose guarantee is false.
+        Raises PolicyError, or GuaranteeError for a false guarantee, with the name of the first file that is wrong.
         """
         catalogue = cls(fleet, owns)
         if directory is None:
@@ -83,8 +79,8 @@ class Catalogue:
         """Accept frames under a policy.
 
         Raises:
-            PolicyError: if it is for another fleet, or contradicts one with the same version.
-            GuaranteeError: if its own guarantee is false.
+            PolicyError: it is for another fleet, or contradicts one with the same version.
+            GuaranteeError: its own guarantee is false.
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
@@ -108,8 +104,7 @@ class Catalogue:
     def retire(self, documents: Iterable[str]) -> None:
         """Note policies that stored frames were made under, for their models; no new frames may come under them.
 
-        Raises:
-            PolicyError: if one contradicts a loaded policy of the same version, or is of another kind.
+        Raises PolicyError if one contradicts a loaded policy of the same version, or is of another kind.
         """
         for document in documents:
             policy = read_policy(document)

@@ -1,14 +1,12 @@
-"""Points: each tick's is filtered by the table that it was drawn from, and smoothed when later ones have come.
+"""Points, filtered by the tables that they were drawn from, and windows: noisy counts, reported as they come.
 
-A frame is reported by what is known of its newest tick. It determines two sets of estimates: those of its own ticks
-given all points up to each, and those of the ticks t whose t + lag lies in (end of the frame before, its own end],
-given all points up to t + lag. Ticks of another policy version are not looked ahead to.
+A frame of points is reported by what is known of its newest tick. It determines two sets of estimates: those of its own
+ticks given all points up to each, and those of the ticks t whose t + lag lies in (end of the frame before, its own
+end], given all points up to t + lag. Ticks of another policy version are not looked ahead to.
 
 Counted beside what is counted for every kind: `fallback_ticks`, `exposed_ticks` (ticks at which some possible state was
 hidden among no other), `unknown_points` (of tables that this store has lost, or that a table does not have; their ticks
 count as unobserved).
-
-Windows: noisy counts, which are stored and reported as they come.
 
 Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
 """
@@ -112,10 +110,7 @@ class PointMismatchError(FuguError, reason=Reason.POINT_MISMATCH):
 class Points(Kind[MeasureFrame]):
     """The kind of frames of points.
 
-    Args:
-        store: owned by the thread that calls.
-        catalogue: the fleet's policies.
-        lag: ticks of later points that estimates see.
+    The calling thread owns `store`; estimates see `lag` ticks of later points.
     """
 
     counter = ""

@@ -1,11 +1,9 @@
 """Estimates from a store, for whoever did not hear them when they were published.
 
-Estimates of ticks from their symbols and one noisy count that the device made of them, together and exactly.
-
-Of a policy's windows one is used: the one with the least noise of those that lie side by side, have at most 300 ticks,
-and count one set of states (or each of two). It is used if the device has counted every tick of it and all of their
-symbols are here; nothing else is combined. Beside the count an estimate sees every symbol before, as those from symbols
-alone do, and those up to `lag` ticks after the window's end.
+They are of ticks from their symbols and one noisy count that the device made of them, together and exactly. Of a
+policy's windows one is used: the one with the least noise of those that lie side by side, have at most 300 ticks, and
+count one set of states (or each of two). It is used if the device has counted every tick of it and all of their symbols
+are here. Beside the count an estimate sees every symbol before, and those up to `lag` ticks after the window's end.
 """
 
 from __future__ import annotations
@@ -71,9 +69,7 @@ class _Laid(NamedTuple):
 class CountedEstimates:
     """What windows and symbols in the store tell together.
 
-    Args:
-        store: owned by the thread that calls.
-        lag: ticks of later symbols that estimates see.
+    The calling thread owns `store`; estimates see `lag` ticks of later symbols.
     """
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
@@ -146,11 +142,7 @@ def _likelihood(frame: WindowFrame, window: Window) -> Floats:
 
 
 class StateRow(NamedTuple):
-    """What is known of one tick of a stream of states.
-
-    Attributes:
-        shift: by how many ticks the numbers are ahead of the wall clock: it happened at wall tick tick - shift.
-    """
+    """What is known of one tick of a stream of states; it happened at wall tick tick - shift."""
 
     device: str
     stream: str
@@ -165,10 +157,9 @@ class ValueRow(NamedTuple):
 
     Attributes:
         mean: d numbers, in the policy's unit.
-        covariance: the entries on and above the diagonal of the covariance, row by row.
+        covariance: the entries on and above the diagonal, row by row.
         protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
         lag: ticks of later points that it has seen; each tick is told with and without.
-        shift: as for states.
     """
 
     device: str
@@ -188,15 +179,10 @@ _FoundWindows = dict[tuple[int, int], Row]
 def estimates_between(
     location: Location, device: str, stream: str, first: int = 0, last: int | None = None, lag: int = 8
 ) -> Iterator[Row]:
-    """The estimates of a stream's ticks first..last, in tick order.
+    """The estimates of a stream's ticks first..last, by default the newest, in tick order.
 
-    Args:
-        location: of the store; its gateway may be running.
-        last: the newest if not given.
-        lag: ticks of later symbols or points that estimates see.
-
-    Raises:
-        StoreError: there is no such store, or it has nothing of the stream.
+    The store's gateway may be running. Estimates see `lag` ticks of later symbols or points. Raises StoreError if there
+    is no such store, or it has nothing of the stream.
     """
     last = MAX_TICK if last is None else last
     with closing(Store(location, create=False)) as store, store.snapshot():

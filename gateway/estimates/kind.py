@@ -21,28 +21,19 @@ Frame = TypeVar("Frame", SymbolFrame, MeasureFrame, WindowFrame)
 class Kind(Protocol[Frame]):
     """How frames of one kind are read, checked, stored and estimated from; by itself, for a stream's own ticks.
 
-    Attributes:
-        counter: begins the names of its counters `stored`, `duplicate` and `conflict`.
+    `counter` begins the names of its counters `stored`, `duplicate` and `conflict`.
     """
 
     counter: str
 
     @staticmethod
     def decode(payload: bytes) -> Frame:
-        """Parse a frame.
-
-        Raises:
-            FrameError: the subclass that says what is wrong.
-        """
+        """Parse a frame. Raises the subclass of FrameError that says what is wrong."""
         ...
 
     @staticmethod
     def verify(catalogue: Catalogue, device: str, stream: str, frame: Frame) -> None:
-        """Check a frame against the policy that it names.
-
-        Raises:
-            FuguError: the subclass that says what is wrong.
-        """
+        """Check a frame against the policy that it names. Raises the FuguError that says what is wrong."""
         ...
 
     @staticmethod
@@ -74,9 +65,8 @@ class Kind(Protocol[Frame]):
         return
 
     def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
-        """What people are told of the frame that begins at a tick, or of the window of an index; none if it is gone.
+        """What people are told of the frame that begins at a tick, or of the window of an index; None if it is gone.
 
-        Raises:
-            FuguError: it cannot be said.
+        Raises FuguError if it cannot be said.
         """
         return None

@@ -1,4 +1,4 @@
-"""The hidden Markov model of a measured stream, as its policy gives it, and the matrices of its tables."""
+"""The hidden Markov model of a stream, as its policy gives it, and the matrices of its tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Model(NamedTuple):
         rows: (m + 1, k), likelihoods of each symbol, and of none.
         initial: (k,), the stationary distribution.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
-        shown: (k, s), 1 for the state of the stream that each state of a joint chain shows; none if they are the same.
+        shown: (k, s), 1 for the stream's state that each state of a joint chain shows; None if they are the same.
     """
 
     transition: Beliefs
@@ -73,9 +73,7 @@ class SymbolModel(NamedTuple):
     """One policy of a stream of symbols, windows, or both.
 
     Attributes:
-        allowed: the symbols that its frames may hold, none without a table.
-        bits: that a symbol takes in them.
-        numbers: to estimate with.
+        allowed, bits: the symbols that its frames may hold, none without a table; bits of a symbol.
     """
 
     policy: Policy
@@ -156,15 +154,13 @@ Tables = Callable[[int], TimedTable | None]
 
 
 class PointEstimates(NamedTuple):
-    """Estimates of a measurement at consecutive ticks, given the points released up to so many after each.
+    """Estimates of a measurement at consecutive ticks, given the points released up to `lag` ticks after each.
 
     Attributes:
-        lag: ticks of later points that each row has seen.
         first: tick of the first row.
         means: for each tick the posterior mean, d numbers in the policy's unit.
         covariances: for each tick the entries on and above the diagonal of the posterior covariance, row by row.
-        protection: for each tick the least number of possible states that any one is hidden among; 0 says that nothing
-            was released.
+        protection: for each tick the least number of possible states that any one is hidden among; 0: nothing released.
         log_likelihoods: for each tick that of what was released, given all before; 0 if nothing was.
         shift: by how many ticks the rows' numbers are ahead of the wall clock.
     """
@@ -179,19 +175,16 @@ class PointEstimates(NamedTuple):
 
 
 class MeasureModel:
-    """One policy of a measured stream.
-
-    Args:
-        policy: verified.
-
-    Raises:
-        PolicyError: there are too many states and points to estimate with.
+    """One verified policy of a measured stream.
 
     Attributes:
         values: f, (N, d) integers.
         reach: the sets of possible states, tick by tick.
         grid: where on the earth the states are, if the policy says so.
         meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
+
+    Raises:
+        PolicyError: there are too many states and points to estimate with.
     """
 
     def __init__(self, policy: MeasurePolicy) -> None:
@@ -283,7 +276,6 @@ class MeasureModel:
 
         Args:
             distribution: of its first tick.
-            frame: the frame.
             tables: those it was drawn from.
             later: what was released after it, tick by tick.
             lag: ticks of later points that each estimate sees.

@@ -1,4 +1,4 @@
-"""Moves what the journal holds into chunks, in one pass over the frames of all streams.
+"""What stored symbols say of past ticks; and moves what the journal holds into chunks, in one pass over all streams.
 
 Most streams go on where they were sealed last. Where late frames have come, or the last chunk is small, the chunks from
 there on are made anew, together with what has come.
@@ -75,11 +75,7 @@ class _Stretch(NamedTuple):
 class Past:
     """Reads a store.
 
-    Args:
-        lag: ticks of later symbols that estimates see.
-
-    Attributes:
-        bank: the models that were needed so far.
+    Estimates see `lag` ticks of later symbols. `bank` has the models that were needed so far.
     """
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
@@ -183,10 +179,8 @@ class Past:
         """The probabilities of the ticks first..last, in tick order, each given the symbols of up to `lag` later ticks.
 
         Symbols of another policy version, or from after the clock was set, do not count for the ticks before them.
-        Ticks without a symbol have an estimate where fewer than `lag` of them lie side by side within a version.
-
-        Args:
-            newest: whether the newest `lag` ticks have one, too, which later symbols may change.
+        Ticks without a symbol have an estimate where fewer than `lag` of them lie side by side within a version. With
+        `newest`, the newest `lag` ticks have one, too, which later symbols may change.
         """
         waiting: list[_Stretch] = []
         end = -1
@@ -258,11 +252,7 @@ _DAY_US = 86_400_000_000
 
 
 def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
-    """Write chunks of all that the journal holds, within a transaction; the journal is empty afterwards.
-
-    Returns:
-        The sequences that it had anything of.
-    """
+    """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
     places = store.places(store.symbols.tail.numbers)
     rows, standing, removed = _rows(store, past, {place.number: place for place in places})
     numbers, which = np.unique(rows.number, return_inverse=True)
@@ -334,7 +324,6 @@ def _rows(
 
 
 def _models(past: Past, places: list[Place], rows: Columns, which: Ints) -> Ints:
-    """(n,) the indices of the rows' models."""
     keys, inverse = np.unique(which << 32 | rows.version, return_inverse=True)
     found = []
     for key in keys.tolist():
@@ -357,9 +346,7 @@ class Piece(NamedTuple):
 def cut(columns: Columns, most_ticks: int, most_span: int) -> Iterator[Piece]:
     """Cut rows with symbols, in the order of their sequences and ticks, into chunks; none is of two sequences.
 
-    Args:
-        most_ticks: symbols of a chunk, at most, unless a single row has more.
-        most_span: ticks from the first to the last of a chunk, at most.
+    A chunk has at most `most_ticks` symbols, unless a single row has more, and spans at most `most_span` ticks.
     """
     chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
     given = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)

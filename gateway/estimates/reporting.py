@@ -1,12 +1,8 @@
-"""Which streams have something new to tell, and what: the newest frame of each, whatever came before it.
+"""Which streams have something new to tell, and the reports of stored frames, made for people.
 
 A live subscriber needs what is newest. So of each stream one frame waits, and the streams take turns. What was told,
 and that the broker has it, is stored with what is sealed: after a crash the newest is told again where that is not
-known, and nothing else.
-
-What a stored frame says for people: its reports, made of what is known about its newest ticks.
-
-All of it is computed from what the device has published, and from its policy.
+known, and nothing else. All of it is computed from what the device has published, and from its policy.
 """
 
 from __future__ import annotations
@@ -42,10 +38,9 @@ _DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4
 
 
 def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, now: Floats) -> StateEstimate:
-    """The report of a frame of symbols.
+    """The report of a frame of symbols with this first and last tick and shift.
 
     Args:
-        first, last, shift: of the frame.
         shares: (k,), the means over its ticks of the probabilities of the states.
         now: (k,), those of its last tick.
     """
@@ -71,7 +66,6 @@ def measured_estimate(
     """The report of the newest tick of a frame of points: a place if the policy says where its states are.
 
     Args:
-        shift: of the frame.
         distribution: (N,), the probabilities of the measured states.
         protection: as `MeasureModel.degree`.
     """
@@ -133,8 +127,7 @@ def _time(policy: PolicyHeader, tick: int, shift: int) -> datetime:
 def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floats) -> float:
     """Metres that the true place is within with probability .95, wherever in its cell it is.
 
-    Args:
-        away: (N, 2), of each state, to the east and to the north, in the unit of the measurement.
+    `away` is (N, 2), of each state, to the east and to the north, in the unit of the measurement.
     """
     metres = np.array(grid.metres(latitude))
     distance = np.hypot(*(away * metres).T)
@@ -146,8 +139,7 @@ def _accuracy(grid: PlaceGrid, latitude: float, away: Floats, distribution: Floa
 def _outline(grid: PlaceGrid, latitude: float, values: Floats, distribution: Floats) -> tuple[float, float, float]:
     """Half-axes in metres, rounded up, and orientation of the ellipse that holds the true place likewise.
 
-    Args:
-        values: (N, 2), of each state, in the unit of the measurement.
+    `values` are (N, 2), of each state, in the unit of the measurement.
     """
     east, north = grid.metres(latitude)
     assert grid.cell_size is not None
@@ -181,10 +173,8 @@ class Report(NamedTuple):
     """What is to be told of a stream.
 
     Attributes:
-        place: whose it is.
         tick: the newest one.
-        estimate: none if it cannot be said.
-        refused: why not.
+        estimate: None if it cannot be said; `refused` is why not.
     """
 
     place: Place
@@ -200,7 +190,7 @@ class Reports:
         past: for the models.
         lag: ticks of later symbols that estimates see.
         unread: streams that may have something to tell from before the start.
-        look_up: finds the newest frame of a stream in the store, as a single row, none if there is none.
+        look_up: finds the newest frame of a stream in the store, as a single row, if there is one.
         place: of a stream's number.
     """
 
@@ -227,12 +217,7 @@ class Reports:
         return len(self._waiting) + len(self._unread)
 
     def put(self, fresh: Fresh, numbers: list[int], rows: list[int], frames: int) -> None:
-        """Some streams have newest frames.
-
-        Args:
-            numbers, rows: the streams, each once, and the row of each.
-            frames: how many have come, of which these are the newest.
-        """
+        """Take the newest frames of some streams, each named once, and the row of each; `frames` have come in all."""
         before = len(self._waiting)
         self._waiting.update(zip(numbers, zip(repeat(fresh), rows), strict=False))
         self._coalesced += frames - (len(self._waiting) - before)
@@ -242,12 +227,12 @@ class Reports:
             self._unread = {number: None for number in self._unread if number not in again}
 
     def put_again(self, number: int) -> None:
-        """What was told of a stream may not have come through."""
+        """Note that what was told of a stream may not have come through."""
         if number not in self._waiting:
             self._unread[number] = None
 
     def acknowledged(self, number: int, tick: int) -> None:
-        """The broker has what was told of a stream up to a tick."""
+        """Note that the broker has what was told of a stream up to a tick."""
         self._acknowledged[number] = max(tick, self._acknowledged.get(number, -1))
 
     @property
@@ -256,7 +241,7 @@ class Reports:
         return self._acknowledged
 
     def sealed(self) -> None:
-        """What is known is written down, and no more is needed of the columns than the rows that wait."""
+        """Note that what is known is written down; of the columns only the rows that wait are needed now."""
         self._acknowledged = {}
         for (columns, distributions), numbers, rows in self._groups(self._waiting):
             few = Fresh(columns.take(rows), distributions[rows])

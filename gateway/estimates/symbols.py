@@ -1,9 +1,8 @@
-"""Compiles the kernels that a round needs, so that the first frame does not wait for it.
-
-Symbols: one of a table's for each tick, followed by the stream's model as they come, all streams at once.
+"""Symbols: one of a table's for each tick, followed by the stream's model as they come, all streams at once.
 
 Frames that simply go on where their stream ends are taken as arrays. The others are looked at one by one, as frames of
-other kinds are, and end in the same journal.
+other kinds are, and end in the same journal. `warm` compiles the kernels that a round needs, so that the first frame
+does not wait for it.
 """
 
 from __future__ import annotations
@@ -55,8 +54,7 @@ class Symbols(Kind[SymbolFrame]):
         streams: the slots of streams.
 
     Attributes:
-        past: what stored symbols say.
-        reports: what is to be told.
+        past, reports: what stored symbols say, and what is to be told.
     """
 
     counter = ""
@@ -96,11 +94,7 @@ class Symbols(Kind[SymbolFrame]):
     # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable
 
     def begin(self, arrivals: Arrivals, counted: Counter[str]) -> dict[int, list[SymbolFrame]]:
-        """Take the frames that go on where their stream ends.
-
-        Returns:
-            Of each slot the other frames, in tick order.
-        """
+        """Take the frames that go on where their stream ends; return the others of each slot, in tick order."""
         self._grow()
         slots, columns = arrivals.slots, arrivals.symbols
         order = np.lexsort((columns.first, slots))
@@ -134,17 +128,17 @@ class Symbols(Kind[SymbolFrame]):
             self._round.anew.add(slot)
 
     def account(self, place: Place, span: FrameSpan) -> None:
-        """Take note that a frame that is not stored accounts for ticks."""
+        """Note that a frame that is not stored accounts for ticks."""
         self._round.accounted.append((place.number, span.previous, span.last))
 
     def revise(self, place: Place, late: Sequence[int]) -> None:
         """Nothing yet: `write` computes anew what late frames change."""
 
     def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, known: bool) -> None:
-        """Frames of a stream have been looked at one by one; those that go on from there need not be.
+        """Note that frames of a stream were looked at one by one; those that go on from there need not be.
 
         Args:
-            interval: the last one that is accounted for, (after, end], none if there is none.
+            interval: the last one that is accounted for, (after, end], if there is one.
             shift: of its newest frame.
             known: whether there was anything of the stream before this round.
         """
@@ -182,7 +176,7 @@ class Symbols(Kind[SymbolFrame]):
             self._follow(batch, slots, models)
 
     def confirm(self) -> None:
-        """What was written is durable."""
+        """Note that what was written is durable."""
         for some in self._round.newest:
             self.reports.put(*some)
         self._round = _Round(Arrivals.of(self._streams, ()))
@@ -195,17 +189,13 @@ class Symbols(Kind[SymbolFrame]):
         self._round = _Round(Arrivals.of(self._streams, ()))
 
     def seal(self) -> list[Place]:
-        """Move what the journal holds into chunks; `sealed` after the transaction.
-
-        Returns:
-            The sequences that it had anything of.
-        """
+        """Move what the journal holds into chunks, and return its sequences; `sealed` after the transaction."""
         places = seal(self._store, self._catalogue, self.past)
         self._frames.put_reported(self.reports.known.items())
         return places
 
     def sealed(self) -> None:
-        """The journal is empty."""
+        """Note that the journal is empty."""
         self._frames.read_again()
         self.reports.sealed()
 

@@ -1,9 +1,8 @@
 """What has come in a round, checked: frames of symbols as columns, other frames as they are.
 
-A compiled parser for the one layout in which `fugu.contract.frames.SymbolFrame` is written.
-
-It takes nothing that the contract's decoder would not take, and reads the same from it. What it does not take goes to
-that decoder, which takes other layouts of the same numbers, too, and says what is wrong with the rest.
+A compiled parser takes only the one layout in which `fugu.contract.frames.SymbolFrame` is written, and reads the same
+from it as the contract's decoder. What it does not take goes to that decoder, which takes other layouts of the same
+numbers, and says what is wrong with the rest.
 """
 
 from __future__ import annotations
@@ -47,15 +46,12 @@ UNKNOWN = -2
 def following(slots: Ints, columns: Columns, order: Ints, marks: Ints) -> Bools:
     """Take the frames that go on where their stream ends, without a gap, under the same policy and clock.
 
-    From the first frame on that does not, no more of its stream are taken.
+    From the first frame on that does not, no more of its stream are taken. Returns (n,) which rows are.
 
     Args:
         slots: (n,) of each row the stream in `marks`.
         order: (n,) the rows in the order of their streams and ticks.
         marks: (streams, 5), changed in place by what is taken.
-
-    Returns:
-        (n,) which rows are taken.
     """
     taken = np.zeros(columns.rows, dtype=np.bool_)
     _following(
@@ -99,10 +95,9 @@ _TYPES = (
 
 
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
-    """Read frames of symbols.
+    """Read frames of symbols: a row for each payload, with number 0, and (n,) whether it was read.
 
-    Returns:
-        A row for each payload, with number 0, and (n,) whether it was read; the other rows mean nothing.
+    The other rows mean nothing.
     """
     rows = len(payloads)
     data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
@@ -173,13 +168,7 @@ class Heard(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Frames that may be stored.
-
-    Attributes:
-        slots: (n,) of each row of `symbols` its stream.
-        symbols: in the order in which they came.
-        others: frames of points and windows.
-    """
+    """Frames that may be stored; `slots` (n,) is each `symbols` row's stream; `others` are points and windows."""
 
     slots: Ints
     symbols: Columns

@@ -1,10 +1,8 @@
 """The streams of symbols that have been heard of: a slot for each, and what their newest policy lets pass.
 
-A stream gets a slot with its first valid frame. Until its policy changes, all later frames are checked by arrays.
-
-Which tick it is by the gateway's own clock, and which are still to come: what no frame can be about yet.
-
-A frame whose last tick lies further ahead than clocks may differ is refused. Its device keeps it, and sends it again.
+A stream gets a slot with its first valid frame. Until its policy changes, all later frames are checked by arrays. A
+frame whose last tick lies further ahead of the gateway's clock than clocks may differ is refused. Its device keeps it,
+and sends it again.
 """
 
 from __future__ import annotations
@@ -26,17 +24,12 @@ TOLERANCE_US = 60_000_000
 
 
 def tick_at(clock: Clock, now_us: int) -> int:
-    """The newest tick that has come, negative before the first.
-
-    Args:
-        clock: of the stream's policy.
-        now_us: the time in microseconds of Unix time.
-    """
+    """The newest tick that has come at a Unix time, negative before the first."""
     return (now_us - clock.epoch_us) // clock.period_us
 
 
 def newest_tick(clock: Clock, now_us: int) -> int:
-    """The newest tick that a device whose clock is right, or not far wrong, can have drawn; arguments as above."""
+    """The newest tick that a device whose clock is right, or not far wrong, can have drawn."""
     return tick_at(clock, now_us + max(TOLERANCE_US, 2 * clock.period_us))
 
 
@@ -64,9 +57,7 @@ def grown(array: Ints, size: int, fill: int) -> Ints:
 class Streams:
     """Slots 0, 1, ..., by device and stream.
 
-    Attributes:
-        names: device and stream of each slot.
-        topics: the slot of each topic on which a valid frame has come.
+    `names` are device and stream of each slot, `topics` the slot of each topic on which a valid frame has come.
     """
 
     def __init__(self) -> None:
@@ -88,11 +79,7 @@ class Streams:
         return self._slots.get((device, stream))
 
     def follow(self, topic: str, slot: int, version: int, symbols: int, clock: Clock) -> None:
-        """A valid frame has come on a topic: let others like it pass.
-
-        Args:
-            symbols: of the table of the policy version.
-        """
+        """Let frames like a valid one on a topic pass; `symbols` are those of its policy version's table."""
         self.topics[topic] = slot
         bits = next(bits for bits in SYMBOL_BITS if symbols <= 1 << bits)
         self._rules[slot] = version, bits, symbols, clock.epoch_us, clock.period_us

@@ -30,7 +30,6 @@ def system_entropy(board: str):
 
 
 def _radio_is_on() -> bool:
-    """Whether wireless or Bluetooth is on."""
     import network
 
     for interface in (network.STA_IF, network.AP_IF):
@@ -45,7 +44,6 @@ def _radio_is_on() -> bool:
 
 
 def _wipe(data: bytes) -> None:
-    """Overwrite what `os.urandom` has left in memory."""
     import uctypes
 
     view = uctypes.bytearray_at(uctypes.addressof(data), len(data))

@@ -13,8 +13,7 @@ _THRESHOLD = 16384
 def accepted(image, idle):
     """What was kept of documents, the image's own policies, and those to run: of the newest document, or the own.
 
-    Args:
-        idle: is called often, as this takes long.
+    `idle` is called often, as this takes long.
 
     Raises:
         OSError: what was kept is damaged.
@@ -49,9 +48,7 @@ def board(image, read, clock=None):
 def run(read) -> None:
     """Run the image on this board, for ever.
 
-    Args:
-        read: the sensor: gives an integer, or none if there is no reading; does not wait. Of several streams, a
-            dictionary with the sensor of each.
+    `read`, the sensor, or a dictionary of those of several streams, gives an integer, or None, and does not wait.
     """
     import asyncio
 

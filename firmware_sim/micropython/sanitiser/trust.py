@@ -24,14 +24,10 @@ class RefusedError(Exception):
 class TrustState:
     """What is kept of documents.
 
-    Attributes:
-        root: the root document in force; empty for a board of no fleet.
-        version, digest: of the newest policy document that was ever accepted; 0 for none.
-        policies: compiled, of that document.
-        valid_until: of that document, 0 for no end.
-        silent_then: whether nothing is drawn from then on.
-        time: the newest time that was signed, in Unix seconds.
-        stopped: nothing is drawn under documents up to this version; 0 for none.
+    `root` is the one in force, empty for a board of no fleet; `version` and `digest` are of the newest policy document
+    that was ever accepted, 0 for none, as are the compiled `policies` and `valid_until` (0 for no end), after which
+    nothing is drawn if `silent_then`. `time` is the newest that was signed, in Unix seconds. Nothing is drawn under
+    documents up to the version `stopped`; 0 for none.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -51,14 +47,7 @@ class TrustState:
         return other
 
     def store(self, path: str, enrolled: bytes) -> None:
-        """Replace the file.
-
-        Args:
-            enrolled: the root that was burnt into the image.
-
-        Raises:
-            OSError: the old one is still there.
-        """
+        """Replace the file; `enrolled` is the root burnt into the image. After an OSError the old one is there."""
         head = (_MAGIC, self.version, self.time, self.stopped, self.valid_until, self.silent_then, self.digest)
         data = bytearray(struct.pack(_HEAD, *head, hashlib.sha256(enrolled).digest()[:16]))
         for part in [self.root] + self.policies:
@@ -72,9 +61,8 @@ class TrustState:
 def load(path: str, enrolled: bytes) -> TrustState:
     """What was kept; nothing if there is no file.
 
-    Args:
-        enrolled: the root that is burnt into the image. If it is another than before, the trust in all roots that were
-            followed since ends; versions go on.
+    If another root is burnt into the image than before, the trust in all roots that were followed since ends; versions
+    go on.
 
     Raises:
         OSError: the file cannot be read, or is damaged, which no power cut does: versions must not begin anew.

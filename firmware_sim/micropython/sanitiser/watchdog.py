@@ -1,8 +1,7 @@
 """What restarts a board that hangs: a timer that has to be fed.
 
-On boards it is the hardware's, which resets them. The Unix port has none: there it is a process of its own that kills
-this one, and whoever has started it starts it again. On a machine that is very busy a loop may take long to come round:
-`WATCHDOG_SECONDS` in the environment says how long it may.
+On boards it is the hardware's. The Unix port has none: there a process of its own kills this one, and whoever has
+started it starts it again. On a very busy machine `WATCHDOG_SECONDS` in the environment says how long a loop may take.
 """
 
 import os

@@ -20,16 +20,10 @@ _MOST_GUESSES, _MOST_DISTANCE, _TINY = 200, 4096, 1e-13
 def guessed_ratio(
     above: Sequence[float], below: Sequence[float], wide: Rows, most: float
 ) -> tuple[float, list[tuple[int, int, float]]]:
-    """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b].
+    """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b]; infinite from `most` on.
 
     By the simplex method on the dual, which is the least ratio with amounts f[a,b] >= 0 that prove it, from the best
-    where all amounts go to one target.
-
-    Args:
-        wide: from `most` on it counts as infinite.
-
-    Returns:
-        The ratio, and a, b and f[a,b] of amounts above 0.
+    where all amounts go to one target. It returns a, b and f[a,b] of amounts above 0, too.
     """
     size, best = range(len(above)), (math.inf, 0, [0])
     order = sorted(size, key=lambda y: above[y] / below[y] if below[y] else math.inf, reverse=True)
@@ -73,8 +67,7 @@ def guessed_ratio(
 def guessed_limit(step: Callable[[Matrix], Matrix], one: int, size: int, most: int) -> Matrix:
     """The limit of leakage <- step(leakage) from `one` on, by steps that shrink geometrically in the end.
 
-    Args:
-        most: what counts as infinite.
+    `most` counts as infinite.
     """
     leakage = [[one] * size for _ in range(size)]
     for _ in range(_MOST_GUESSES):
@@ -107,13 +100,10 @@ def _moved(one: Matrix, other: Matrix) -> float:
 def useful_distances(
     rows: Rows, paid: Callable[[int], int], worth: Callable[[int, Matrix, Matrix], Matrix], one: int, most: int
 ) -> Iterable[int]:
-    """The n for which a quilt of n ticks is the best of any two states.
+    """The n for which a quilt of n ticks is the best of any two states; `rows` are of the kernel.
 
-    Args:
-        rows: of the kernel.
-        paid: what the n - 1 nearest ticks can tell.
-        worth: of that, and of what states n and n + 1 ticks away tell.
-        one: a ratio of 1; `most` is infinite.
+    `paid` is what the n - 1 nearest ticks can tell; `worth` is of that, and of what states n and n + 1 ticks away tell.
+    `one` is a ratio of 1; `most` is infinite.
     """
     power, columns = rows, list(zip(*rows, strict=True))
     near = _told(power, one, most)
