@@ -101,8 +101,7 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
 def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
     """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
 
-    The `table` (m + 1, k, k) holds Pr(next state, symbol | state), that of an unobserved tick (symbol -1) first; their
-    transposes for the backward direction.
+    The `table` (m + 1, k, k) is as from `step_tables`, that of an unobserved tick (symbol -1) first.
     """
     z = symbols[t] + 1
     if len(a) == 2:

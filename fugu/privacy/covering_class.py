@@ -96,9 +96,7 @@ class LocalTransitions(NamedTuple):
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
     """Estimate the probabilities in stretches of several lengths, each at most n ticks.
 
-    Args:
-        states: (n,) states in 0..k-1, -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
+    States (n,) are in 0..k-1, -1 where there is none. Stretches go on across gaps between segments (n,), steps do not.
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
     here, there = states[rows], states[rows + 1]
@@ -288,7 +286,6 @@ class Covered(NamedTuple):
     Attributes:
         transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
         low, high: (k, k) the least and largest probability of any stretch that is covered.
-        lengths: what the stretches of each length need.
         regimes: those that the recording switches between; a single one if there are no others.
         order: test of whether the state before the last tells something.
     """

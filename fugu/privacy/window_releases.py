@@ -50,12 +50,9 @@ class NoisyCount(NamedTuple):
 
 
 class SecretDistributions(NamedTuple):
-    """What a tick's states make of the counts.
+    """What the possible states (s,) of tick `node`, 1..T, make of the counts.
 
-    Attributes:
-        node: 1..T.
-        states: (s,) those that are possible.
-        distributions: (s, n_1 + 1, ..., n_m + 1): Pr(all counts | state).
+    Pr(all counts | state) is (s, n_1 + 1, ..., n_m + 1).
     """
 
     node: int
@@ -135,14 +132,10 @@ _FINE = 1e-12
 
 @dataclass(frozen=True)
 class WindowRelease:
-    """A statistic over a window, plus Laplace noise on every number.
+    """A statistic over a window from tick `first` >= 1, plus Laplace noise of `scale` ticks on every number.
 
-    Attributes:
-        first: tick of the window, from 1.
-        length: its ticks.
-        mechanism: by whose reasoning the noise was chosen.
-        scale: of the noise, in ticks.
-        query: the number of ticks in some states, or in each state.
+    The noise was chosen by the reasoning of `mechanism`; `query` is the number of ticks in some states, or in each
+    state.
     """
 
     first: int

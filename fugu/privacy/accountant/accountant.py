@@ -288,14 +288,12 @@ _NO_BOUND = 1e6
 
 @dataclass(frozen=True)
 class ChainLoss:
-    """What a stream loses, rounded up.
+    """What a stream of so many ticks, or an endless one, loses; rounded up.
 
     Attributes:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
-        bound: the name of a bound, or "exact" where some release with these rates, a count or symbols for one, really
-            loses epsilon.
+        bound: a name, or "exact" where some release with these rates, a count or symbols for one, really loses epsilon.
         chains: the class of chains that it holds for, in words.
-        length: ticks of the stream, or `None` for an endless one.
         by_tick: (n,) the largest loss of each tick, for streams that end.
     """
 
@@ -348,9 +346,8 @@ class ChainAccountant:
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
 
-        Raises:
-            ChainClassError: a rate is negative; or `informed` was asked for more than 128 ticks (use `loss` with the
-                largest rate: it covers any schedule below).
+        Raises ChainClassError if a rate is negative, or `informed` was asked for more than 128 ticks (use `loss` with
+        the largest rate: it covers any schedule below).
         """
         schedule = np.asarray(rates, dtype=np.float64)
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either

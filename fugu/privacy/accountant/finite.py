@@ -43,12 +43,9 @@ _TIGHT = 1e-10
 
 
 class KnownChains:
-    """One of a few known chains, each with its start; all with one number of states.
+    """One of a few known chains, each with its start; all with one number of states, else a ChainClassError.
 
     `secrets` (k, k) is 1 for states that must not be told apart and 0 for others; `None` for all of them.
-
-    Raises:
-        ChainClassError: there is none, or they have different numbers of states.
     """
 
     def __init__(self, chains: tuple[MarkovChain, ...], secrets: Floats | None = None) -> None:
