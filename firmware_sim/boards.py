@@ -1,6 +1,7 @@
 """Boards on MicroPython's Unix port: processes with as much heap as a board has, on hardware that is simulated.
 
-`micropython/simulated/run.py` runs in them. Their flash memory is a file, which outlives the process like a power cut.
+`micropython/simulated/run.py` runs in them. Their flash memory is a file: it outlives the process as it would a power
+cut.
 """
 
 from __future__ import annotations

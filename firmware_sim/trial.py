@@ -189,13 +189,12 @@ class Stored:
 
 
 class Outcome(NamedTuple):
-    """What has become of what a device has drawn.
+    """What has become of what a device has drawn: ticks, and windows likewise; an agent's are published or kept.
 
-    `version` is what it says that it is. `ticks` are sealed, or of an agent: published or kept; the gateway has
-    `received` of them as they were sealed. `unsent` ticks and windows are still on the device only; of the segments of
-    `rotten` ones a bit was turned in the flash memory; nobody has those `lost`; `twice` counts ticks that were drawn
-    for twice, or that have two symbols, and windows with two counts. `refused` is how often the device could not write,
-    and drew nothing until it could.
+    `version` is what it says that it is. The gateway has those `received` as they were sealed; those `unsent` are still
+    on the device only; in the segments of those `rotten` a bit was turned in the flash memory; nobody has those `lost`.
+    `twice` counts ticks that were drawn for twice, or that have two symbols, and windows with two counts. `refused` is
+    how often the device could not write, and drew nothing until it could.
     """
 
     device: str

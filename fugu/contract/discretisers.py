@@ -1,8 +1,8 @@
 """Discretisers: how a reading becomes a state, on devices and where policies are planned; public maps.
 
-What is a missing reading, and why a baseline is as it is: docs/proofs/states-and-ticks.md, "States" and "Missing
-readings". Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word about the
-reading.
+Which readings are missing, and why a baseline is as it is, stands in docs/proofs/states-and-ticks.md, "States" and
+"Missing readings". Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word
+about the reading.
 
 The running mean is in integers, the same on every device, bit for bit. A reading (an IEEE double, exactly as it is) is
 clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
@@ -70,7 +70,7 @@ class RunningMean:
         self._mean = 0
 
     def observe(self, value: float) -> int:
-        """The band of a reading, then taken into the mean; an infinity is a finite number beyond all doubles."""
+        """The band of a reading, then taken into the mean; an infinity stands for a number beyond all doubles."""
         here = self._steps(value) * UNIT
         if not self._count:
             self._mean = here
@@ -365,9 +365,10 @@ class Classifier:
         return None if math.isnan(value) or (math.isinf(value) and _infinite(raw)) else self._mean.observe(value)
 
     def _by_cell(self, raw: Any) -> int | None:
-        """The state of the nearest cell, the lowest of equals; beyond the poles or the 180th meridian is on them.
+        """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
 
-        All cells are gone through for every reading, so the time that this takes does not tell where it was.
+        Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so
+        the time that this takes does not tell where it was.
         """
         latitude, longitude = map(_number, str(raw).replace(",", " ").split())
         if math.isnan(latitude) or math.isnan(longitude):
@@ -387,7 +388,7 @@ def _number(raw: Any) -> float:
 
 
 def _infinite(raw: Any) -> bool:
-    """Whether no finite number either: of the ways to write a number only infinities' and NaN's have an n."""
+    """Whether it is no finite number: of the ways to write a number, only those of infinities and NaN have an n."""
     try:
         float(raw)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""What is signed in a fleet, and read only then: the keys' root, policies, tables, the time, and device stops."""
+"""The signed documents of a fleet, read only after `fugu.contract.trust` has had their signatures checked."""
 
 from __future__ import annotations
 

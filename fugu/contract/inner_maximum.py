@@ -54,7 +54,7 @@ class Tree(NamedTuple):
 
 
 def widening(y: int, z: int) -> float:
-    """Return the factor for entry (y, z) of a cone: different ones, as ties would let the method stand still."""
+    """Return the factor for entry (y, z) of a cone, different by hairs: ties would let the method stand still."""
     return 1.0 + HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
 
 

@@ -271,7 +271,7 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
 
 def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
-    """Refuse by a GuaranteeError noise that tells apart what must not be, with `constraint` C, 0 for any two states."""
+    """Refuse (GuaranteeError) noise that breaks the promise in a set C; for 0, any set, all pairs must be protected."""
     everywhere = (1 << measurement.states) - 1
     if constraint & ~everywhere:
         raise GuaranteeError("the table is for states that the policy does not have")

@@ -2,8 +2,8 @@
 
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
 symbols, or points of a measurement; either way one uniform 32-bit word against one row decides. A tick without a usable
-reading takes its row by one more word, whatever the state is, and loses nothing: docs/proofs/states-and-ticks.md,
-"Missing readings".
+reading takes its row by one more word, whatever the state is: it has the loss 0 if which ticks are missing does not
+depend on the readings (docs/proofs/states-and-ticks.md, "Missing readings").
 
 Exact discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s. Only integers
 are drawn, compared and divided: there is no rounding whose traces could tell noise and count apart. Source: Canonne,

@@ -26,7 +26,7 @@ _MICROSECONDS = 1_000_000
 
 
 class Stretch(NamedTuple):
-    """So many ticks at most, and a bound on the log-likelihood ratio of any two sequences of their states, in nats."""
+    """A stretch: its most ticks, and a bound on the log-likelihood ratio of two sequences of their states, in nats."""
 
     name: str
     ticks: int

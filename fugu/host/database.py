@@ -137,7 +137,7 @@ class _Connection(sqlite3.Connection):
 
 
 def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
-    """FileLostError unless an open database's files are there, and whole; `own`: the connection has just written."""
+    """Raise FileLostError unless an open database's files are there, and whole; `own`: this has just written."""
     if isinstance(db, _Connection) and db.files is not None:
         db.files.check(own=own)
 

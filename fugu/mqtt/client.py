@@ -76,7 +76,7 @@ def insides_fit() -> bool:
 
 
 class Client(mqtt.Client):
-    """A client with limits, which hands over what it received once a turn; `clean_session` is `None` for MQTT 5."""
+    """A client with limits, which hands over what it received once a turn; in MQTT 5 `clean_session` is `None`."""
 
     def __init__(
         self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes

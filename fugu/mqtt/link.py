@@ -335,7 +335,7 @@ class Link:
         self._opened = time.monotonic()
 
     def _refused(self, why: str) -> None:
-        """`_connected` may have cleared an earlier error."""
+        """Keep the reason; `_connected` may have cleared an earlier error."""
         self.last_error = why
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:

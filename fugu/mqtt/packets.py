@@ -73,7 +73,7 @@ class RefusedError(ConnectionError):
 
 
 def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
-    """RefusedError if a packet is too long, or nobody has asked for it; only first byte and length are known.
+    """Refuse a packet that is too long, or that nobody has asked for (RefusedError), by first byte and length.
 
     `most`: bytes of the largest publication. `connected`: the broker has accepted the connection.
     """
@@ -88,7 +88,7 @@ def check_packet(command: int, length: int, most: int, *, connected: bool) -> No
 
 
 def check_properties(command: int, packet: bytes | bytearray) -> None:
-    """RefusedError if an MQTT 5 publication has many properties: paho-mqtt's time for them grows with their square."""
+    """Refuse (RefusedError) too many properties of an MQTT 5 publication: paho-mqtt's time grows with their square."""
     begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
     length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
     if length > MOST_AROUND:

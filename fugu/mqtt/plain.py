@@ -38,7 +38,7 @@ _ANSWERS = (PacketTypes.PUBACK, PacketTypes.PINGRESP)
 
 
 class PlainClient(mqtt.Client):
-    """A client with limits, which hands over each message; LinkError with `dial`, which has no public name there."""
+    """A client with limits, which hands over each message; LinkError if there is a `dial`: it has no public name."""
 
     def __init__(
         self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes

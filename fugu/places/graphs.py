@@ -226,7 +226,7 @@ def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -
     of C_t stays possible after every output. Unions of periodic parts can make the cycle long.
 
     Raises:
-        GraphError: A set is empty, a state has no successor, or no cycle shows within `longest` ticks.
+        GraphError: A set is empty, or no cycle shows within `longest` ticks.
     """
     possible: Bools = np.asarray(transition) > 0
     current = np.asarray(initial, dtype=np.bool_)

@@ -243,13 +243,13 @@ def build_table(
     """Compile a hull with a finite factor, from `protect`, into a certified table; epsilon is at most 20.
 
     Every pair of the constraint set C with f(i) - f(j) in K is protected, and no two of its states are further apart
-    than the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate. f is (N, d), N at
-    most 100. With `most_outputs` below the number of lattice points around C, outputs are some steps apart. The table
-    passes `check_table` for `protected_pairs` of the hull.
+    than the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate. f is (N, d). With
+    `most_outputs` below the number of lattice points around C, outputs are some steps apart. The table passes
+    `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: There are too many states, C has one state (use the fallback table), its measurements are all the
-            same (a release would be exact), or the factor is infinite.
+        TableError: N is above 100, C has one state (use the fallback table), its measurements are all the same (a
+            release would be exact), or the factor is infinite.
     """
     if len(values) > MOST_STATES:
         raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")

@@ -260,7 +260,7 @@ def _point(chains: CoveringChains, epsilon: float) -> float:
 
 
 def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> SymbolOutputs | None:
-    """Points as a device would draw them; none if there is no such noise."""
+    """Points as a device would draw them; None if there is no such noise."""
     try:
         distribution = emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
     except (TableError, GraphError):
@@ -271,7 +271,7 @@ def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> 
 
 
 def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, runs: int) -> Floats | None:
-    """Distances in metres from every place of a set to the newest estimate, several times; none without such noise."""
+    """Distances in metres from every place of a set to the newest estimate, several times; None without such noise."""
     chain, found = grid.covered.transition, []
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)

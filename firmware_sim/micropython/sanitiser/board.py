@@ -41,10 +41,8 @@ class Board:
 
     `image` is burnt in, `trusted` was accepted of documents; `own`, the image's own policies, say which streams there
     are; `policies` run, verified. `read`, the sensor, or a dictionary of those of each stream, gives an integer, or
-    None without a reading, and does not wait. `feed` keeps the watchdog quiet.
-
-    Raises:
-        OutboxError: an outbox is another stream's.
+    None without a reading, and does not wait. `feed` keeps the watchdog quiet. An outbox of another stream is an
+    OutboxError.
     """
 
     def __init__(self, image, trusted, own, policies, read, feed, clock=None) -> None:

@@ -1,7 +1,4 @@
-"""Policies that may run: their guarantees derived anew, and held against what is burnt into the image.
-
-Its parts are loaded one after the other: together they need more memory than a small board has.
-"""
+"""Policies that may run; parts are loaded one after the other, as together they need more memory than a board has."""
 
 from sanitiser.loading import release
 from sanitiser.policy import PolicyError

@@ -46,10 +46,7 @@ class Drbg:
 
 
 def provisioned(hedge):
-    """A function that fills a buffer with random bytes, or raises OSError.
-
-    `hedge` gives so many bytes that may be random; nothing rests on them.
-    """
+    """A function that fills a buffer with random bytes, or raises OSError; nothing rests on the bytes of `hedge`."""
     pool, left, blocks, child = bytearray(BLOCK), 0, 0, None
 
     def fill(buffer) -> None:

@@ -1,7 +1,6 @@
-"""What a board is told by its fleet: policies, roots, the time, and what stops it.
+"""What a board is told by its fleet: policies, roots, the time, and what stops it; docs/firmware.md has the rules.
 
-Documents are judged one after the other, while ticks go on; at most a quarter of the time goes into that. What is
-accepted is stored first and then put in force, between two ticks. What is refused changes nothing but the status.
+What is accepted is stored first and then put in force, between two ticks.
 """
 
 import asyncio

@@ -2,7 +2,8 @@
 
 A likelihood ratio is an integer over 2^128. The bounds are those of the agent's `fugu.contract.guarantee` (binary
 chains in closed form, odds ratios), to 2^-100 or so; where the agent has one that the board has not, it takes a larger
-one. Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
+one.
+Source: docs/proofs/randomised-response.md, "Binary chains in closed form".
 """
 
 from sanitiser.policy import ADVERSARIES, BINARY

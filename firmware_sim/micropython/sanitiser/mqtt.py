@@ -35,11 +35,11 @@ def _packet(kind: int, body: bytes) -> bytes:
 
 
 class Link:
-    """A connection to a broker, `at` host and port; an account of empty strings is none, TLS is on with a context.
+    """A connection to a broker, `at` host and port; an account of empty strings is none; a context switches TLS on.
 
     `client_id` names the session; `will` is topic and bytes that the broker publishes, retained, when the connection
     dies. `on_message` is called with topic and bytes, or None instead of more bytes than a board has room for.
-    `keep_alive` is in seconds. `connected` once the broker has accepted the connection and the subscriptions.
+    `connected` says whether the broker has accepted the connection and the subscriptions.
     """
 
     def __init__(self, at, client_id, account, context, will, subscriptions, on_message, keep_alive=30) -> None:

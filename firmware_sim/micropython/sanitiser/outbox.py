@@ -25,15 +25,12 @@ class OutboxError(Exception):
 
 
 class Outbox:
-    """The segments of one stream, in a folder that is made if it is not there.
+    """The segments of one stream, in a folder that is made; OutboxError if what is there has another clock.
 
     No tick above `reserved` may have been drawn. `last_framed` is the last tick of the newest frame; `indices` has, by
     the name of a window, the index of the last one that was released; `clock` is epoch and period in microseconds.
     Numbers are ahead of the wall clock by `shift` ticks from the tick `since` on. `counter` is of the newest watermark
     that was taken, `newest` the id of the newest segment, 0 for none.
-
-    Raises:
-        OutboxError: what is there has another clock.
     """
 
     def __init__(self, folder: str, policy) -> None:
@@ -74,11 +71,7 @@ class Outbox:
         return free >= _SPARE_BLOCKS + self._frame_bytes // block
 
     def reserve(self, through: int) -> None:
-        """Make sure, before they are drawn, that ticks up to this one are never drawn again.
-
-        Raises:
-            OSError: they must not be drawn.
-        """
+        """Make sure that ticks up to this one are never drawn again; after an OSError they must not be drawn."""
         if through > self.reserved or self._waiting:
             self.seal([], through)
 

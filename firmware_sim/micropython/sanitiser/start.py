@@ -13,11 +13,7 @@ _THRESHOLD = 16384
 def accepted(image, idle):
     """What was kept of documents, the image's own policies, and those to run: of the newest document, or the own.
 
-    `idle` is called often, as this takes long.
-
-    Raises:
-        OSError: what was kept is damaged.
-        RefusedError: the image's own policies may not run.
+    OSError if what was kept is damaged, RefusedError if the image's own policies may not run.
     """
     if hasattr(gc, "threshold"):
         gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces

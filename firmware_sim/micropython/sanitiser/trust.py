@@ -22,12 +22,12 @@ class RefusedError(Exception):
 
 
 class TrustState:
-    """What is kept of documents.
+    """What is kept of documents; 0 stands for none.
 
-    `root` is the one in force, empty for a board of no fleet; `version` and `digest` are of the newest policy document
-    that was ever accepted, 0 for none, as are the compiled `policies` and `valid_until` (0 for no end), after which
-    nothing is drawn if `silent_then`. `time` is the newest that was signed, in Unix seconds. Nothing is drawn under
-    documents up to the version `stopped`; 0 for none.
+    `root` is the one in force, empty for a board of no fleet. `version`, `digest`, the compiled `policies` and
+    `valid_until` are of the newest policy document that was ever accepted; after that time nothing is drawn if
+    `silent_then`. `time` is the newest that was signed, in Unix seconds. Nothing is drawn under documents up to the
+    version `stopped`.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -59,13 +59,10 @@ class TrustState:
 
 
 def load(path: str, enrolled: bytes) -> TrustState:
-    """What was kept; nothing if there is no file.
+    """What was kept; nothing if there is no file. OSError if it cannot be read, or is damaged.
 
-    If another root is burnt into the image than before, the trust in all roots that were followed since ends; versions
-    go on.
-
-    Raises:
-        OSError: the file cannot be read, or is damaged, which no power cut does: versions must not begin anew.
+    No power cut damages it, and versions must not begin anew. If another root is burnt into the image than before, the
+    trust in all roots that were followed since ends; versions go on.
     """
     trusted = TrustState(enrolled)
     try:

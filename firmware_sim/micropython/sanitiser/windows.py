@@ -1,4 +1,4 @@
-"""Counting states over windows of ticks, in memory, by the agent's rules (`edge_agent/window.py`).
+"""Counts of states over windows of ticks, in memory, by the agent's rules (`edge_agent/window.py`).
 
 A count begins at its noise, so the true count is nowhere; a window leaves at the first tick at or after its end.
 """

@@ -140,7 +140,7 @@ class Hardware:
 def device_clock(jump: int, patient: int):
     """The board's clocks; the wall clock is off by `jump` microseconds.
 
-    Time waits for the slowest of `patient` streams, so that no tick is late; 0 is a real clock.
+    Time waits for the slowest of `patient` streams, so that no tick is late; 0 is for a real clock.
     """
     from sanitiser.ticks import SystemClock
 

@@ -20,10 +20,13 @@ _MOST_GUESSES, _MOST_DISTANCE, _TINY = 200, 4096, 1e-13
 def guessed_ratio(
     above: Sequence[float], below: Sequence[float], wide: Rows, most: float
 ) -> tuple[float, list[tuple[int, int, float]]]:
-    """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b]; infinite from `most` on.
+    """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b].
 
     By the simplex method on the dual, which is the least ratio with amounts f[a,b] >= 0 that prove it, from the best
-    where all amounts go to one target. It returns a, b and f[a,b] of amounts above 0, too.
+    where all amounts go to one target. From `most` on `wide` counts as infinite.
+
+    Returns:
+        The ratio, and a, b and f[a,b] of amounts above 0.
     """
     size, best = range(len(above)), (math.inf, 0, [0])
     order = sorted(size, key=lambda y: above[y] / below[y] if below[y] else math.inf, reverse=True)
