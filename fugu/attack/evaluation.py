@@ -55,8 +55,7 @@ class Interval(NamedTuple):
 def mean_interval(series: Floats, confidence: float) -> Interval:
     """The mean of a series (n,) of dependent numbers, one a tick; the interval is infinite for fewer than eight.
 
-    Blocks are ten times the integrated autocorrelation time, as far as there are eight; their means count as
-    independent.
+    Means of blocks of ten times the integrated autocorrelation time, if there are eight, count as independent.
 
     Source: batch means; Geyer, "Practical Markov Chain Monte Carlo" (1992), for the autocorrelation time.
     """
@@ -224,11 +223,9 @@ class Attack:
     Attributes:
         success: share of the judged ticks whose state it named.
         low, high: the guess and the interval of the gain over it, corrected for the number of attackers; exactly the
-            guess
-            for an attacker who never leaves it.
+            guess for an attacker who never leaves it.
         ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
-            in the class. Who learns rates that drift has a prior that drifts, and may exceed it without breaking a
-                theorem.
+            in the class. Who learns rates that drift may exceed it and break no theorem.
         guess: success of the same attacker without the outputs.
         epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
         beyond: share of the judged ticks on which the outputs changed the odds between two states by more than
@@ -332,9 +329,8 @@ def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
     """ln of the largest factor (n,) by which outputs move an attacker's odds between two states; in nats, at least 0.
 
-    By default the attacker uses every output under the chain that it believes (forward-backward): if that is in the
-    class, the factor stays within e^epsilon, whatever the truth is. Epsilon says nothing of an attacker who learns the
-    chain.
+    By default it uses every output under the chain it believes (forward-backward): if that is in the class, the factor
+    stays within e^epsilon, whatever the truth is. Who learns the chain may exceed it.
     """
     return _change(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
 

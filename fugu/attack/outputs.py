@@ -119,9 +119,9 @@ def release_counts(
 ) -> CountOutputs:
     """Noisy counts of tumbling windows as a device would release them, for simulations only.
 
-    States (n,) of -1 are not counted. Segments (n,) are equal inside a stretch without gaps; windows of `length` ticks
-    do not go beyond it, and its rest is not released. The `counted` states are counted together, with `EACH` each for
-    itself; `scale` is in ticks.
+    States (n,) of -1 are not counted. Segments (n,) number stretches without gaps; windows of `length` ticks do not go
+    beyond, and the rest is not released. The `counted` states are counted together, with `EACH` each for itself;
+    `scale` is in ticks.
     """
     groups = HISTOGRAM.groups(range(k)) if counted == EACH else COUNT.groups(counted)
     edges = np.flatnonzero(np.diff(segments)) + 1
@@ -139,9 +139,8 @@ def release_counts(
 class Knowledge:
     """What an attacker knows or believes beside the outputs.
 
-    The chain `transition` (k, k) is believed; segments (n,) are equal inside a stretch without gaps. True states
-    `known` (n,) are -1 elsewhere; so is `truth` (n,), the same person's states of a time to learn from, where it is
-    held back.
+    The chain `transition` (k, k) is believed; segments (n,) number stretches without gaps. True states `known` (n,) are
+    -1 elsewhere; so is `truth` (n,), the same person's states of a time to learn from, where it is held back.
     """
 
     transition: Floats

@@ -192,8 +192,7 @@ def count_marginals(
 
     Arguments are as for `filter_beliefs`, and `windows` (n,), the window that a tick is in, or -1 (a window's ticks
     follow each other in one sequence); `adds` (n, k), 1 where a tick in that state is counted, else 0; `likelihoods`
-    (w, counts), Pr(what was released of a window | its count) up to a factor, for counts from 0 to the most ticks of a
-    window.
+    (w, counts), Pr(what was released | a window's count) up to a factor, for counts from 0 to a window's most ticks.
 
     Raises:
         ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.

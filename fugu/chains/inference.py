@@ -187,8 +187,7 @@ class _Given(NamedTuple):
     """What messages over 2, 3 or 4 states are made of.
 
     Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
-    tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; a message's size is looked at after
-    `every` ticks.
+    tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; sizes are checked after `every` ticks.
     """
 
     symbols: Ints
@@ -305,8 +304,7 @@ def backward_messages(
 ) -> Floats:
     """Messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
-    Arguments are as for `filter_beliefs`. Raises ValueError for bad shapes or distributions, or symbols that no state
-    explains.
+    Arguments are as for `filter_beliefs`. Raises ValueError for bad arguments, or symbols that no state explains.
 
     Source: the backward recursion (Rabiner 1989, section III).
     """

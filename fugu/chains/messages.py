@@ -5,8 +5,8 @@ A message is an unnormalised vector over the k states. It is never divided while
 per tick, not for a division. Components smaller than about 2^-750 of the largest are lost, as in every scaled (not
 logarithmic) recursion; that does not matter where every state can be left and entered with a larger probability.
 
-For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, and has no branches on the length. For other
-k it is a row of a small array.
+For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, without branches on the length. For other k
+it is a row of a small array.
 """
 
 from __future__ import annotations

@@ -37,8 +37,7 @@ class Problem(NamedTuple):
     """A checked question to a kernel about symbols (n,) of all sequences, one after the other.
 
     Sequences begin at `starts` (sequences + 1,), whose last is the end of all; `initial` is (sequences, k),
-    `transition` (k, k), and `rows` (m + 1, k) the likelihood of each symbol, and at last of an unobserved tick: all
-    ones.
+    `transition` (k, k), and `rows` (m + 1, k) the likelihood of each symbol, and ones for an unobserved tick.
     """
 
     symbols: Ints

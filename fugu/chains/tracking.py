@@ -2,8 +2,8 @@
 
 A device's release enters as its likelihood under each state, so every tick and device may have a table of its own, and
 every tick its own transition. Ticks without a release are gaps; a point that no possible state can release counts as
-none. A mostly empty matrix, as for a walk over cells, is kept as its diagonals or as each state's predecessors; a full
-one is left to BLAS.
+none. A matrix that is mostly empty, as for a walk over cells, is kept as its diagonals or each state's predecessors; a
+full one is left to BLAS.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class Moves(NamedTuple):
 
     Attributes:
         matrix: (N, N).
-        weights: (diagonals, devices x N), each diagonal by target, repeated for a block of devices; three divide the
-            diagonals.
+        weights: (diagonals, devices x N), by target, repeated for a block of devices; three divide the diagonals.
         shifts: (diagonals,) where each begins in a block that has `margin` numbers before and after it.
         starts: (N + 1,) where the predecessors of each state begin.
         others, values: (links,) the predecessors and their weights; neither these nor diagonals: BLAS.

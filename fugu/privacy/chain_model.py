@@ -101,8 +101,7 @@ class GTest(NamedTuple):
 class Sojourn(NamedTuple):
     """How long a state lasts, in ticks, over the stays of which both ends were seen.
 
-    Without any, mean and median are `None`. A first-order chain with the fitted exit probability gives the geometric
-    ones.
+    Without any, mean and median are `None`. The geometric ones are those of the fitted first-order chain.
     """
 
     stays: int

@@ -219,8 +219,7 @@ def influence_scale(
     """The scale of the mechanism for a class of chains, against the ignorant and the informed adversary.
 
     The chains are a finite class, or a stationary interval with q + r < 1. `length` is of the window; `None`: windows
-    without an end, each tick in one of them. Raises ChainClassError if the spectral norm is not below 1, or an interval
-    reaches q + r >= 1.
+    without an end, each tick in one of them. Raises ChainClassError if the spectral norm or q + r reaches 1.
     """
     cases: list[tuple[_Influences, bool]]
     if not isinstance(chains, BinaryChains):

@@ -125,8 +125,8 @@ class Deviations(NamedTuple):
     """What stretches of one length, or whole streams, deviate from the chain of all.
 
     Of s stretches are the `ticks` (s,), `deviations` (s, k (k - 1)) of their own log-ratios from those of all, and the
-    `kinds` (s,), whose noise each has. `noise` (g, d, d) is the covariance of the deviations of one tick for equal
-    chains.
+    `kinds` (s,), whose noise each has. `noise` (g, d, d) is the covariance of the deviations of a stretch of one tick,
+    if probabilities do not differ.
     """
 
     ticks: Ints
@@ -145,8 +145,7 @@ class Deviations(NamedTuple):
 class Scale(NamedTuple):
     """What the stretches of one length tell, with their mean ticks.
 
-    All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates that
-    much.
+    All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates so.
     """
 
     ticks: int

@@ -51,8 +51,7 @@ def grow_tables(
     """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
 
     Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
-    The result is `wanted`, or the last distance before a positive entry fell below `tiny`: ratios would no longer be
-    exact.
+    The result is `wanted`, or the last distance before a positive entry falls below `tiny`, where ratios are inexact.
     """
     k = transition.shape[0]
     for m in range(done, wanted):

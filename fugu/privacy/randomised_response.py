@@ -105,8 +105,7 @@ def calibrate(
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
     """The table that tells no more than a rate (nats) of any two states: the same error for each of them.
 
-    The rate is a part of `epsilon`, which decides the error. Raises CalibrationError if no table of 32 bits says
-    anything.
+    The rate is a part of `epsilon`, which decides the error. Raises CalibrationError if no 32-bit table says anything.
     """
     if rate > 0:
         flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))

@@ -119,8 +119,7 @@ class Baseline(NamedTuple):
 def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:
     """All baselines that exist for a class of chains, at a nominal epsilon in nats.
 
-    The papers' formulas are evaluated at the stickiest corner; those for symmetric chains appear only where q = r
-    there.
+    The papers' formulas are evaluated at the stickiest corner; those for symmetric chains need q = r there.
     """
     rho = ordinary_dp(epsilon)
     found = [("ordinary randomised response", rho, rho)]

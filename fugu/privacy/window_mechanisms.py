@@ -60,9 +60,8 @@ class PlannedScale:
     Attributes:
         scale: of the noise on every number, in ticks, as a policy writes it.
         epsilon: what a single tick loses with it, rounded up; infinite without a bound.
-        device: the class of chains of a policy whose windows a device accepts with this scale; `None` if the plan is
-            for
-            one window only, does not protect, or no policy can declare such chains.
+        device: the class of chains of a policy whose windows a device accepts with this scale; `None` for one window,
+            no protection, or chains that no policy can declare.
         raised: whether the device's check needed more noise than the plan did.
     """
 

@@ -63,8 +63,7 @@ class SecretDistributions(NamedTuple):
 def answer_distributions(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Iterator[SecretDistributions]:
     """The joint distributions of counts, at least one, given each state of ticks 1 to the last that is counted.
 
-    Raises ChainClassError without an initial distribution, or if they take too long to follow, or noise is too small
-    for floats.
+    Raises ChainClassError without an initial distribution, for too much work, or for noise too small for floats.
     """
     if chain.initial is None:
         raise ChainClassError("every path can be added up only from one initial distribution")
@@ -134,8 +133,7 @@ _FINE = 1e-12
 class WindowRelease:
     """A statistic over a window from tick `first` >= 1, plus Laplace noise of `scale` ticks on every number.
 
-    The noise was chosen by the reasoning of `mechanism`; `query` is the number of ticks in some states, or in each
-    state.
+    The noise was chosen by the reasoning of `mechanism`; `query` counts some states together, or each.
     """
 
     first: int

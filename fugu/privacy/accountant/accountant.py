@@ -157,8 +157,8 @@ def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> 
 
     The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
     depend on one another it is the sum of what each loses, while each loses little more than it would alone. `rates`
-    are what a tick of each stream tells at most, in nats; `None` for what the class allows. Without a bound:
-    ChainClassError.
+    are what a tick of each stream tells at most, in nats; `None` for what the class allows. Raises ChainClassError
+    without a bound.
     """
     rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams] if rates is None else rates))
     if chains.odds_ratio is not None:
@@ -270,8 +270,8 @@ def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChai
 def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
 
-    Of bounded chains it holds every product. Raises DecimationError if a probability of the class rounds to 0 or 1, or
-    the class is of one period.
+    Of bounded chains it holds every product. Raises DecimationError if a probability rounds to 0 or 1, or the class is
+    of one period.
     """
     return chains if step == 1 else class_of(chains).decimated(step)
 
@@ -308,8 +308,7 @@ class ChainLoss:
 class ChainAccountant:
     """Accounts for a finite set of chains, each with its start, or a class of `fugu.contract.chains`.
 
-    What takes long is computed once. Raises ChainClassError if the set is empty, or its chains have different numbers
-    of states.
+    What takes long is computed once. Raises ChainClassError if the set is empty or of different numbers of states.
     """
 
     def __init__(self, chains: Chains) -> None:

@@ -73,8 +73,7 @@ class EndlessLeakage:
 
     Attributes:
         error: of the logarithms of the kernel's entries.
-        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it, as far as of
-            use.
+        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it.
         largest: (n,) the largest entry of each.
         blocks: (m, P^m, its order) for some of these m: the recursion may also take m ticks at once.
     """

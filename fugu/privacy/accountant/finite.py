@@ -71,8 +71,7 @@ class KnownChains:
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
 
-        Raises ChainClassError if a start is neither stationary nor forgotten, and the odds ratios of steps have no
-        bound.
+        Raises ChainClassError if a start is neither stationary nor forgotten, and odds ratios have no bound.
         """
         every = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
         if adversary == "universal":

@@ -77,8 +77,7 @@ def _transported(
         work: rows (b,), whatever they hold.
 
     Returns:
-        Whether it does; how much can still be taken, or, negative, is left to give; and how that changes with the
-            ratio.
+        Whether it does; how much can still be taken, or, negative, is left to give; its change with the ratio.
     """
     left, drift, price, givers, at = work
     size = above.size

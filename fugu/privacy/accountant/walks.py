@@ -146,8 +146,7 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 def local_step(transition: Floats, bounds: Floats) -> Floats:
     """One step of the recursion, each pair of rows on the columns that either can reach.
 
-    Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; as `inner_maximum.step`, never above its best
-    relaxation.
+    Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; never above the best relaxation.
     """
     states = len(transition)
     result = np.zeros((states, states))
