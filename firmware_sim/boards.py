@@ -1,7 +1,7 @@
 """Boards on MicroPython's Unix port: processes with as much heap as a board has, on hardware that is simulated.
 
-`micropython/simulated/run.py` runs in them. Their flash memory is a file, so that it outlives the process as it would
-outlive a power cut.
+`micropython/simulated/run.py` runs in them. Their flash memory is a file: it outlives the process as it would a power
+cut.
 """
 
 from __future__ import annotations
@@ -46,13 +46,9 @@ class Sealed:
 class Life:
     """What a board has done, in all its lives.
 
-    Attributes:
-        drawn: stream and tick of every draw, in their order.
-        sealed: frames whose segment has been written.
-        unsent: sequence and last tick of those that are still in its flash memory, once that was read.
-        starts: how often it has begun.
-        cuts: how often the power went in the middle of a write.
-        failures: how often a segment could not be written.
+    `drawn` are stream and tick of every draw, in order; `sealed` are frames whose segment has been written; `unsent`
+    are sequence and last tick of those still in its flash memory, once that was read. `cuts` counts power cuts in the
+    middle of a write, `failures` segments that could not be written.
     """
 
     drawn: list[tuple[str, int]] = field(default_factory=list)
@@ -64,16 +60,11 @@ class Life:
 
 
 class BoardProcess:
-    """A board that runs an image.
+    """A board that runs an image; its flash memory, its log and what it prints are in `folder`.
 
-    Args:
-        image: folder of the image.
-        folder: for its flash memory, its log and what it prints.
-        states: of each stream, a file with a byte for the state of each tick, and the reading of each state.
-        provisioned: files of the image that have to be in the flash memory.
-        heap_kb: its memory.
-        under_test: only its draws matter: its clock waits for it, so that no tick is late, and its outbox is in the
-            folder of the image.
+    `states` are, of each stream, a file with a byte for the state of each tick, and the reading of each state.
+    `provisioned` files of the image have to be in the flash memory. `under_test` says that only its draws matter: its
+    clock waits for it, so that no tick is late, and its outbox is in the folder of the image.
     """
 
     def __init__(
@@ -168,11 +159,7 @@ class BoardProcess:
         return life
 
     def read_flash(self) -> None:
-        """Let it say, once it is off, which frames its flash memory has.
-
-        Raises:
-            FirmwareError: it cannot.
-        """
+        """Let it say, once it is off, which frames its flash memory has; FirmwareError if it cannot."""
         process = self._begin(unsent=True)
         if process.wait(_STOP_SECONDS):
             raise FirmwareError(f"what is in a flash memory cannot be read: {self.printed.strip().splitlines()[-1]}")

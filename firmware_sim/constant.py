@@ -1,8 +1,7 @@
 """An agent whose readings are known: everything else that it publishes is its randomness.
 
 One stream for each state has readings that stay the same, and one has readings that change by a script. The agent is
-any program that takes the path of a configuration, as `fugu-agent` does; what it does is seen at the broker only. It is
-ended in order and started again in between.
+any program that takes the path of a configuration; what it does is seen at the broker only.
 """
 
 from __future__ import annotations
@@ -59,16 +58,12 @@ class ConstantError(FuguError):
 class Outputs:
     """What was published of every state.
 
-    Attributes:
-        states: that there are streams of.
-        script: the state of every tick of the streams that change; it begins anew after the last.
-        symbols: by state, one byte each.
-        noise: by state and window: the counts, less what was counted.
-        points: by state and number of the table.
-        changes: of the streams that change: ticks, and draws in their order. By the name of a window, as many counts a
-            tick as it has, less what was counted; by the number of a table; or under 0 symbols.
-        problem: the first thing about the bytes that was not as the protocol has it; empty if there is none.
-        short: frames that left before they were full, as they do after a tick that nothing was drawn for.
+    Symbols are by state, one byte each; noise by state and window, counts less what was counted; points by state and
+    number of the table. `script` is the state of every tick of the streams that change, and begins anew after the last.
+    `changes` are their ticks and draws: by the name of a window, as many counts a tick as it has, less what was
+    counted; by the number of a table; or under 0 symbols. `problem` is the first thing that was not as the protocol has
+    it, or empty. `short` counts frames that left before they were full, as they do after a tick that nothing was drawn
+    for.
     """
 
     states: tuple[int, ...]
@@ -115,23 +110,17 @@ def run_constant(
     period_us: int,
     patience: float,
 ) -> Outputs:
-    """Run an agent until it has published enough of every state.
+    """Run an agent until it has published enough draws of every state; its command gets the path of a configuration.
 
     Its windows are histograms of one tick each, with the noise of the policy's: what is drawn for a count depends on
     neither the states that are counted nor the length. 16 of them make 512 counts a tick, or more. After each third of
-    the draws the agent is ended, and started again.
+    the draws the agent is ended, and started again. The policy has one kind of draws, as `parts` has it.
 
-    Args:
-        command: the agent's program, to which the path of a configuration is added.
-        folder: for its files.
-        policy: with symbols, windows or points: one kind of them, as `parts` has it.
-        enough: draws of every state.
-        period_us: from draw to draw of any stream; several streams of a state if it takes them. An agent that is always
-            late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.
-        patience: seconds after which nothing new is an error.
+    `period_us` is from draw to draw of any stream; several streams of a state if it takes them. An agent that is always
+    late goes on drawing, and takes no acknowledgement any more: it falls silent after a while.
 
     Raises:
-        ConstantError: the agent has ended or gone silent too early.
+        ConstantError: the agent has ended, or nothing new came for `patience` seconds.
     """
     count = len(policy.discretiser.states)
     states = tuple(sorted({index * (count - 1) // (_MOST_STATES - 1) for index in range(_MOST_STATES)}))
@@ -191,8 +180,8 @@ def _script(states: Sequence[int], generator: random.Random) -> tuple[int, ...]:
 def _stream(policy: AnyPolicy, name: str, epoch_us: int, period_us: int, frame_ticks: int) -> AnyPolicy:
     """The policy of one stream: a name of its own, fast ticks, and windows of a tick.
 
-    What is drawn for a state depends on neither the class nor on how readings become states. Joint chains name their
-    streams, and one with a running mean leaves its state when readings stay the same: here each has another instead.
+    What is drawn for a state depends neither on the class nor on how readings become states. So joint chains, which
+    name their streams, and a running mean, which leaves its state when readings stay the same, are replaced.
     """
     clock = Clock(epoch_us=epoch_us, period_us=period_us)
     update: dict[str, Any] = {"stream": name, "clock": clock, "valid_from": 0, "valid_until": None}
@@ -271,8 +260,6 @@ def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patie
 
 
 class _Reader:
-    """Takes what is published, in the network's thread."""
-
     def __init__(self, policy: AnyPolicy, outputs: Outputs) -> None:
         self._policy = policy
         self._outputs = outputs

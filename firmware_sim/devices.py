@@ -45,16 +45,10 @@ def write_device(
     drain_seconds: float = 10.0,
     grace_seconds: float = 0.0,
 ) -> Path:
-    """Write the configuration of one device that replays a recording.
+    """Write the configuration of one device, in its own folder; its tick t reads row t of the recording.
 
-    Args:
-        folder: the device's own folder; it will also hold the outbox.
-        policy: what the device does; its tick t reads row t of the recording.
-        ceiling: largest epsilon the device accepts; the policy's own when none is given. For measurements it is that of
-            one released point.
-
-    Returns:
-        Path of the configuration file.
+    The ceiling is the largest epsilon that the device accepts, by default the policy's own; for measurements it is that
+    of one released point.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.json").write_text(policy.to_json())
@@ -125,11 +119,7 @@ def run_crowd(configs: Iterable[Path], stop: Wake) -> None:
 
 
 def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
-    """The chain that the policy measures, or the middle of the class that it is for.
-
-    Raises:
-        PolicyError: the class names none.
-    """
+    """The chain that the policy measures, or the middle of its class; PolicyError if the class names none."""
     if not isinstance(policy, Policy):
         return policy.matrix
     if policy.chains.named_streams or not policy.chains.typical:
@@ -138,16 +128,10 @@ def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
 
 
 def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:
-    """The distribution that a step of an irreducible chain leaves as it is.
+    """The distribution that a step of an irreducible chain (k rows of k probabilities) leaves as it is.
 
     Source: Grassmann, Taksar, Heyman, "Regenerative Analysis and Steady State Distributions for Markov Chains" (1985):
     states are taken out one after the other, without a subtraction.
-
-    Args:
-        transition: k rows of k probabilities.
-
-    Returns:
-        k probabilities.
 
     Raises:
         PolicyError: not every state is reached from every other.
@@ -170,11 +154,7 @@ def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float
 
 
 def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:
-    """A path of a chain that starts from its stationary distribution.
-
-    Args:
-        transition: k rows of k probabilities; every state is reached from every other.
-    """
+    """A path of an irreducible chain (k rows of k probabilities) that starts from its stationary distribution."""
     states = range(len(transition))
     path = generator.choices(states, stationary_distribution(transition))
     for _ in range(length - 1):

@@ -1,7 +1,7 @@
 """`python -m firmware_sim.on_board CONFIG`: what `fugu-agent CONFIG` does, on a board.
 
-So that whatever runs an agent can run a board: the streams of the configuration go into one image, which MicroPython's
-Unix port runs. Each sensor is a recording, which begins anew after its last reading.
+The streams of the configuration go into one image, which MicroPython's Unix port runs. Each sensor is a recording,
+which begins anew after its last reading.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ _LOOK_SECONDS = 0.1
 def main(words: list[str], prepare: Callable[[Policy], Policy] = lambda policy: policy, damage: str = "") -> int:
     """Run a board until SIGTERM; exit codes as of the agent.
 
-    Args:
-        prepare: what becomes of each policy before the image is built; tests weaken them.
-        damage: the source of a module `entropy` to build the image with instead of its own; tests break it.
+    Tests weaken each policy by `prepare`, and break `entropy`: `damage` is the source of that module, instead of its
+    own.
     """
     stop = Wake()
     signal.signal(signal.SIGTERM, lambda _number, _frame: stop.set())

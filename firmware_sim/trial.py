@@ -1,6 +1,6 @@
 """Boards and agents that suffer faults by a schedule, and what has become of everything that they have sealed.
 
-Every fault is drawn from a seed: the same seed, the same faults at the same moments. A broker and a gateway are given.
+Every fault is drawn from a seed: the same seed, the same faults at the same moments.
 """
 
 from __future__ import annotations
@@ -32,14 +32,10 @@ _SLOW_SECONDS = 0.3
 
 
 class Line:
-    """Listens on a free port, and forwards to a broker on another.
+    """Listens on a free port, and forwards to a broker on another; `carried` are bytes towards the broker, and from it.
 
     `away`: connections are refused, and those that there are end. `silent`: nothing is forwarded, and nobody is told;
-    such a connection stays dead, and ends when the line is whole again. `slow`: everything takes .3 s.
-
-    Attributes:
-        port: where the device connects.
-        carried: bytes towards the broker, and from it.
+    such a connection stays dead, and ends when the line is whole again. `slow`: everything takes 0.3 s.
     """
 
     def __init__(self, broker_port: int) -> None:
@@ -123,13 +119,7 @@ _LAST_CALM = 0.15
 
 
 class Fault(NamedTuple):
-    """One.
-
-    Attributes:
-        at: seconds after the beginning.
-        seconds: how long it lasts, if it does.
-        amount: from 0 to 1: of what it has much or little.
-    """
+    """A fault some seconds after the beginning; `amount`, from 0 to 1, is of what it has much or little."""
 
     at: float
     device: str
@@ -140,11 +130,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class BoardDevice:
-    """A board, and its line to the broker.
-
-    Attributes:
-        rotten: frames of which a bit has turned in the flash memory, before the gateway had them.
-    """
+    """A board and its line; `rotten` frames have a bit turned in the flash memory, before the gateway had them."""
 
     name: str
     policy: AnyPolicy
@@ -174,12 +160,7 @@ Device = BoardDevice | AgentDevice
 
 
 class Heard:
-    """Everything that devices publish, as a broker delivers it.
-
-    Attributes:
-        frames: device, kind (symbols or window) and stream, and bytes.
-        versions: what each device has said that it is.
-    """
+    """Everything that devices publish, by device, kind (symbols or window) and stream; `versions` are what they say."""
 
     def __init__(self, broker: Broker, fleet: str) -> None:
         self.frames: list[tuple[str, str, str, bytes]] = []
@@ -208,19 +189,12 @@ class Stored:
 
 
 class Outcome(NamedTuple):
-    """What has become of what a device has drawn.
+    """What has become of what a device has drawn: ticks, and windows likewise; an agent's are published or kept.
 
-    Attributes:
-        version: what it says that it is.
-        ticks: that it has sealed, or of an agent: published or kept.
-        received: of these the gateway has, as they were sealed.
-        windows, windows_received: the same of counts.
-        unsent: ticks and windows that are still on the device only.
-        rotten: in whose segment a bit was turned in the flash memory.
-        lost: that nobody has.
-        twice: ticks that were drawn for twice, or that have two symbols, and windows with two counts.
-        starts: how often the device has begun.
-        refused: how often it could not write, and drew nothing until it could.
+    `version` is what it says that it is. The gateway has those `received` as they were sealed; those `unsent` are still
+    on the device only; in the segments of those `rotten` a bit was turned in the flash memory; nobody has those `lost`.
+    `twice` counts ticks that were drawn for twice, or that have two symbols, and windows with two counts. `refused` is
+    how often the device could not write, and drew nothing until it could.
     """
 
     device: str
@@ -288,7 +262,6 @@ def _live(device: Device, faults: Sequence[Fault], begin: float, seconds: float,
 
 
 def _run_until(device: Device, end: float, stop: threading.Event) -> None:
-    """Let a device run, and start it when it is off."""
     while True:
         if isinstance(device, BoardDevice):
             if not device.process.runs:
@@ -366,8 +339,7 @@ def _run_until_sealed(device: BoardDevice, count: int, stop: threading.Event) ->
 def outcome(device: Device, heard: Heard, stored: Stored, first: int | None = None) -> Outcome:
     """What has become of what a device has drawn; it is off, and its flash memory was read.
 
-    Args:
-        first: of so many frames of a board, if not of all: it may still run then.
+    With `first`, of so many frames of a board only: it may still run then.
     """
     if isinstance(device, BoardDevice):
         life = device.process.life()
@@ -404,7 +376,6 @@ def _last(payload: bytes) -> int:
 
 
 def _outbox(device: AgentDevice) -> list[tuple[str, int, bytes]]:
-    """Frames that an agent which has ended has kept."""
     found, after = [], 0
     with contextlib.closing(
         Outbox(device.config.parent / "outbox.sqlite", device.policy.fleet, device.policy.device)
@@ -416,8 +387,6 @@ def _outbox(device: AgentDevice) -> list[tuple[str, int, bytes]]:
 
 
 class _Count:
-    """Counts for a outcome."""
-
     def __init__(self) -> None:
         self.ticks = self.received = self.unsent = self.rotten = self.lost = self.windows = self.windows_received = 0
         self.twice = 0

@@ -1,7 +1,6 @@
 """Attackers by name, and what they reach on a recording, against what epsilon allows.
 
-Each is judged by what the outputs add: against the same attacker with the same knowledge but without the outputs, on
-the same blocks. The interval is for that gain; how often states occurred is a fact of the recording.
+Each is judged by the gain over itself without the outputs, on the same blocks; the interval is for that gain.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ class Interval(NamedTuple):
 def mean_interval(series: Floats, confidence: float) -> Interval:
     """The mean of a series (n,) of dependent numbers, one a tick; the interval is infinite for fewer than eight.
 
-    Blocks are ten times the integrated autocorrelation time, as far as there are eight; their means count as
-    independent.
+    Means of blocks of ten times the integrated autocorrelation time, if there are eight, count as independent.
 
     Source: batch means; Geyer, "Practical Markov Chain Monte Carlo" (1992), for the autocorrelation time.
     """
@@ -143,19 +141,14 @@ _THRESHOLDS = (0.0, 0.5, 1.0, 2.0)
 
 
 def epsilon_bound(truth: Ints, prior: Floats, evidence: Floats, epsilon: float, confidence: float) -> float:
-    """A lower confidence bound on epsilon in nats, at least 0.
+    """A lower confidence bound on epsilon in nats, at least 0; the promised `epsilon` sets only the thresholds.
 
     Each test says "state x" where its log-odds rose by more than a threshold (0, 1/2, 1 and 2 epsilon: chosen before
     the data). Epsilon promises Pr(test | x) <= e^epsilon Pr(test | not x) on every tick. Weighed by 1 / prior, both
     sides are means over ticks, and over 32 blocks; the largest epsilon that the blocks refute is the answer. Where
     fewer than ten blocks have a false alarm no mean is normal, and their share of blocks is bounded instead (Clopper
-    and Pearson). Confidence is shared out among all tests.
-
-    Args:
-        truth: (n,) true states of the judged ticks.
-        prior: (n, k) probabilities without the outputs, that of the true chain.
-        evidence: (n, k) change of each state's log-odds by the outputs, in nats.
-        epsilon: what was promised; sets only the thresholds.
+    and Pearson). Confidence is shared out among all tests. Of judged ticks are `truth` (n,), `prior` (n, k) under the
+    true chain without the outputs, and `evidence` (n, k), the change of each state's log-odds by the outputs, in nats.
     """
     n, k = prior.shape
     if n < 2 * _BLOCKS:
@@ -230,11 +223,9 @@ class Attack:
     Attributes:
         success: share of the judged ticks whose state it named.
         low, high: the guess and the interval of the gain over it, corrected for the number of attackers; exactly the
-            guess
-            for an attacker who never leaves it.
+            guess for an attacker who never leaves it.
         ceiling: the most that epsilon allows at the prior of the attacker who believes the chain, if the readings are
-            in the class. Who learns rates that drift has a prior that drifts, and may exceed it without breaking a
-                theorem.
+            in the class. Who learns rates that drift may exceed it and break no theorem.
         guess: success of the same attacker without the outputs.
         epsilon_low: no epsilon below this explains what was reached, at the same confidence; 0 if any does.
         beyond: share of the judged ticks on which the outputs changed the odds between two states by more than
@@ -338,9 +329,8 @@ def furthest_learner(attacks: Sequence[Attack]) -> Attack | None:
 def odds_change(outputs: Outputs, knowledge: Knowledge, attacker: Attacker = smoothing) -> Floats:
     """ln of the largest factor (n,) by which outputs move an attacker's odds between two states; in nats, at least 0.
 
-    By default the attacker uses every output under the chain that it believes (forward-backward); if that chain is in
-    the class, the factor stays within e^epsilon, whatever the truth is. Of an attacker who learns the chain epsilon
-    says nothing. The change is 0 where `knowledge` holds the state.
+    By default it uses every output under the chain it believes (forward-backward): if that is in the class, the factor
+    stays within e^epsilon, whatever the truth is. Who learns the chain may exceed it.
     """
     return _change(attacker(outputs, knowledge), attacker(without(outputs), knowledge))
 

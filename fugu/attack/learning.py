@@ -1,7 +1,4 @@
-"""Attackers who learn: a chain from symbols (EM; the noise is the policy's), drift from counts, or outputs from truth.
-
-The supervised one has seen the truth of another time of the same person.
-"""
+"""Attackers who learn: a chain from symbols (EM), drift from counts, or outputs from the truth of another time."""
 
 from __future__ import annotations
 
@@ -222,7 +219,7 @@ def learned_levels(outputs: Outputs, knowledge: Knowledge) -> Floats:
 
     A share drifts by a normal step, and now and then anywhere. The count of L ticks at a share p is normal with mean L
     p and variance spread L p (1 - p) + 2 scale^2. On every tick of a window the odds of each counted state are
-    multiplied by those of its expected share over those before.
+    multiplied by what they are for its expected share, over what they were.
     """
     prior = smoothing(without(outputs), knowledge)
     assert isinstance(outputs, CountOutputs)

@@ -29,11 +29,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SymbolOutputs:
-    """A symbol for every tick, or a point: whatever one row of a table draws.
+    """A symbol (n,) for every tick, or which of m points; -1 where nothing tells of any state.
 
-    Attributes:
-        symbols: (n,) which symbol or which of m points; -1 where nothing tells of any state.
-        emission: (k, m), Pr(symbol | state): the policy's table, which everybody knows.
+    Everybody knows `emission` (k, m), Pr(symbol | state): the policy's table.
     """
 
     symbols: Ints
@@ -121,12 +119,9 @@ def release_counts(
 ) -> CountOutputs:
     """Noisy counts of tumbling windows as a device would release them, for simulations only.
 
-    Args:
-        states: (n,) true states, -1 where there is none, which is not counted.
-        segments: (n,) equal inside a stretch without gaps; windows do not go beyond it, and its rest is not released.
-        length: ticks in a window.
-        scale: of the noise, in ticks.
-        counted: the states that are counted together, or `EACH`, a count for each.
+    States (n,) of -1 are not counted. Segments (n,) number stretches without gaps; windows of `length` ticks do not go
+    beyond, and the rest is not released. The `counted` states are counted together, with `EACH` each for itself;
+    `scale` is in ticks.
     """
     groups = HISTOGRAM.groups(range(k)) if counted == EACH else COUNT.groups(counted)
     edges = np.flatnonzero(np.diff(segments)) + 1
@@ -144,11 +139,8 @@ def release_counts(
 class Knowledge:
     """What an attacker knows or believes beside the outputs.
 
-    Attributes:
-        transition: (k, k) the chain that is believed.
-        segments: (n,) equal inside a stretch without gaps.
-        known: (n,) true states that are known, -1 elsewhere.
-        truth: (n,) the same person's true states of a time to learn from, -1 where they are held back.
+    The chain `transition` (k, k) is believed; segments (n,) number stretches without gaps. True states `known` (n,) are
+    -1 elsewhere; so is `truth` (n,), the same person's states of a time to learn from, where it is held back.
     """
 
     transition: Floats
@@ -192,8 +184,7 @@ class PointAttack(NamedTuple):
 def attack_points(prior: Floats, truth: Ints, log_densities: Floats) -> PointAttack:
     """Name the state with the largest posterior probability, for each of n points.
 
-    The `prior` is (N,), `truth` (n,). `log_densities` (n, N) are up to a constant for each point, minus infinity where
-    a state cannot have released it.
+    The `log_densities` (n, N) are up to a constant per point, minus infinity where a state cannot have released it.
     """
     with np.errstate(divide="ignore"):
         posterior = log_densities + np.log(prior)

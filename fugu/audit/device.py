@@ -1,6 +1,6 @@
-"""A device's randomness, from the bytes that it publishes: each output against the distribution that it should have.
+"""A device's randomness, from the bytes that it publishes: whether draws are independent and follow their distribution.
 
-Whether draws are independent and follow a distribution: tests with a stated chance of an alarm without a fault.
+Each test has a stated chance of an alarm without a fault:
 
 - frequencies: how often every cell came, against its exact binomial distribution, two-sided;
 - lags: how often two draws at a distance are both in one half of the cells, for up to a million distances;
@@ -61,16 +61,10 @@ def count_cells(noise: Sequence[int], scale: Fraction) -> tuple[Cells, Distribut
 
 
 def point_cells(points: Sequence[Point], noise: Noise, state: int, centre: Point) -> tuple[Cells, Distribution]:
-    """The cells of released points, and their distribution.
+    """The cells of released points of one state, and their distribution.
 
-    Of a table every point is a cell; of a staircase every one inside its box. All others are one cell: the border of
-    the box, and of a table none.
-
-    Args:
-        points: as released.
-        noise: that they were drawn from.
-        state: the device's.
-        centre: of a staircase, for that state.
+    Of a table every point is a cell; of a staircase about its centre every one inside its box. All others are one cell:
+    the border of the box, and of a table none.
     """
     if isinstance(noise, NoiseTable):
         number = {point: place for place, point in enumerate(noise.points)}
@@ -116,14 +110,10 @@ class Alarm(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """What draws were tested, and what was found.
+    """What draws were tested, and the alarms.
 
-    Attributes:
-        of: what they are of.
-        draws: how many.
-        alarms: none if all is as it should be.
-        smallest: an error of this size in the probability of any cell is found with a probability of 99 %.
-        longest: draws of a stretch that must not come twice; none if there were too few draws to look.
+    An error of size `smallest` in the probability of any cell is found with a probability of 99 %. `longest` is a
+    stretch of draws that must not come twice; None if there were too few to look.
     """
 
     of: str
@@ -134,14 +124,7 @@ class Tested(NamedTuple):
 
 
 def checked(of: str, cells: Cells, distribution: NDArray[np.float64], false_alarms: float) -> Tested:
-    """Test draws.
-
-    Args:
-        of: what they are, in words.
-        cells: (n,) numbers of cells, 0..m-1.
-        distribution: (m,) probabilities.
-        false_alarms: probability of an alarm if draws are independent and follow the distribution.
-    """
+    """Test draws, (n,) cells in 0..m-1, against (m,) probabilities, with a probability of a false alarm."""
     found = [
         *frequencies(_counted(cells, distribution.size), distribution, false_alarms / 3),
         *_lags(cells, distribution, false_alarms / 3),
@@ -153,18 +136,11 @@ def checked(of: str, cells: Cells, distribution: NDArray[np.float64], false_alar
 
 
 def _counted(cells: Cells, m: int) -> NDArray[np.int64]:
-    """(m,) how often every cell came."""
     return sum((np.bincount(cells[at], minlength=m) for at in _pieces(cells.size)), start=np.zeros(m, np.int64))
 
 
 def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], false_alarms: float) -> list[Alarm]:
-    """Exact binomial tests of all cells; one whose probability is 0 must never come.
-
-    Args:
-        counts: (m,) how often every cell came.
-        distribution: (m,) probabilities.
-        false_alarms: probability of an alarm if draws are independent and follow the distribution.
-    """
+    """Exact binomial tests of (m,) counts of cells; one whose probability is 0 must never come."""
     draws = int(counts.sum())
     below, above = stats.binom.cdf(counts, draws, distribution), stats.binom.sf(counts - 1, draws, distribution)
     chance = 2 * np.minimum(below, above)
@@ -177,10 +153,7 @@ def frequencies(counts: NDArray[np.int64], distribution: NDArray[np.float64], fa
 def smallest_error(draws: int, distribution: NDArray[np.float64], false_alarms: float) -> float:
     """The error of a probability that `checked` finds in 99 of 100 runs: it shifts a cell's mean by both quantiles.
 
-    Args:
-        draws: how many.
-        distribution: (m,) probabilities; the cell counts where the error is the largest.
-        false_alarms: probability as for `checked`.
+    The cell counts where the error is the largest.
     """
     quantiles = stats.norm.isf(false_alarms / 3 / 2 / distribution.size) + stats.norm.ppf(_POWER)
     return float((quantiles * np.sqrt(distribution * (1 - distribution) / draws)).max())
@@ -198,7 +171,6 @@ def _most_deviations(chance: float, skewness: float) -> float:
 
 
 def _skewness(p: float) -> float:
-    """Of the indicator of an event of probability p."""
     return (1 - 2 * p) / math.sqrt(p * (1 - p))
 
 
@@ -218,12 +190,7 @@ def _lags(cells: Cells, distribution: NDArray[np.float64], false_alarms: float) 
 def related(
     one: tuple[Cells, NDArray[np.float64]], other: tuple[Cells, NDArray[np.float64]], false_alarms: float
 ) -> list[Alarm]:
-    """Test whether the draws of two streams depend on each other, at any distance either way.
-
-    Args:
-        one, other: cells and distributions of the streams, as for `checked`.
-        false_alarms: probability of an alarm if they do not.
-    """
+    """Test whether the draws of two streams depend on each other, at any distance either way, as `checked` does."""
     (values, p), (others, r) = _centred(one[1]), _centred(other[1])
     n = min(one[0].size, other[0].size)
     x, y, most = (one[0][:n], values), (other[0][:n], others), min(n // 2, _MOST_LAGS)
@@ -244,12 +211,7 @@ def scaled(noise: Sequence[int], scale: Fraction, false_alarms: float) -> list[A
     """Test the scale of discrete Laplace noise, by the sum of its absolute values and by how often it is 0.
 
     The likelihood of any other scale depends on the sum alone. That of a share of counts without noise depends on the
-    number of zeros alone. Both have their exact distributions.
-
-    Args:
-        noise: counts, less what was counted.
-        scale: that they should have.
-        false_alarms: probability of an alarm if draws are independent and have that scale.
+    number of zeros alone. Both have their exact distributions. `noise` is counts, less what was counted.
     """
     values = np.abs(np.asarray(noise, dtype=np.int64))
     draws, total, zeros = values.size, int(values.sum()), int((values == 0).sum())
@@ -373,15 +335,7 @@ _FAR = 8
 
 
 class _Sample(NamedTuple):
-    """Draws of one kind.
-
-    Attributes:
-        of: what they are of.
-        cells: (n,) what was drawn.
-        distribution: (m,) of the cells.
-        noise: if they are counts, less what was counted.
-        scale: of that.
-    """
+    """Draws (n,) of one kind of cells; `noise` of a scale, less what was counted, if they are counts."""
 
     of: str
     cells: NDArray[np.integer]
@@ -408,15 +362,10 @@ def device_tests(
 ) -> list[Tested]:
     """Test all outputs of a device whose readings are known: each by itself, every two of them, and at changes.
 
-    Args:
-        policy: that it ran.
-        symbols: by state, from readings that stayed the same.
-        noise: of counts, by state and window, from the same.
-        points: by state and number of the table, from the same.
-        false_alarms: probability of any alarm at all, if the device is as it should be.
-        script: the state of every tick of readings that changed; it begins anew after the last.
-        changes: ticks and draws of these: by a window's name as many counts a tick, less what was counted; by the
-            number of a table points; under 0 symbols.
+    Symbols are by state, noise by state and window, points by state and number of the table, from readings that stayed
+    the same. `script` has the state of every tick of readings that changed, and begins anew after the last; `changes`
+    are its ticks and draws: by a window's name as many counts a tick, less what was counted; by the number of a table
+    points; under 0 symbols. `false_alarms` is the probability of any alarm at all, if the device is as it should be.
     """
     changed = {of: own for of, own in (changes or {}).items() if own[1]}
     samples = [sample for sample in _samples(policy, symbols, noise, points) if sample.cells.size]
@@ -454,7 +403,6 @@ def _samples(
 
 
 def _pooled(policy: AnyPolicy, noise: Mapping[tuple[int, str], array[int]], changed: Changes) -> Iterator[_Sample]:
-    """The noise of each window, of all states and of the changes."""
     for name in dict.fromkeys(name for _, name in noise):
         every = array("q", changed[name][1] if name in changed else ())
         for (_, of), counts in noise.items():

@@ -54,11 +54,9 @@ def bound(truth: str, chains: Mapping[str, Any], ratios: tuple[Fraction, Fractio
 
 
 def widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any] | None:
-    """A class whose chains may keep a state, or change it, so many times more rarely; none for known chains.
+    """A class whose chains may keep a state, or change it, so many times more rarely; None for known chains.
 
-    Args:
-        chains: as in a policy.
-        factor: at least 1; an odds ratio is of two such probabilities, and grows with its square.
+    An odds ratio is of two such probabilities, and grows with the square of the factor, which is at least 1.
     """
     if chains["kind"] == "binary":
         wider = {name: (chains[name][0] / factor, 1 - (1 - chains[name][1]) / factor) for name in "qr"}
@@ -69,11 +67,7 @@ def widened(chains: Mapping[str, Any], factor: float) -> dict[str, Any] | None:
 
 
 def alternatives(policy: Mapping[str, Any]) -> Iterator[Bound]:
-    """What all symbols and windows of a stream lose in other classes of chains, the adversary being that of the policy.
-
-    Args:
-        policy: its JSON.
-    """
+    """What all symbols and windows of a policy lose in other classes of chains, against its adversary."""
     chains, adversary, ratios = policy["chains"], policy["guarantee"]["adversary"], tick_ratios(policy)
     yield Bound("independent readings, which is what ordinary differential privacy assumes", above(log_up(max(ratios))))
     if (wider := widened(chains, 1.1)) is not None:
@@ -92,12 +86,9 @@ _HALVINGS = 20
 
 
 class Finding(NamedTuple):
-    """Something that a reviewer should know.
+    """What a reviewer should know; a name that is the same for all policies, and a sentence about it.
 
-    Attributes:
-        name: of what it is, the same for all policies.
-        about: in a sentence.
-        wrong: whether the policy must not be trusted; if not, what it promises is true all the same.
+    `wrong` says whether the policy must not be trusted; if not, what it promises is true all the same.
     """
 
     name: str

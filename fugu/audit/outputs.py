@@ -24,12 +24,9 @@ _CELLS = 4_000_000
 
 
 class Source(NamedTuple):
-    """What draws the symbols of one stream.
+    """What draws the symbols of one stream, heard or not: (k, m) probabilities, given each state of the chain.
 
-    Attributes:
-        emission: (k, m) probabilities of symbols, given each state of the chain.
-        shows: the state of the stream that each state of the chain shows.
-        heard: whether its symbols are.
+    `shows` is the state of the stream that each state of the chain shows.
     """
 
     emission: Floats
@@ -38,16 +35,10 @@ class Source(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """A noisy count.
+    """A count with `terms` discrete Laplace noises added up, over the ticks from `first` on.
 
-    Attributes:
-        name: whose noise it has.
-        first, length: its ticks.
-        members: the states of the chain that are counted, or the symbols, or the pairs of symbols z m + z'.
-        symbols: the source whose symbols are counted; none if states are.
-        scale: of the discrete Laplace noise.
-        terms: how many such noises were added up.
-        consecutive: whether consecutive symbols are counted, two at a time.
+    `members` are the counted states of the chain, or symbols of the source `symbols`, or pairs of symbols z m + z' if
+    `consecutive` ones are counted, two at a time.
     """
 
     name: str
@@ -61,15 +52,9 @@ class Counted(NamedTuple):
 
 
 class Mechanism(NamedTuple):
-    """What is released of some ticks.
+    """What is released of some ticks, one of which is secret and attacked: symbols of sources, and counts.
 
-    Attributes:
-        ticks: how many there are.
-        secret: the tick that is attacked.
-        states: of the chain.
-        sources: of symbols.
-        counts: that are heard.
-        shown: for each state of the chain what it shows, which is what is secret; empty if that is the state.
+    `shown` is what each state of the chain shows, which is what is secret; empty if that is the state.
     """
 
     ticks: int
@@ -196,10 +181,7 @@ def release(mechanism: Mechanism, states: Ints, randomness: Randomness) -> Heard
 
 
 def log_likelihoods(mechanism: Mechanism, chain: MarkovChain, heard: Heard) -> Floats:
-    """(trials, s) logarithms of the likelihood of all that is heard, given each of s secrets.
-
-    Up to a number for each trial.
-    """
+    """(trials, s) log-likelihoods of all that is heard, given each of s secrets, up to a number for each trial."""
     size = max(1, _CELLS // mechanism.cells)
     parts, distribution = [], np.bincount(mechanism.secrets, _distribution(chain))
     for at in range(0, len(heard.counts), size):
@@ -273,7 +255,7 @@ def _told(weights: Floats, axis: int, count: Counted, told: Ints) -> Floats:
 
 
 def _log_noise(count: Counted, distance: Ints) -> Floats:
-    """Logarithms of the probability of noise, up to a number for each row."""
+    """Log-probabilities of noise, up to a number for each row."""
     size = np.abs(distance)
     if count.terms == 1:
         return np.asarray(-(size - size.min(axis=1, keepdims=True)) / float(count.scale))

@@ -35,10 +35,7 @@ _THRESHOLDS = 40
 def least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: float) -> float:
     """A lower bound of log( Pr(event | x) / Pr(event | x') ), wrong with a probability of at most `level`.
 
-    Args:
-        hits, of_hits: how often the event happened under x, of how many trials.
-        alarms, of_alarms: the same under x'.
-        level: half of it is given to each of the two probabilities.
+    Hits are of trials under x, alarms of trials under x'; half of the level is given to each probability.
 
     Source: Clopper and Pearson, "The use of confidence or fiducial limits" (1934).
     """
@@ -50,12 +47,9 @@ def least_epsilon(hits: int, of_hits: int, alarms: int, of_alarms: int, level: f
 
 
 def best_threshold(under: Floats, other: Floats, trials: int, level: float) -> tuple[float, float]:
-    """The threshold that promises the largest bound when so many trials are counted, and that bound.
+    """The threshold that promises the largest bound when so many trials of each are counted, and that bound.
 
-    Args:
-        under, other: (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
-        trials: that will be counted, of each.
-        level: as for `least_epsilon`.
+    `under` and `other` are (n,) log-likelihood ratios of x over x' in trials under x, and under x'.
     """
     best, threshold = 0.0, math.inf
     ordered = np.sort(other)
@@ -81,35 +75,23 @@ _MOST_OUTPUTS = 100
 
 
 class Witness(NamedTuple):
-    """An output, by what it shows.
-
-    Attributes:
-        epsilon: its log-likelihood ratio, in nats, rounded down.
-        secrets: that it tells apart, the likelier one first.
-    """
+    """An output: its log-likelihood ratio in nats, rounded down, and the secrets it tells apart, the likelier first."""
 
     epsilon: float
     secrets: tuple[int, int]
 
 
 class _Sides(NamedTuple):
-    """Likelihoods of outputs on one side, for outputs and known states.
-
-    Attributes:
-        seen: (g, b, k) for each known state, and each output that was kept, given the state of the secret tick.
-        known: (g, k) the same without any output.
-    """
+    """Likelihoods on one side, given the secret tick's state and a known one: (g, b, k) of outputs, (g, k) of none."""
 
     seen: Floats
     known: Floats
 
 
 def witness(made: Mechanism, chain: MarkovChain, *, knows: bool = False) -> Witness:
-    """The output that tells most of those that are tried.
+    """The output that tells most of those that are tried, for a chain with a distribution of the first tick.
 
-    Args:
-        chain: with a distribution of the first tick.
-        knows: whether the adversary may know states of other ticks.
+    `knows` says whether the adversary may know states of other ticks.
     """
     wide = _Expanded.of(made, chain)
     pairs = secret_pairs(made)[:_MOST_PAIRS]
@@ -182,7 +164,6 @@ def _sign(one: float, other: float) -> int:
 
 
 def _score(made: Mechanism, count: int) -> Floats:
-    """(k,) what grows with how much a stay in each state adds to a count."""
     one = made.counts[count]
     if not one.consecutive or one.symbols is None:
         return _share(made, count)
@@ -194,13 +175,8 @@ def _score(made: Mechanism, count: int) -> Floats:
 class _Expanded(NamedTuple):
     """The chain that is followed: of states, or of states and the last symbol of a stream whose pairs are counted.
 
-    Attributes:
-        forward, backward: (n, n) its steps, and those of the chain that runs backward.
-        state: (n,) the state of the chain.
-        symbol: (n,) the last symbol; 0 without one.
-        secret: (n,) what the state shows.
-        weight: (n,) the probability of each, given that.
-        consecutive_of: the source of the symbols, if there is one.
+    `forward` and `backward` are (n, n) steps either way; `symbol` is 0 without one; `secret` is what a state shows, and
+    `weight` the probability of each, given that.
     """
 
     forward: Floats
@@ -353,7 +329,6 @@ def _largest(wide: _Expanded, x: int, z: int, left: _Sides, here: Floats, right:
 
 
 def _best(wide: _Expanded, side: _Sides, one: Ints, other: Ints) -> tuple[Floats, Floats]:
-    """Of what was kept of a side, the (b, n) that tell most by themselves, and the same without any output."""
     seen = side.seen.reshape(-1, side.seen.shape[2])
     known = np.repeat(side.known, side.seen.shape[1], axis=0)
     told = [np.log(each[:, own] @ wide.weight[own]) for own in (one, other) for each in (seen, known)]
@@ -363,5 +338,4 @@ def _best(wide: _Expanded, side: _Sides, one: Ints, other: Ints) -> tuple[Floats
 
 
 def _clean(logs: Floats) -> Floats:
-    """Without what is impossible under both."""
     return np.where(np.isnan(logs), -np.inf, logs)

@@ -1,7 +1,6 @@
-"""Kernels for hidden Markov chains: filtering, smoothing, decoding, learning, simulation. Pure functions on arrays.
+"""Kernels for hidden Markov chains: pure functions on arrays of integer symbols, -1 for "unobserved".
 
-With k states and m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,), integer symbols, -1 for
-"unobserved".
+With k states and m symbols: `transition` (k, k), `emission` (k, m), `initial` (k,).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Smoothing when windows of ticks are counted: forward and backward over (state, count so far), exactly.
 
-At a window's end the count meets the likelihood of what was released. The forward pass stores only the messages at the
-windows' beginnings; the backward pass computes each window's lattice again.
+The forward pass stores only the messages at the windows' beginnings; the backward pass computes each lattice again.
 """
 
 from __future__ import annotations
@@ -191,12 +190,9 @@ def count_marginals(
 ) -> Floats:
     """Posterior (n, k) of every tick's state given symbols and what was released of the windows' counts.
 
-    Args:
-        symbols, initial, transition, emission, lengths: as for `filter_beliefs`.
-        windows: (n,) the window that a tick is in, or -1; a window's ticks follow each other in one sequence.
-        adds: (n, k), 1 where a tick in that state is counted, else 0.
-        likelihoods: (w, counts), Pr(what was released of a window | its count) up to a factor, for counts from 0 to the
-            most ticks of a window.
+    Arguments are as for `filter_beliefs`, and `windows` (n,), the window that a tick is in, or -1 (a window's ticks
+    follow each other in one sequence); `adds` (n, k), 1 where a tick in that state is counted, else 0; `likelihoods`
+    (w, counts), Pr(what was released | a window's count) up to a factor, for counts from 0 to a window's most ticks.
 
     Raises:
         ValueError: bad shapes or distributions, a window with more ticks than counts, or evidence of probability zero.

@@ -1,8 +1,7 @@
 """Filtering, smoothing and decoding of sequences of symbols.
 
-Forward and backward messages do not depend on each other, so one loop carries both from the two ends at once: each
-hides the other's waiting. Until they meet, each leaves its messages in the result; after, each replaces the other's
-message that it finds there by the posterior.
+Forward and backward messages do not depend on each other, so one loop carries both from the two ends, each hiding the
+other's waiting. Until they meet, both are left in the result; after, each replaces the other's by the posterior.
 """
 
 from __future__ import annotations
@@ -159,11 +158,7 @@ def filter_beliefs(
 
 
 def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
-    """Carry beliefs (..., k) over so many unobserved ticks, at least 0.
-
-    Raises:
-        ValueError: bad shapes or distributions, or a negative number of ticks.
-    """
+    """Carry beliefs (..., k) over unobserved ticks; ValueError for bad shapes or distributions, or negative ticks."""
     matrix = check_transition(transition)
     distribution = check_distribution(belief, "belief", matrix.shape[0])
     if ticks < 0:
@@ -175,8 +170,7 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
 def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
     """Condition a belief (k,) on the `likelihood` (k,) of an observation; also Pr(observation) under `belief`.
 
-    Raises:
-        ValueError: shapes differ, or the observation has probability zero.
+    Raises ValueError if shapes differ, or the observation has probability zero.
     """
     distribution = check_distribution(belief, "belief")
     weights = np.asarray(likelihood, dtype=np.float64)
@@ -192,12 +186,8 @@ def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
 class _Given(NamedTuple):
     """What messages over 2, 3 or 4 states are made of.
 
-    Attributes:
-        symbols: (n,) in -1..m-1.
-        initial: (sequences, k).
-        rows: (m + 1, k), likelihoods, those of an unobserved tick last.
-        forward, backward: (m + 1, k, k), from `step_tables`.
-        every: ticks after which a message's size is looked at.
+    Symbols (n,) are in -1..m-1; `initial` is (sequences, k); `rows` (m + 1, k) are likelihoods, those of an unobserved
+    tick last; `forward` and `backward` (m + 1, k, k) are from `step_tables`; sizes are checked after `every` ticks.
     """
 
     symbols: Ints
@@ -314,10 +304,7 @@ def backward_messages(
 ) -> Floats:
     """Messages (n, k): row t is proportional to Pr(symbols after t | X_t = x), with sum 1.
 
-    Arguments are as for `filter_beliefs`.
-
-    Raises:
-        ValueError: bad shapes or distributions, or symbols that no state explains.
+    Arguments are as for `filter_beliefs`. Raises ValueError for bad arguments, or symbols that no state explains.
 
     Source: the backward recursion (Rabiner 1989, section III).
     """
@@ -341,10 +328,8 @@ def posterior_marginals(
 ) -> Floats:
     """Smooth one or many sequences: (n, k), row t = Pr(X_t | all symbols of its sequence).
 
-    Arguments are as for `filter_beliefs`; `out` (n, k), float64 and C-contiguous, is where to put the result.
-
-    Raises:
-        ValueError: bad shapes or distributions, or symbols of probability zero; `out` then holds nothing of use.
+    Arguments are as for `filter_beliefs`; the result is put into `out` (n, k), float64 and C-contiguous. Raises
+    ValueError for bad shapes or distributions, or symbols of probability zero; `out` then holds nothing of use.
 
     Source: the forward-backward recursions (Rabiner 1989, section III), from both ends at once.
     """
@@ -414,14 +399,11 @@ def fixed_lag_marginals(
     *,
     lengths: ArrayLike | None = None,
 ) -> Floats:
-    """Smooth every tick with the symbols up to `lag` ticks after it, exactly, in O(n lag k^2).
+    """Smooth every tick with the symbols up to `lag` >= 0 ticks after it, exactly, in O(n lag k^2).
 
-    Row t of the result (n, k) is Pr(X_t | symbols up to t + lag); the last ticks of a sequence use what there is. Other
-    arguments are as for `filter_beliefs`. In the middle of a stream, `initial` is the distribution of the window's
-    first tick: `predict(belief, transition)` with the filtered belief of the tick before the window.
-
-    Raises:
-        ValueError: bad shapes or distributions, a negative lag, or symbols of probability zero.
+    Row t of the result (n, k) is Pr(X_t | symbols up to t + lag); the last ticks of a sequence use what there is.
+    Arguments and errors are as for `filter_beliefs`. In the middle of a stream, `initial` is the distribution of the
+    window's first tick: `predict(belief, transition)` with the filtered belief of the tick before the window.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")
@@ -494,12 +476,9 @@ def viterbi(
     *,
     lengths: ArrayLike | None = None,
 ) -> Decoded:
-    """Most probable state path of one or many sequences; of equals, the lowest state at each choice.
+    """Most probable state path of sequences; of equals, the lowest state at each choice.
 
-    Arguments are as for `filter_beliefs`.
-
-    Raises:
-        ValueError: bad shapes or distributions, or symbols of probability zero.
+    Arguments and errors are as for `filter_beliefs`.
 
     Source: the Viterbi recursion (Rabiner 1989, section III.B), in logarithms.
     """

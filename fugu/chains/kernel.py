@@ -1,14 +1,11 @@
 """How the kernels of this room are compiled: one decorator, one set of flags.
 
-A kernel takes arrays whose shapes and types its public wrapper has checked, and holds no state. With
-NUMBA_DISABLE_JIT=1 it is a plain Python function.
+A kernel takes arrays that its public wrapper has checked. With NUMBA_DISABLE_JIT=1 it is a plain Python function.
 
 Compiled kernels are kept on disk. Numba renews them when the kernel's own file changes, but not when a helper or a
-constant from another file does, which it has compiled in. So each has a folder named by a digest of all it is made of.
-
-Numba writes which file holds the code for which types, and then that file, under a number. Two processes that compile
-one kernel at once for different types take the same number, and may swap their code. So the files of each process have
-names of their own; at worst something is compiled again.
+constant from another file does, so each has a folder named by a digest of all it is made of. Two processes that compile
+one kernel at once for different types take the same number for its file, and may swap their code. So the files of each
+process have names of their own; at worst something is compiled again.
 """
 
 from __future__ import annotations

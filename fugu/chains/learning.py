@@ -17,11 +17,9 @@ __all__ = ["Expected", "Learned", "baum_welch", "expectations"]
 
 
 class Learned(NamedTuple):
-    """A fitted chain.
+    """A fitted chain, and whether the gain fell below the tolerance.
 
-    Attributes:
-        log_likelihoods: (iterations,) of every chain that was tried, in nats; the last one is of this chain.
-        converged: whether the gain fell below the tolerance.
+    The `log_likelihoods` (iterations,) are of every chain that was tried, in nats; the last one is of this chain.
     """
 
     transition: Floats
@@ -132,9 +130,7 @@ def baum_welch(
     """Fit transition and initial distribution to symbols by expectation maximisation, the emission table being known.
 
     Args:
-        symbols: (n,) integers in -1..m-1, -1 for an unobserved tick; sequences one after the other.
-        emission: (k, m), Pr(symbol | state), kept as it is.
-        lengths: (sequences,) ticks in each sequence; `None` for a single one.
+        symbols, emission, lengths: as for `filter_beliefs`.
         initial: (k,) first guess; `None`: uniform. With few sequences it tends to a corner, as it must.
         transition: (k, k) first guess; `None`: stay with 0.8, move evenly. Its zeros stay zeros.
         tolerance: stop when an iteration gains less than this, in nats per symbol.

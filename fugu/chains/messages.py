@@ -5,8 +5,8 @@ A message is an unnormalised vector over the k states. It is never divided while
 per tick, not for a division. Components smaller than about 2^-750 of the largest are lost, as in every scaled (not
 logarithmic) recursion; that does not matter where every state can be left and entered with a larger probability.
 
-For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, and has no branches on the length. For other
-k it is a row of a small array.
+For k = 2, 3, 4 a message is a tuple: compiled code keeps it in registers, without branches on the length. For other k
+it is a row of a small array.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ def _times_column(a: Message, table: Floats, z: int, y: int) -> float:
 def advance(a: Message, table: Floats, symbols: Ints, t: int) -> Message:
     """Predict and condition in one: the row vector `a` times the matrix of the symbol of tick t, not normalised.
 
-    The `table` (m + 1, k, k) holds Pr(next state, symbol | state), that of an unobserved tick (symbol -1) first; their
-    transposes for the backward direction.
+    The `table` (m + 1, k, k) is as from `step_tables`, that of an unobserved tick (symbol -1) first.
     """
     z = symbols[t] + 1
     if len(a) == 2:

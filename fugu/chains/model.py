@@ -1,7 +1,6 @@
 """What every public function checks before a kernel runs, and the tables that kernels read.
 
-A chain is (initial, transition); a symbol stream adds the emission table. Symbols of many sequences are concatenated,
-and `lengths` says where each ends.
+A chain is (initial, transition). Symbols of many sequences are concatenated, and `lengths` says where each ends.
 """
 
 from __future__ import annotations
@@ -35,14 +34,10 @@ _TINY = 1e-290  # below this a float loses relative accuracy soon
 
 
 class Problem(NamedTuple):
-    """A checked question to a kernel.
+    """A checked question to a kernel about symbols (n,) of all sequences, one after the other.
 
-    Attributes:
-        symbols: (n,) of all sequences, one after the other.
-        starts: (sequences + 1,) where each begins, and the end.
-        initial: (sequences, k).
-        transition: (k, k).
-        rows: (m + 1, k) the likelihood of each symbol, and at last of an unobserved tick: all ones.
+    Sequences begin at `starts` (sequences + 1,), whose last is the end of all; `initial` is (sequences, k),
+    `transition` (k, k), and `rows` (m + 1, k) the likelihood of each symbol, and ones for an unobserved tick.
     """
 
     symbols: Ints
@@ -55,8 +50,7 @@ class Problem(NamedTuple):
 def check_distribution(values: ArrayLike, name: str, states: int | None = None) -> Floats:
     """Check distributions (..., k), one per row: a C-contiguous float64 array. Errors call them `name`.
 
-    Raises:
-        ValueError: a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
+    Raises ValueError for a wrong shape, a negative or non-finite entry, or a row that does not sum to 1.
     """
     distributions = np.ascontiguousarray(values, dtype=np.float64)
     if (
@@ -108,11 +102,7 @@ def pose(
     emission: ArrayLike,
     lengths: ArrayLike | None,
 ) -> Problem:
-    """Check everything that a kernel over sequences reads; arguments are as for `filter_beliefs`.
-
-    Raises:
-        ValueError: anything that is not a chain, a table, or a stream of its symbols.
-    """
+    """Check all that a kernel over sequences reads, as described at `filter_beliefs`; else a ValueError."""
     matrix = check_transition(transition)
     k = matrix.shape[0]
     table = check_emission(emission, k)
@@ -155,8 +145,7 @@ def impossible(tick: int) -> ValueError:
 def stationary_distribution(transition: ArrayLike) -> Floats:
     """The distribution pi (k,) with pi P = pi, each entry with a small relative error; 0 for states that die out.
 
-    Raises:
-        ValueError: the chain has more than one stationary distribution, or one with an entry too small for a float.
+    Raises ValueError if there are several, or an entry is too small for a float.
     """
     matrix = check_transition(transition)
     closed = _closed_class(matrix)
@@ -232,11 +221,7 @@ def simulate(
     emission: ArrayLike,
     generator: np.random.Generator,
 ) -> Simulated:
-    """Draw a state path and its symbols; the same `generator` state gives the same path.
-
-    Raises:
-        ValueError: bad shapes or distributions, or a negative length.
-    """
+    """Draw a state path and its symbols; ValueError for bad shapes or distributions, or a negative length."""
     if ticks < 0:
         raise ValueError(f"cannot simulate {ticks} ticks")
     matrix = check_transition(transition)

@@ -2,10 +2,8 @@
 
 A device's release enters as its likelihood under each state, so every tick and device may have a table of its own, and
 every tick its own transition. Ticks without a release are gaps; a point that no possible state can release counts as
-none.
-
-A matrix that is mostly empty, as for a walk over cells, is kept as its diagonals (places that follow one another row by
-row have few) or as each state's predecessors; a full one is left to BLAS.
+none. A matrix that is mostly empty, as for a walk over cells, is kept as its diagonals or each state's predecessors; a
+full one is left to BLAS.
 """
 
 from __future__ import annotations
@@ -37,8 +35,7 @@ class Moves(NamedTuple):
 
     Attributes:
         matrix: (N, N).
-        weights: (diagonals, devices x N), each diagonal by target, repeated for a block of devices; three divide the
-            diagonals.
+        weights: (diagonals, devices x N), by target, repeated for a block of devices; three divide the diagonals.
         shifts: (diagonals,) where each begins in a block that has `margin` numbers before and after it.
         starts: (N + 1,) where the predecessors of each state begin.
         others, values: (links,) the predecessors and their weights; neither these nor diagonals: BLAS.
@@ -94,10 +91,8 @@ class Moves(NamedTuple):
 class Transition(NamedTuple):
     """A matrix of transitions, ready to be used many times.
 
-    Attributes:
-        forward: distributions of a tick to distributions of the next.
-        backward: what later ticks tell of one tick to what they tell of the tick before.
-        whole: whether all rows sum to 1, so that distributions do.
+    It carries distributions `forward`, and `backward` what later ticks tell of one tick to what they tell of the tick
+    before; `whole` if all rows sum to 1, so that distributions do.
     """
 
     forward: Moves
@@ -226,9 +221,8 @@ _LOG_HIGH = 9.0 * log(LIFT)
 class Seen(NamedTuple):
     """What devices released at one tick.
 
-    Attributes:
-        rows: (M, N), the likelihood of each of M points under each state; points of different tables side by side.
-        which: (devices,) the row of each device, -1 if it released nothing.
+    The `rows` (M, N) are likelihoods of M points under each state, points of different tables side by side; `which`
+    (devices,) is the row of each device, -1 if it released nothing.
     """
 
     rows: Floats
@@ -352,12 +346,8 @@ def advance(
 ) -> tuple[Floats, Floats]:
     """Carry the distributions (devices, N) of the tick before on by one tick; `out` must not be `distributions`.
 
-    Returns:
-        Distributions (devices, N), and for each device the logarithm of the probability of what it released, not a
-        number if that is nothing or counts as nothing.
-
-    Raises:
-        ValueError: bad shapes, or distributions after which no state is possible.
+    The result is distributions (devices, N), and for each device the log probability of what it released, not a number
+    if that is nothing or counts as nothing. Raises ValueError for bad shapes, or if no state is possible afterwards.
     """
     distributions = _distributions(distributions, transition.states)
     _check(seen, distributions)
@@ -379,10 +369,7 @@ def follow(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Se
     """Filter n >= 1 consecutive ticks of many devices: the forward pass.
 
     The `distributions` (devices, N) are those of the first tick, given everything before; `steps` has n - 1
-    transitions.
-
-    Raises:
-        ValueError: bad shapes, or no state is possible at some tick.
+    transitions. Raises ValueError for bad shapes, or if no state is possible at some tick.
     """
     if len(steps) != len(seen) - 1:
         raise ValueError(f"{len(seen)} ticks have {len(seen) - 1} steps between them, not {len(steps)}")
@@ -421,11 +408,9 @@ def smoothed(distributions: Floats, steps: Sequence[Transition], seen: Sequence[
 def fixed_lag(
     found: Followed, steps: Sequence[Transition], seen: Sequence[Seen], lag: int, ticks: slice = slice(None)
 ) -> Floats:  # fmt: skip
-    """The distributions of the ticks asked for given everything released up to `lag` ticks later, exactly.
+    """The distributions (n, devices, N) of some ticks given everything released up to `lag` >= 0 ticks later, exactly.
 
-    Args:
-        found: from `follow` of the same steps and releases; not changed.
-        lag: at least 0, else a ValueError; the last ticks use what there is.
+    The last ticks use what there is; `found`, from `follow` of the same steps and releases, is not changed.
     """
     if lag < 0:
         raise ValueError(f"lag is {lag}; it must be at least 0 ticks")

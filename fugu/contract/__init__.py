@@ -1,7 +1,4 @@
-"""What device, gateway and subscriber agree on: topics, frames, policies, tables and the guarantee check. No I/O.
-
-A name is loaded on first use, so that who only handles frames does not carry the document parser in memory.
-"""
+"""What device, gateway and subscriber agree on, without I/O; names load on first use: document parsers take memory."""
 
 from __future__ import annotations
 

@@ -619,8 +619,7 @@ ChainClass = Annotated[BinaryChains | BoundedChains | FiniteChains | JointChains
 def odds_ratio(transition: tuple[tuple[float, ...], ...]) -> float:
     """Return the largest P[x,y] P[x',y'] / (P[x,y'] P[x',y]) of a k x k matrix, rounded up, at least 1.
 
-    Raises:
-        ValueError: The matrix is not square, positive and row-stochastic within 1e-9, or the ratio is above 1e300.
+    ValueError: it is not square, positive and row-stochastic within 1e-9, or the ratio is above 1e300.
     """
     _check_stochastic(transition)
     worst = 1.0

@@ -162,15 +162,10 @@ class ClassOfChains(Document):
     def stream_loss(
         self, column: int, ratios: Ratios, rate: Fraction, adversary: Adversary, what: str, *, alone: bool
     ) -> Loss:
-        """What a mechanism of one stream loses, with all that may take turns with it, or be told beside it.
+        """What a mechanism (`what` in errors) of one stream loses, with all that takes turns with it or is beside it.
 
-        Args:
-            ratios, rate: bounds on the likelihood ratios of a tick's outputs, and on their logarithms in nats.
-            what: the mechanism's name in an error, in the singular.
-            alone: whether of this stream only this mechanism is seen.
-
-        Raises:
-            GuaranteeError: the stream may not tell so much, or the loss is not finite.
+        `ratios` bound the likelihood ratios of a tick's outputs, `rate` their logarithms in nats; `alone`: of this
+        stream only this mechanism is seen. GuaranteeError: the stream may not tell so much, or the loss is not finite.
         """
         return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
 

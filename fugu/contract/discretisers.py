@@ -1,22 +1,15 @@
 """Discretisers: how a reading becomes a state, on devices and where policies are planned; public maps.
 
-A reading without a state (none came, it is NaN, or no number or known name) is missing. By default such a tick releases
-something without any state. Where readings fail because of what they measure, a policy names a state for it in
-`missing`, which is protected like the others: one more, after those that readings have, or one of them.
+Which readings are missing, and why a baseline is as it is, stands in docs/proofs/states-and-ticks.md, "States" and
+"Missing readings". Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word
+about the reading.
 
 The running mean is in integers, the same on every device, bit for bit. A reading (an IEEE double, exactly as it is) is
 clamped to the policy's range and becomes the nearest of STEPS + 1 equally spaced integers, 0 for the lowest and STEPS
 for the highest, halves upward. The mean is an integer number of units, UNIT to a step. The n-th reading x since the
-mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0: the plain mean of the first M readings, then
-the exponential one, whose weights shrink by 1 - 1/M a reading.
+mean began changes it by (x * UNIT - mean) / min(n, M), rounded towards 0.
 Rounding is off by less than one unit a reading, and later ones shrink that by 1 - 1/min(n, M), so the mean is never M
 units or more away from the one without rounding: at most 2^-8 of a step for the largest M.
-A reading is compared with the mean of the readings *before* it, so that it is not measured by itself; with the default
-edge, the mean, the other choice gives the same states. The first reading is compared with itself.
-
-Whatever a sensor hands over, the outcome is a state or none: never an exception, and never a word about the reading.
-Infinities, and numbers beyond floating point, lie beyond every edge; a baseline leaves out infinities, but no finite
-number.
 """
 
 from __future__ import annotations
@@ -77,7 +70,7 @@ class RunningMean:
         self._mean = 0
 
     def observe(self, value: float) -> int:
-        """The band of a reading, then taken into the mean; an infinity is a finite number beyond all doubles."""
+        """The band of a reading, then taken into the mean; an infinity stands for a number beyond all doubles."""
         here = self._steps(value) * UNIT
         if not self._count:
             self._mean = here
@@ -336,7 +329,7 @@ class Classifier:
         return state
 
     def _comparable(self, tick: int) -> bool:
-        """Whether a reading can have a state: a mean's first is always in the same band, whatever it is.
+        """Whether a reading can have a state: a mean's first is in the same band, whatever it is.
 
         Where missing ticks have no state, neither have the M ticks from there on, as after a start.
         """
@@ -372,9 +365,10 @@ class Classifier:
         return None if math.isnan(value) or (math.isinf(value) and _infinite(raw)) else self._mean.observe(value)
 
     def _by_cell(self, raw: Any) -> int | None:
-        """The state of the nearest cell, the lowest of equals; beyond the poles or the 180th meridian is on them.
+        """The state of the nearest cell, the lowest of equals; a place inside a cell has no distance from it.
 
-        All cells are gone through for every reading, so the time that this takes does not tell where it was.
+        Places beyond the poles or the 180th meridian count as there. All cells are gone through for every reading, so
+        the time that this takes does not tell where it was.
         """
         latitude, longitude = map(_number, str(raw).replace(",", " ").split())
         if math.isnan(latitude) or math.isnan(longitude):
@@ -394,10 +388,7 @@ def _number(raw: Any) -> float:
 
 
 def _infinite(raw: Any) -> bool:
-    """Whether a reading that is infinite as a float is no finite number either.
-
-    Of the ways to write a number only those of infinities and NaN have an n.
-    """
+    """Whether it is no finite number: of the ways to write a number, only those of infinities and NaN have an n."""
     try:
         float(raw)
     except OverflowError:

@@ -246,10 +246,7 @@ def ordered(codes: Iterable[StatusCode]) -> tuple[StatusCode, ...]:
 
 
 def cause(error: BaseException | None) -> str:
-    """This project's own text, what the system calls an error, or the name of its class.
-
-    The text of any other error may hold a reading or a password.
-    """
+    """Our own text, what the system says, or an error's class; any other text may hold a reading or a password."""
     if error is None or isinstance(error, FuguError):
         return str(error or "")
     return getattr(error, "strerror", None) or type(error).__name__

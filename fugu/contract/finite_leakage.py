@@ -138,14 +138,10 @@ def finite_loss(
 ) -> float:
     """Return the largest epsilon in nats, rounded up, of chains whose ticks lose at most `rate`, for ever.
 
-    Args:
-        transitions: The chains, each k x k, irreducible, started stationary.
-        rate: Bound >= 0 on the log-likelihood ratio of a tick's outputs between any two states, in nats, or a k x k
-            matrix of such bounds for each two; states without a rate between them are no secret, one against the other.
-        informed: Whether the adversary may know true states.
-
-    Raises:
-        GuaranteeError: No finite bound was found; a step of a chain is so rare that floats cannot tell what follows.
+    Each chain is k x k, irreducible, and started stationary. `rate` bounds the log-likelihood ratio of a tick's outputs
+    between any two states, in nats, or is a k x k matrix of such bounds for each two; states without a rate between
+    them are no secret, one against the other. `informed`: the adversary may know true states. GuaranteeError: no finite
+    bound was found, as where a step of a chain is so rare that floats cannot tell what follows.
     """
     rates = uniform(len(transitions[0]), rate) if isinstance(rate, float) else [list(row) for row in rate]
     refuse_large(rates)

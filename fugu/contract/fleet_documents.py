@@ -1,7 +1,4 @@
-"""What is signed in a fleet: the root that names the keys, policies, tables, the time, and what stops a device.
-
-Documents are read only after their signatures have been checked, by the rules of `fugu.contract.trust`.
-"""
+"""The signed documents of a fleet, read only after `fugu.contract.trust` has had their signatures checked."""
 
 from __future__ import annotations
 
@@ -279,10 +276,8 @@ def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[
 def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
     """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
 
-    Raises:
-        RoleError: no key of the role has signed it.
-        SignatureError: a signature of such a key does not match.
-        ThresholdError: too few of them have signed.
+    RoleError: no key of the role has signed it. SignatureError: a signature of such a key does not match.
+    ThresholdError: too few of them have signed.
     """
     claimed = {one.key for one in envelope.signatures} & role.names & set(keys)
     if not claimed:

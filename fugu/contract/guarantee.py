@@ -52,12 +52,8 @@ class Guarantee(Document):
 def check_guarantee(chains: ChainClass, table: NoiseTable, guarantee: Guarantee) -> Loss:
     """Refuse a table that loses more than its guarantee allows, alone or in turns with others that pass as well.
 
-    Returns:
-        The loss of the table and of all that may take turns with it (`lasting_ratios`), not above the guarantee.
-
-    Raises:
-        GuaranteeError: The loss is above the guarantee, is not finite, or the numbers of states differ.
-
+    Returns the loss of the table and of all that may take turns with it (`lasting_ratios`). GuaranteeError: it is above
+    the guarantee or not finite, or the numbers of states differ.
     Source: docs/proofs/randomised-response.md, "Binary chains in closed form" and "Tables that change".
     """
     _check_states(chains, table)
@@ -68,13 +64,8 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
     """Refuse a mechanism, `what` in errors, that with these ratios (`ratio_loss`) loses more than its guarantee allows.
 
     A stream whose mechanism changes from tick to tick keeps the guarantee if each of them passes this check by itself.
-
-    Returns:
-        The loss of the mechanism and of all that may take turns with it (`lasting_ratios`), not above the guarantee.
-
-    Raises:
-        GuaranteeError: The loss is above the guarantee, or is not finite.
-
+    Returns the loss of the mechanism and of all that may take turns with it (`lasting_ratios`). GuaranteeError: it is
+    above the guarantee, or not finite.
     Source: docs/proofs/randomised-response.md, "Tables that change".
     """
     return held(ratio_loss(chains, *lasting_ratios(chains, *ratios), guarantee.adversary), guarantee, what)
@@ -104,9 +95,7 @@ def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
     """Return the epsilon of one symbol per tick from this table alone, for ever: rounded up, at least a single tick's.
 
-    Raises:
-        GuaranteeError: The numbers of states differ, or the loss is not finite.
-
+    GuaranteeError: the numbers of states differ, or the loss is not finite.
     Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
     """
     _check_states(chains, table)
@@ -135,14 +124,9 @@ def _largest(above: tuple[int, ...], below: tuple[int, ...]) -> Fraction:
 def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
     """Return the epsilon, rounded up, of any mechanism whose per-tick likelihood ratios never exceed these.
 
-    Args:
-        ratio_01: Bound >= 1 on the likelihood ratio of a tick's output between state 0 and state 1.
-        ratio_10: The same between state 1 and state 0; with more than two states only the larger counts. In joint
-            chains it is for the outputs of all streams together.
-
-    Raises:
-        GuaranteeError: A ratio is below 1, or the loss is not finite.
-
+    `ratio_01` >= 1 bounds the likelihood ratio of a tick's output between state 0 and state 1, `ratio_10` between 1 and
+    0; with more than two states only the larger counts. In joint chains they are for the outputs of all streams
+    together. GuaranteeError: a ratio is below 1, or the loss is not finite.
     Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
     """
     return chains.ratio_loss(ratio_01, ratio_10, adversary)

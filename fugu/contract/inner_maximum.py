@@ -39,11 +39,9 @@ class IntRow(Protocol):
 class Tree(NamedTuple):
     """A spanning tree of tight constraints h_u = high[u, v] h_v, rooted at state 0; rows (k,), whatever they hold.
 
-    Attributes:
-        upper, lower: u and v of each edge; entry 0 is not used.
-        order, parent: the states from the root outward, and the edge that leads to each.
-        inside: which states a part of the tree holds.
-        ray, left: h, and what is left to balance in each state.
+    `upper` and `lower` are u and v of each edge (entry 0 is not used), `order` the states from the root outward,
+    `parent` the edge that leads to each, `inside` which states a part holds, `ray` is h, and `left` what is left to
+    balance in each.
     """
 
     upper: IntRow
@@ -56,10 +54,7 @@ class Tree(NamedTuple):
 
 
 def widening(y: int, z: int) -> float:
-    """Return the factor for entry (y, z) of a cone: ties between constraints would let the method stand still.
-
-    A cone that is larger by hairs of different widths has none.
-    """
+    """Return the factor for entry (y, z) of a cone, different by hairs: ties would let the method stand still."""
     return 1.0 + HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
 
 
@@ -73,13 +68,9 @@ def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: fl
     proves the ratio raised by its size times high[u, v] times steepest: so whatever vertex is reached, the result is a
     bound. (It holds for every ratio; the ray only chooses it. A ray beyond floats costs the search, not the proof.)
 
-    Args:
-        above, below: (k,) distributions.
-        high: (k * k,) the cone, row by row, closed up to its widening; no entry is below 1.
-        tree: Where to work; k rows.
-
-    Returns:
-        The bound, to be rounded up by the caller, infinite if there is none; and how many vertices were visited.
+    `above`, `below`: (k,) distributions. `high`: (k * k,) the cone, row by row, closed up to its widening, no entry
+    below 1. `tree`: k rows to work in. Returns the bound, to be rounded up by the caller, infinite if there is none,
+    and how many vertices were visited.
     """
     upper, lower, order, parent, inside, ray, left = tree
     size = len(upper)

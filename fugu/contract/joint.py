@@ -38,15 +38,9 @@ def joint_epsilon(policies: Sequence[AnyPolicy], sensors: Mapping[str, Hashable]
     Where streams declare different classes, the largest bound counts, so that it holds if the truth is in any one of
     them: a stream with a class that is too narrow takes nothing away from what the others promise. Likewise it holds
     against the strongest of their adversaries.
-
-    Args:
-        policies: of the streams, their own guarantees verified.
-        sensors: for each stream what tells its sensor from others; `None` if that is not known, and then streams that
-            can have a joint bound are taken to be of one sensor.
-
-    Raises:
-        NoJointBoundError: there is none, and why.
-        GuaranteeError: the joint loss is not finite.
+    The policies' own guarantees are verified. `sensors`: for each stream what tells its sensor from others; `None` if
+    that is not known, and then streams that can have a joint bound are taken to be of one sensor. NoJointBoundError:
+    there is none, and why. GuaranteeError: the joint loss is not finite.
     """
     streams = []
     for policy in policies:
@@ -117,10 +111,8 @@ def check_named(policies: Sequence[AnyPolicy]) -> None:
     """Hold the streams of a device to what the classes of joint chains of the others among them take them for.
 
     Policies whose classes share out rates in different ways may all pass by themselves, and tell too much together.
-
-    Raises:
-        NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than
-            that class describes, or counts its ticks otherwise.
+    NoJointBoundError: a stream tells more in a tick than the class of another allows it, or is another stream than that
+    class describes, or counts its ticks otherwise.
     """
     for declared in policies:
         if not isinstance(declared, Policy) or not isinstance(declared.chains, JointChains):

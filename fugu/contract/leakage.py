@@ -64,12 +64,9 @@ class Loss(NamedTuple):
 
 
 class Leakage(NamedTuple):
-    """The largest likelihood ratio that the past, or the future, of a tick can add.
+    """The largest likelihood ratio that the past, or the future, of a tick can add: exact, or a bound if cut short.
 
-    Attributes:
-        ratio: The bound on it; exact unless `exact` is false: the search was cut short.
-        known_state: The nearest known state that attains it, or `None` when knowing nothing is worst.
-        gap: The number of unknown ticks before that known state.
+    It is attained by the nearest known state after `gap` unknown ticks, or by knowing nothing (`None`).
     """
 
     ratio: Decimal
@@ -132,11 +129,8 @@ def informed_leakage(q: Fraction, r: Fraction, largest: Fraction, smallest: Frac
     outputs and n_t none. Along every subsequence of _starts, m_t and n_t move together and monotonically to m* and 1:
     upwards if n_t < 1, downwards if n_t > 1. So the supremum over the rest is at most m*/n_t, or m_t, which makes the
     stop certified.
-
-    Args:
-        q, r: Pr(next state 1 given state 0), Pr(next state 0 given state 1), inside (0, 1).
-        largest, smallest: Likelihood ratios of a tick's output, state 0 over state 1, at least 1, and at most 1.
-
+    q = Pr(next state 1 given state 0), r = Pr(next state 0 given state 1); a tick's output has likelihood ratios of
+    state 0 over state 1 from `smallest`, at most 1, to `largest`, at least 1.
     Source: BDP definition 4; docs/proofs/randomised-response.md, "Three adversaries in closed form".
     """
     way = Way(q, r, largest, smallest)

@@ -206,9 +206,8 @@ class MeasurePolicy(PolicyHeader):
     def verify(self, ceiling: float) -> None:
         """Check every table against the policy graph, and a point's epsilon against the ceiling that the owner accepts.
 
-        Raises:
-            PolicyError: the graph does not fit the states, or the sets of possible states have no end.
-            GuaranteeError: a table does not keep the promise, or epsilon is above the ceiling.
+        PolicyError: the graph does not fit the states, or the sets of possible states have no end. GuaranteeError: a
+        table does not keep the promise, or epsilon is above the ceiling.
         """
         verify_tables(self.measurement, self.measure_tables)
         if self.epsilon > ceiling:

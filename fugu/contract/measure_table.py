@@ -150,9 +150,8 @@ class Staircase:
 def shell_weights(noise: Staircase) -> tuple[int, int, int]:
     """Integer weights of three ways to take a shell, for q = p/r: (w1, w2, w3).
 
-    Returns:
-        w1 = 2 (r-p)^2 for shell 0; w2 = (2A + B) p (r-p) for shell n >= 1 with distribution (1-q) q^(n-1); w3 = 4A p^2
-        for shell n >= 2 with distribution (n-1)(1-q)^2 q^(n-2). They split A (2n - 1) + B/2 as (A + B/2) + 2A (n - 1).
+    w1 = 2 (r-p)^2 for shell 0; w2 = (2A + B) p (r-p) for shell n >= 1 with distribution (1-q) q^(n-1); w3 = 4A p^2 for
+    shell n >= 2 with distribution (n-1)(1-q)^2 q^(n-2). They split A (2n - 1) + B/2 as (A + B/2) + 2A (n - 1).
     """
     p, r = noise.ratio.as_integer_ratio()
     return 2 * (r - p) ** 2, (noise.double_area + noise.boundary) * p * (r - p), 2 * noise.double_area * p**2

@@ -1,22 +1,12 @@
 """What a measured stream promises, as plain values, and the check of a table against its policy graph, in integers.
 
-Every pair of states that the policy graph joins stays hidden: no released point is more than e^epsilon times likelier
-under the one than under the other. Only edges between states that an adversary can hold possible count, and a state
-without such an edge is hidden among some other possible state. Sets of states are integers whose bit x stands for state
-x. Source: docs/proofs/private-points.md, "Private measurements".
-
-For a set C of possible states, with at least two of them:
-
-1. every edge of the policy graph inside C is protected: no point is more than e^epsilon times likelier under the one
-state than under the other;
-2. every state of C is protected together with degree - 1 other states of C (with all of them if there are no more), the
-same for every point (definition 4.4 of the DPHMM paper, which as printed allows the state itself);
-3. no point is more than e^(factor epsilon) times likelier under any state of C than under any other;
-4. a state outside C, in which a device can be only if the chain is wrong, is protected together with so many, too.
-Whoever sends tables could otherwise mark such states.
-
+Sets of states are integers whose bit x stands for state x. For a set C of possible states, with at least two of them,
+the source's four conditions hold, the second and fourth for `degree`: a state, possible or not, is protected together
+with degree - 1 other states of C (with all of them if there are no more), the same for every point. A state outside C
+counts because whoever sends tables could otherwise mark such states.
 Ratios are compared as W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z], staircases by the gauge of differences; both without
 rounding.
+Source: docs/proofs/private-points.md, "Private measurements".
 """
 
 from __future__ import annotations
@@ -281,10 +271,7 @@ def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
 
 
 def check_noise(measurement: Measurement, noise: Noise, constraint: int) -> None:
-    """Refuse, by a GuaranteeError, noise that tells apart what must not be while the states of a set are possible.
-
-    `constraint`: the set C; 0 for any set with at least two states, which takes every pair to be protected.
-    """
+    """Refuse (GuaranteeError) noise that breaks the promise in a set C; for 0, any set, all pairs must be protected."""
     everywhere = (1 << measurement.states) - 1
     if constraint & ~everywhere:
         raise GuaranteeError("the table is for states that the policy does not have")

@@ -1,12 +1,9 @@
 """Noise tables: the randomised mechanism that a device runs on states, as integers over 2^32.
 
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
-symbols, or points of a measurement; either way one uniform 32-bit word against one row decides.
-
-A tick without a usable reading: one uniform word takes a row, every row equally likely up to the rounding of 2^32 words
-to k rows, and the output is drawn from it. That is a convex combination of the rows with exactly known weights, the
-same whatever the state is: such a tick has the loss 0, to be precise if which ticks are missing does not depend on the
-readings (docs/proofs/states-and-ticks.md, "Missing readings").
+symbols, or points of a measurement; either way one uniform 32-bit word against one row decides. A tick without a usable
+reading takes its row by one more word, whatever the state is: it has the loss 0 if which ticks are missing does not
+depend on the readings (docs/proofs/states-and-ticks.md, "Missing readings").
 
 Exact discrete Laplace noise: P(n) proportional to exp(-|n| / s) on the integers, for a rational scale s. Only integers
 are drawn, compared and divided: there is no rounding whose traces could tell noise and count apart. Source: Canonne,
@@ -113,11 +110,9 @@ class NoiseTable:
     """For state x and a uniform 32-bit word u, the output is the number of thresholds in rows[x] that are <= u.
 
     Attributes:
-        rows: k rows of m - 1 strictly increasing thresholds in (0, 2^32): every cell has weight >= 1.
+        rows: k rows of m - 1 strictly increasing thresholds in (0, 2^32): every cell has weight >= 1. A table of
+            symbols of another shape is a ValueError, one of points a FrameError.
         points: the m points that are the outputs, d integers each; empty if they are symbols, 0..m-1.
-
-    Raises:
-        ValueError, FrameError: a table of symbols, or of points, has another shape, or an empty cell.
     """
 
     rows: tuple[Sequence[int], ...]
@@ -168,20 +163,12 @@ class NoiseTable:
 
     @classmethod
     def binary(cls, threshold0: int, threshold1: int) -> NoiseTable:
-        """Build binary randomised response: Pr(symbol 1 given state 0) and Pr(symbol 0 given state 1), times 2^32.
-
-        Raises:
-            ValueError: A threshold is not inside (0, 2^32).
-        """
+        """The table of the flip probabilities of states 0 and 1, times 2^32; ValueError unless inside (0, 2^32)."""
         return cls(((SCALE - threshold0,), (threshold1,)))
 
     @classmethod
     def randomised_response(cls, states: int, flip_weight: int) -> NoiseTable:
-        """Build k-ary randomised response, k >= 2: each wrong symbol has `flip_weight` / 2^32, the true one the rest.
-
-        Raises:
-            ValueError: A cell would have no weight left.
-        """
+        """k-ary randomised response: `flip_weight` / 2^32 for each wrong symbol; ValueError if a cell has no weight."""
         keep = SCALE - (states - 1) * flip_weight
         weights = [[keep if z == x else flip_weight for z in range(states)] for x in range(states)]
         return cls(tuple(tuple(accumulate(row[:-1])) for row in weights))

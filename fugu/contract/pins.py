@@ -1,14 +1,13 @@
 """What a device's owner pins of a stream, so that whoever may sign policies cannot redefine what a guarantee is about.
 
-With a class of chains that leaves out the truth, other thresholds, faster ticks, or a graph that joins nothing, every
-ceiling is kept and everything is told. Pins are compared exactly; what cannot be decided is a violation. A part of them
-alone could be got round by the others, so a stream has all of them or none.
+docs/fleet.md says what each pin is against. Pins are compared exactly; what cannot be decided is a violation. A part of
+them alone could be got round by the others, so a stream has all of them or none.
 
 - A policy's class must contain the pinned one: its guarantee then holds for every chain that the owner has named.
 - Ticks at a multiple of the pinned period are some of the pinned ticks, and whoever sees fewer symbols learns no more.
 A discretiser with hysteresis or a baseline has other states if it sees fewer readings: its period must be the pinned.
-- Which states are possible at a tick of a measured stream follows from its clock, its first states and its steps, and
-decides which pairs are protected and by which partner, so those three must be the pinned ones.
+- A measured stream's clock, first states and steps must be the pinned ones: which states are possible follows from
+them, and decides which pairs are protected and by which partner.
 """
 
 from __future__ import annotations

@@ -103,6 +103,8 @@ class PolicyHeader(DocumentFile):
 
 
 class _Written(Document):
+    """A table as it is written."""
+
     rows: tuple[tuple[int, ...], ...]
 
 

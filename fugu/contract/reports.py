@@ -398,7 +398,7 @@ _MARGIN = 1e-9
 
 
 class Ellipse(NamedTuple):
-    """An ellipse in the plane, in one unit; its longer axis is so many degrees clockwise from north, in [0, 180)."""
+    """An ellipse, all in one unit; `orientation` of its longer axis is in degrees clockwise from north, in [0, 180)."""
 
     east: float
     north: float

@@ -58,11 +58,7 @@ _UPWARD = Context(prec=60, rounding=ROUND_CEILING, Emin=-999_999, Emax=999_999)
 
 
 def exp_up(exponent: Fraction) -> Fraction:
-    """Return a fraction at least e^exponent, and above it by less than 1e-30 of it.
-
-    Raises:
-        GuaranteeError: The exponent is not in 0..10000: negative, or too large to be a guarantee of anything.
-    """
+    """Return a fraction at least e^exponent, and above it by less than 1e-30 of it; GuaranteeError outside 0..10000."""
     if not 0 <= exponent <= _MOST:
         raise GuaranteeError(f"a loss of {float(exponent):g} nats in a tick is not in 0..{_MOST}")
     if exponent == 0:

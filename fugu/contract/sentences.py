@@ -72,10 +72,7 @@ _MOST_NAMES = 6
 
 
 def protected_sentence(discretiser: Discretiser | None) -> str:
-    """What of a tick is protected: which state its reading has, and not the reading itself.
-
-    Without a discretiser only the states' chains are known.
-    """
+    """What of a tick is protected: which state its reading has, not the reading; `None`: only the chains are known."""
     if discretiser is None:
         return "protected is which state of its chain a tick is in"
     names, tail = discretiser.states, ""

@@ -1,12 +1,8 @@
 """What known chains lose to those who may have any side information about the states that they show.
 
-Whatever is known of single ticks, for certain or as odds, of one stream or of several, weighs the states of a tick:
-given the tick before, their distribution is a row of the matrix with its columns reweighted; given the tick after, with
-any start, a column with its rows reweighted. So the leakage is at most what the worst weights make of it. Two states y
-and z are the worst to have weights, in closed form: if h_y = u h_z, two rows x and x' whose columns have been
-reweighted alike have means of h whose ratio is at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2, where a is the odds
-ratio P[x,y] P[x',z] / (P[x,z] P[x',y]).
-Source: docs/proofs/joint-streams.md, "Streams that move together".
+Evidence on single ticks weighs the states of a tick; two states y and z are the worst to have weights, and those are in
+closed form, with the odds ratio a = P[x,y] P[x',z] / (P[x,z] P[x',y]): the ratio of two means of h with h_y = u h_z is
+at most ((sqrt(a u) + 1) / (sqrt(a) + sqrt(u)))^2. Source: docs/proofs/joint-streams.md, "Streams that move together".
 """
 
 from __future__ import annotations
@@ -44,13 +40,8 @@ def informed_loss(
     They know all states of some streams, and any of the others; or of no stream all, and then at some ticks the states
     of all. That is at most what side information of every kind tells, which counts where states of the chain show alike
     or there is one stream: then single readings are known, not states of the chain.
-
-    Args:
-        shows: For each state what it shows of each stream; the other arguments are as for `soft_loss`.
-        of_whole: What those learn who know states of the chain, or a `GuaranteeError`.
-
-    Raises:
-        GuaranteeError: No finite bound was found.
+    `transitions` and `rates` are as for `soft_loss`; `shows` is for each state what it shows of each stream; `of_whole`
+    is what those learn who know states of the chain, or a GuaranteeError. GuaranteeError: no finite bound was found.
     """
     columns = sorted(set(zip(*shows, strict=True)))
     found = []
@@ -81,10 +72,7 @@ def soft_loss(
             between them show the same, and nothing but what states show is a secret, or can be known.
         known: What each state shows of streams that are known at every tick, beside side information of any kind on the
             others; `None` if there are no such streams.
-        work: What the check may still cost, if other checks share that.
-
-    Raises:
-        GuaranteeError: No finite bound was found.
+        work: What the check may still cost, if other checks share that. GuaranteeError: no finite bound was found.
     """
     refuse_large(rates)
     rarest = min(p for matrix in transitions for row in matrix for p in row if p > 0.0)

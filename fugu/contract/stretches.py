@@ -1,7 +1,5 @@
 """Stretches of a stream: what is lost about several ticks in a row having been one sequence of states or another.
 
-Everything in a stretch tells of it, tick by tick; what lies before and after tells of its first and its last tick as of
-a single one. So the loss between any two sequences of n states grows by what a tick says for itself, with every tick.
 Source: docs/proofs/chain-accountant.md, "Stretches of time".
 """
 
@@ -28,10 +26,7 @@ _MICROSECONDS = 1_000_000
 
 
 class Stretch(NamedTuple):
-    """A stretch and its length in words, the most ticks that fall into it, and its epsilon.
-
-    Epsilon bounds the log-likelihood ratio between any two sequences of states of these ticks, in nats.
-    """
+    """A stretch: its most ticks, and a bound on the log-likelihood ratio of two sequences of their states, in nats."""
 
     name: str
     ticks: int

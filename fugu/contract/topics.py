@@ -151,9 +151,9 @@ def description_topic(fleet: str, device: str, stream: str) -> str:
 
 
 def discovery_topic(fleet: str, device: str) -> str:
-    """Where Home Assistant looks for what there is of a device, or, under `health`, of the gateway; retained.
+    """Home Assistant's own retained topic for a device, or, under `health`, the gateway; `parse_topic` refuses it.
 
-    This is Home Assistant's own topic, which `parse_topic` refuses. The fleet's name keeps those of other fleets apart.
+    The fleet's name keeps those of other fleets apart.
     """
     return f"homeassistant/device/{_part(fleet)}/{device if device == 'health' else _device(device)}/config"
 

@@ -1,14 +1,10 @@
 """Windows of a stream: which ticks are counted together, which states, and with how much noise.
 
-The device counts, adds exact discrete Laplace noise of the window's scale, and lets out nothing else. A change of one
-tick's state changes a count by at most its sensitivity, so one window adds sensitivity / scale to the loss of each of
-its ticks; losses of windows that share a tick, and of its symbol, add up. Source: docs/proofs/device-windows.md,
-"Windows counted on the device".
-
-Mechanisms, by name: "chain" is the chain accountant; "mqm-exact" and "mqm-approx" are Markov quilts. With these the
-losses of any number of counts add up tick by tick. The noise of "wasserstein" and "group" covers one release of one
-window, ever. Source: docs/proofs/published-mechanisms.md, "The published mechanisms".
-
+One window adds sensitivity / scale to the loss of each of its ticks; losses of windows that share a tick, and of its
+symbol, add up. Source: docs/proofs/device-windows.md, "Windows counted on the device".
+With the mechanisms "chain", "mqm-exact" and "mqm-approx" the losses of any number of counts add up tick by tick; the
+noise of "wasserstein" and "group" covers one release of one window, ever. Source: docs/proofs/published-mechanisms.md,
+"The published mechanisms".
 A query says how many numbers its answer has, which states each of them counts, how far one tick can move them, and what
 they are called. Windows, releases, plans and pages ask it; none of them compares names.
 """
@@ -68,11 +64,7 @@ _State = TypeVar("_State", int, str)
 
 @dataclass(frozen=True)
 class Query:
-    """One kind of question, by its name in messages and on command lines.
-
-    `each`: there is a number for each state, not one for some together. `clip`: the most a number can be; `None`: no
-    bound.
-    """
+    """One kind of question; `clip` is the most a number can be, `each` that every state has one, not some together."""
 
     name: str
     each: bool = False

@@ -153,10 +153,7 @@ def broker(
     writable: Mapping[str, bool] | None,
     now: float,
 ) -> list[Finding]:
-    """What became of trying a broker; arguments as in `fugu.mqtt.probe.Probe`.
-
-    `end`: when its certificate ends; `None` without TLS.
-    """
+    """What became of trying a broker, as in `fugu.mqtt.probe.Probe`; its certificate's end is `None` without TLS."""
     found = [Finding("broker", "ok", f"{address} accepts the connection")]
     if reached != "done":
         found = [Finding("broker", "FAIL", f"{problem}: {_REMEDIES[reached]}")]
@@ -178,10 +175,7 @@ def broker(
 
 
 def unit(name: str, show: Callable[[str], str] | None = None) -> list[Finding]:
-    """How a systemd unit is; nothing where systemd does not run, or does not know it.
-
-    `show` gives its properties, a line each; systemctl is asked if not given.
-    """
+    """How a systemd unit is; nothing where systemd does not run or know it. `show` gives properties, a line each."""
     pairs = (line.partition("=") for line in (show or _shown)(name).splitlines())
     found = {key: value for key, _, value in pairs}
     if found.get("LoadState") != "loaded":
@@ -206,10 +200,7 @@ def certificate_end(path: Path) -> tuple[float, float]:
 
 
 def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
-    """Whether Python and the libraries are of versions that this program is made for.
-
-    `wanted`: as `name>=1.2,<3`; the requirements of the installed distribution if not given.
-    """
+    """Whether Python and the libraries are of the `wanted` versions (`name>=1.2,<3`), else of the distribution's."""
     python = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     findings = [Finding("Python", "ok" if good else "FAIL", python if good else f"{python}: install 3.11 or newer")]

@@ -40,8 +40,8 @@ def _steered() -> bool:
 class Wake:
     """An event that a signal handler may set, and that is over once it has been waited for; one thread waits.
 
-    A handler in the main thread could wait for ever for the lock of a `threading.Event` that this is about to wait for,
-    or to clear. Putting into a SimpleQueue is safe at any moment.
+    A handler in the main thread would wait for the lock of a `threading.Event` for ever while this is about to wait, or
+    to clear the event. Putting into a SimpleQueue is safe at any moment.
     """
 
     def __init__(self) -> None:

@@ -44,11 +44,8 @@ def csv_rows(path: Path, refused: type[FuguError], *, uneven: bool = False) -> I
     """The header of a CSV file (gzip if .gz), and its other rows with line numbers; empty lines are left out.
 
     Cells are separated by the commas of its header, else its semicolons, else its tabs. `uneven` takes rows of other
-    lengths than the header's: missing cells are empty.
-
-    Raises:
-        refused: it is no CSV file, or a row is not as long as the header.
-        OSError: it cannot be read.
+    lengths than the header's, missing cells empty; else they are `refused`, as what is no CSV file. OSError: it cannot
+    be read.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     try:

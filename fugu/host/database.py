@@ -1,7 +1,4 @@
-"""SQLite files that one process or several keep: opening one, transactions and snapshots.
-
-A file is marked by `application_id` and `user_version` in SQLite's header; one of another version is refused.
-"""
+"""SQLite files that one process or several keep; one of another `application_id` or `user_version` is refused."""
 
 from __future__ import annotations
 
@@ -95,13 +92,12 @@ def open_database(
 
     Args:
         schema: statements that make it, all in one transaction.
-        create: whether it may be made; else it must be there.
-        read_only: nothing is written, and no other process ever waits for this one; it must be there.
+        create: whether it may be made; else it must be there, as with `read_only`, when no other process ever waits for
+            this one.
         shown: what messages call the file; its name if not given.
         in_use: the message if another process holds the file for all that time; a general one if not given.
 
-    Returns:
-        A connection in autocommit mode, in WAL; one thread at a time may use it.
+    Returns a connection in autocommit mode, in WAL; one thread at a time may use it.
     """
     shown = shown or path.name
     create = create and not read_only
@@ -141,7 +137,7 @@ class _Connection(sqlite3.Connection):
 
 
 def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
-    """FileLostError unless an open database's files are there, and whole; `own`: the connection has just written."""
+    """Raise FileLostError unless an open database's files are there, and whole; `own`: this has just written."""
     if isinstance(db, _Connection) and db.files is not None:
         db.files.check(own=own)
 
@@ -160,9 +156,8 @@ def is_full(error: Exception) -> bool:
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     """All of it becomes durable, or nothing does; inside another one, it is part of that.
 
-    Raises:
-        FileLostError: the file has been removed, replaced or cut short meanwhile; what was written may be lost.
-        sqlite3.Error: nothing of it has become durable.
+    FileLostError: the file has been removed, replaced or cut short meanwhile; what was written may be lost.
+    sqlite3.Error: nothing of it has become durable.
     """
     if db.in_transaction:
         yield

@@ -90,7 +90,7 @@ class HeldFiles:
         self._main = files[0]
 
     def check(self, *, own: bool) -> None:
-        """FileLostError if one is missing, another file, shorter than it was, or written by somebody and damaged.
+        """Raise FileLostError if one is missing, another file, shorter, or written by somebody and damaged.
 
         Unless the connection itself has just written (`own`), only another process's connection may have, and it is
         seen whether the file is whole. Files may have grown.

@@ -134,10 +134,7 @@ _MICROSECONDS = 1e6
 
 
 class Notifier:
-    """Messages to the service manager, at a socket's path or `@name` if abstract; empty if there is none.
-
-    `watchdog_seconds`: time after which it ends a service that it has not heard of; `None` if it does not.
-    """
+    """Messages to systemd at a socket's path, or `@name` if it is abstract; to nobody if that is empty."""
 
     def __init__(self, address: str = "", watchdog_seconds: float | None = None) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address

@@ -22,10 +22,7 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def read_toml(path: Path, model: type[_Model], refuse: type[FuguError]) -> _Model:
-    """Read a file into a document; `refuse` is raised if it cannot be read, or a key is wrong.
-
-    The model is validated with the file's folder as its context.
-    """
+    """Read a file into a document, with its folder as context; `refuse` if it is unreadable, or a key is wrong."""
     from pydantic import ValidationError
 
     try:

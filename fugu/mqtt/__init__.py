@@ -1,7 +1,4 @@
-"""The MQTT connection that agents, gateways and subscribers share, and the subscriber's helpers.
-
-Names are loaded on first use, so that an agent does not carry in memory what subscribers need.
-"""
+"""MQTT for agents, gateways and subscribers; names load on first use, so agents do not carry subscribers' helpers."""
 
 from __future__ import annotations
 

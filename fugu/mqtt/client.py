@@ -76,10 +76,7 @@ def insides_fit() -> bool:
 
 
 class Client(mqtt.Client):
-    """A client with limits, which hands over what it has received once a turn.
-
-    `clean_session`: whether MQTT 3.1.1 forgets the session; `None` for MQTT 5.
-    """
+    """A client with limits, which hands over what it received once a turn; in MQTT 5 `clean_session` is `None`."""
 
     def __init__(
         self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes
@@ -112,8 +109,6 @@ class Client(mqtt.Client):
         """Close the connection; its thread has ended, or is the one that calls."""
         if threading.current_thread() is not self._thread:
             self._reset_sockets()
-
-    # A turn of the loop.
 
     def _loop(self, timeout: float = 1.0) -> MQTTErrorCode:
         connection, wake = self._sock, self._sockpairR
@@ -152,8 +147,6 @@ class Client(mqtt.Client):
             with contextlib.suppress(BlockingIOError):
                 self._sockpairW.send(b"0")
         return MQTTErrorCode.MQTT_ERR_SUCCESS
-
-    # Reading.
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
         """Take what has come, up to 64 kB of it, and hand over its messages."""
@@ -255,8 +248,6 @@ class Client(mqtt.Client):
             self._wishes.received(messages)
             self._busy_until = time.monotonic() + _BUSY_SECONDS
 
-    # Writing.
-
     def want_write(self) -> bool:
         """Whether something waits to be sent."""
         return bool(self._answers or self._out_packet or self._unsent)
@@ -290,8 +281,6 @@ class Client(mqtt.Client):
         while self._unsent and self._sock is not None:
             del self._unsent[: super()._sock_send(self._unsent)]
             self._last_msg_out = time.monotonic()
-
-    # The connection.
 
     def _create_socket_connection(self) -> socket.socket:
         return super()._create_socket_connection() if self._wishes.dial is None else self._wishes.dial()

@@ -180,8 +180,7 @@ class Link:
     def start(self) -> None:
         """Begin to connect, in the background; the broker may be down.
 
-        Raises:
-            LinkError: if TLS or password files cannot be read, or a subscription is none.
+        LinkError: TLS or password files cannot be read, or a subscription is none.
         """
         _check_filters(self.subscriptions)
         if self.broker.protocol != "auto":
@@ -248,12 +247,9 @@ class Link:
         return self._protocol
 
     def publish(self, topic: str, payload: bytes, *, retain: bool = False, qos: Literal[0, 1] = 1) -> int | None:
-        """Publish a message.
+        """Publish a message; its id, or `None`, with nothing queued, without a connection or with too much unanswered.
 
-        Returns:
-            Its id, which `on_published` will name, or has named if it is larger than what the broker says it takes;
-            `None` if there is no connection, or too much of what was published before is not acknowledged (nothing is
-            queued then).
+        `on_published` will name the id, or has named it if the message is larger than what the broker says it takes.
         """
         if self._client is None or not self.connected:
             return None
@@ -339,7 +335,7 @@ class Link:
         self._opened = time.monotonic()
 
     def _refused(self, why: str) -> None:
-        """`_connected` may have cleared an earlier error."""
+        """Keep the reason; `_connected` may have cleared an earlier error."""
         self.last_error = why
 
     def _guard(self, callback: Callable[..., None], *arguments: object) -> None:

@@ -1,7 +1,4 @@
-"""The common MQTT packets in bytes, and limits of what a broker can make us hold.
-
-A packet is judged when its first byte and length are known.
-"""
+"""The common MQTT packets in bytes, and limits of what a broker can make us hold: judged by first byte and length."""
 
 from __future__ import annotations
 
@@ -76,7 +73,7 @@ class RefusedError(ConnectionError):
 
 
 def check_packet(command: int, length: int, most: int, *, connected: bool) -> None:
-    """Refuse a packet whose first byte and length are known, by a RefusedError, if too long or nobody has asked for it.
+    """Refuse a packet that is too long, or that nobody has asked for (RefusedError), by first byte and length.
 
     `most`: bytes of the largest publication. `connected`: the broker has accepted the connection.
     """
@@ -91,7 +88,7 @@ def check_packet(command: int, length: int, most: int, *, connected: bool) -> No
 
 
 def check_properties(command: int, packet: bytes | bytearray) -> None:
-    """RefusedError if an MQTT 5 publication has many properties: paho-mqtt's time for them grows with their square."""
+    """Refuse (RefusedError) too many properties of an MQTT 5 publication: paho-mqtt's time grows with their square."""
     begin = 2 + int.from_bytes(packet[:2], "big") + 2 * bool(command & _AT_QOS_1)
     length, _ = VariableByteIntegers.decode(packet[begin : begin + 4])
     if length > MOST_AROUND:
@@ -130,15 +127,10 @@ def header(data: bytes, at: int) -> Header | None:
 
 
 def publications(data: bytes, at: int, most: int, five: bool, messages: list[Message], answers: bytearray) -> int:
-    """Take plain publications, until one is not (whole, well-formed, QoS 0 or 1, without properties); return where.
+    """Take plain publications (whole, well-formed, at QoS 0 or 1, without properties); return where others begin.
 
-    Args:
-        most: bytes of the largest body that is taken.
-        messages: what was published is appended here.
-        answers: acknowledgements of what came at QoS 1 are appended here.
-
-    Raises:
-        ValueError: a length has more than four bytes.
+    Bodies of at most `most` bytes go to `messages`, acknowledgements of what came at QoS 1 to `answers`. ValueError: a
+    length has more than four bytes.
     """
     end = len(data)
     while at + 4 <= end:
@@ -201,10 +193,8 @@ def acknowledgement(body: bytes, five: bool) -> tuple[int, str] | None:
 class Outgoing:
     """Publications at QoS 1: some are with the broker, the rest waits in order; any thread may call the methods.
 
-    Args:
-        most, most_in_flight: publications that may be unanswered, and of them those that may be with the broker.
-        send: called with first byte, packet, message id and QoS of each, in order; must not block.
-        number: message ids, one after the other.
+    `most` of them may be unanswered, `most_in_flight` with the broker. `send` is called with first byte, packet,
+    message id and QoS of each, in order, and must not block.
     """
 
     def __init__(

@@ -38,10 +38,7 @@ _ANSWERS = (PacketTypes.PUBACK, PacketTypes.PINGRESP)
 
 
 class PlainClient(mqtt.Client):
-    """A client with limits, which hands over each message as paho-mqtt does.
-
-    LinkError: connections are to be opened by `dial`, for which paho-mqtt has no public name.
-    """
+    """A client with limits, which hands over each message; LinkError if there is a `dial`: it has no public name."""
 
     def __init__(
         self, client_id: str, clean_session: bool | None, protocol: MQTTProtocolVersion, wishes: Wishes
@@ -107,10 +104,8 @@ class PlainClient(mqtt.Client):
 class GuardedSocket:
     """A connection that raises `RefusedError`, an OSError, where a packet is over a limit, after telling `refused` why.
 
-    Args:
-        below: what carries the bytes; all but `recv` and `send` is its own.
-        connected: whether the broker has accepted the connection.
-        most: bytes of the largest publication.
+    `below` carries the bytes; all but `recv` and `send` is its own. `connected`: whether the broker has accepted the
+    connection. `most`: bytes of the largest publication.
     """
 
     def __init__(

@@ -142,10 +142,9 @@ def _wait(link: Link, condition: Callable[[], bool]) -> None:
 
 
 def listen(broker: Broker, topics: Sequence[str], seconds: float) -> list[tuple[str, bytes]]:
-    """Topics and payloads published in so many seconds from when the broker has answered for all topics, in order.
+    """Topics and payloads, in order, of some seconds from when the broker has answered for all topics.
 
-    Raises:
-        LinkError: there was no connection within a minute, it was lost, or the broker has refused something.
+    LinkError: there was no connection within a minute, it was lost, or the broker has refused something.
     """
     heard: list[tuple[str, bytes]] = []
     link = Link(

@@ -159,9 +159,7 @@ class Descriptions:
     def take(self, fleet: str, device: str, stream: str, payload: bytes) -> Description | None:
         """Store a message on a stream's topic; return what is new, `None` if it is withdrawn, or in force already.
 
-        Raises:
-            FrameError: it is no valid description, or too much is stored already.
-            TopicError: it is another stream's.
+        FrameError: it is no valid description, or too much is stored already. TopicError: it is another stream's.
         """
         versions = self._streams.get((device, stream), {})
         if not payload:
@@ -293,10 +291,7 @@ class Decoder:
         return [DescriptionReading(topic.device, topic.stream, described)]
 
     def _is_new(self, told: object, *key: object) -> bool:
-        """Whether what a message tells was not seen before under its key; notes that it was.
-
-        A frame that is sent again may account for more ticks by then, and tells nothing new by that.
-        """
+        """Whether a message says something new under its key, and note it; accounting for more ticks is nothing new."""
         content = hash(told)
         if self._seen.pop(key, None) == content:
             self._seen[key] = content

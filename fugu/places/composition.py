@@ -1,9 +1,9 @@
 """What several releases reveal together: of any two states, of one tick, of a sequence, and of a correlated stream.
 
-Releases of independent noise reveal the sum of their losses, pair of states by pair of states. That is all there is to
-composition; an epsilon for protected pairs alone does not add up, unless every release protects the same pairs. And an
-epsilon per tick is no epsilon of the stream: neighbouring ticks tell of one another. Print both.
-Source: DPHMM, theorems 6.3, 7.1 and 7.2; docs/proofs/chain-accountant.md, "The chain accountant".
+Releases of independent noise reveal the sum of their losses, pair of states by pair of states; an epsilon for protected
+pairs alone does not add up, unless every release protects the same pairs. And an epsilon per tick is no epsilon of the
+stream: neighbouring ticks tell of one another. Source: DPHMM, theorems 6.3, 7.1 and 7.2;
+docs/proofs/chain-accountant.md, "The chain accountant".
 """
 
 from __future__ import annotations
@@ -37,49 +37,30 @@ _UP = 1.0 + OUTWARD
 
 
 def between_any(epsilon: float, factor: Fraction | int | float) -> float:
-    """Theorem 6.3: what one release reveals between any two states of the constraint set, protected or not.
+    """Theorem 6.3: a bound in nats, rounded up, on what one release reveals between any two states, protected or not.
 
-    It holds for continuous K-norm noise with the factor itself. Staircases and certified tables compare whole steps
-    of K, so for them the factor counts rounded up: pass `math.ceil(factor)`.
-
-    Args:
-        epsilon: of one release, for its protected pairs.
-        factor: from `factor` or `protect`; infinite for a flat hull.
-
-    Returns:
-        A bound on the log-likelihood ratio, in nats, rounded up.
+    It holds for continuous K-norm noise with the factor itself, infinite for a flat hull. Staircases and certified
+    tables compare whole steps of K, so for them the factor counts rounded up: pass `math.ceil(factor)`.
     """
     return float(epsilon * factor) * _UP
 
 
 def joint_loss(losses: Sequence[Floats]) -> Floats:
-    """Theorem 7.1, corrected: the loss of several independent releases of one tick, for every pair of states.
+    """Theorem 7.1, corrected: the loss (N, N), rounded up, of several independent releases of one tick, pair by pair.
 
     It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
-    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since
-    no one state is then close to it for all of them. What does hold is the
-    least epsilon of this sum; one release of the stacked query is usually better.
-
-    Args:
-        losses: N x N each.
-
-    Returns:
-        N x N, rounded up.
+    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since no one
+    state is then close to it for all of them. What holds is the least epsilon of this sum; one release of the stacked
+    query is usually better.
     """
     return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)
 
 
 def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> float:
-    """Theorem 7.1 where it is true: the epsilons of releases that protect the same pairs add up, for those pairs.
-
-    Args:
-        protected: N x N each, from `protected_pairs`: one for each release of the tick.
-
-    Returns:
-        The sum, rounded up: a bound for every protected pair.
+    """Theorem 7.1 where it is true: epsilons of releases that protect the same pairs add up, for those; rounded up.
 
     Raises:
-        GraphError: The releases protect different pairs.
+        GraphError: The releases of the tick protect different pairs.
     """
     if any(not np.array_equal(pairs, protected[0]) for pairs in protected[1:]):
         raise GraphError(
@@ -89,13 +70,10 @@ def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> floa
 
 
 def accepted_loss(measurement: Measurement) -> Floats:
-    """The most that any table may tell of two states which a device accepts, whoever sends it.
+    """The most (N, N), in nats, rounded up, that any table a device accepts may tell of two states, whoever sends it.
 
     That is epsilon for each edge of the policy graph on the shortest way between them inside a set of possible states,
     and never more than the factor's share; the fallback tells of any two states at most epsilon.
-
-    Returns:
-        N x N in nats, rounded up: the largest over all sets of possible states.
 
     Raises:
         PolicyError: the sets of possible states have no end.
@@ -121,19 +99,11 @@ def stream_loss(
 ) -> ChainLoss:
     """The event-level epsilon of a stream: what all outputs together reveal about the state of any one tick.
 
-    Every tick counts with the largest loss of each pair over all tables that may be used. So it does not matter which
-    table a tick uses, nor whether that depends on earlier outputs (delta-location sets): given these, a state moves the
-    likelihood of its own tick alone.
-
-    Args:
-        losses: N x N, per-tick losses of every table that may be used, that of the fallback included: `table_loss`
-            of certified weights.
-        initial: N probabilities of the first state, "stationary", or None for any distribution.
-        transition: N x N, row-stochastic; zeros are allowed.
-        length: ticks, or None for an endless stream.
-
-    Returns:
-        Epsilon, never below the truth; infinite if no bound was found.
+    Every tick counts with the largest loss of each pair over all tables that may be used, the fallback included. So it
+    does not matter which table a tick uses, nor whether that depends on earlier outputs (delta-location sets): given
+    these, a state moves the likelihood of its own tick alone. `initial` is None for any distribution, `length` None for
+    an endless stream; zeros in `transition` are allowed. Epsilon is never below the truth; infinite if no bound was
+    found.
 
     Raises:
         GraphError: There is no table, or one separates two states for certain.
@@ -168,19 +138,13 @@ def measured_loss(
     start: StreamStart,
     adversary: Adversary,
 ) -> ChainLoss:
-    """What all points together tell about one tick, whatever tables a device accepts.
+    """What all points together tell about one tick, whatever tables a device accepts; never below the truth.
 
-    Args:
-        transition: N x N, row-stochastic.
-        initial: N probabilities of the first state; counts for the start "given" only.
-
-    Returns:
-        Epsilon, never below the truth; infinite if no bound was found.
+    `initial` counts for the start "given" only. The loss is infinite if no bound was found.
 
     Raises:
         FuguError: there are too many states, no bound exists for such a chain, or it starts in states that the policy
             takes for impossible.
-        GraphError: the losses are no losses.
     """
     if measurement.changes:
         raise GuaranteeError("not computed for steps that change with time")
@@ -206,12 +170,7 @@ def _refuse_others(measurement: Measurement, transition: ArrayLike, start: Strea
 
 
 def measured_stretches(measurement: Measurement, epsilon: float, period_us: int | None) -> tuple[Stretch, ...]:
-    """What all points together tell about whole stretches.
-
-    Args:
-        epsilon: from `measured_loss`, of a single tick.
-        period_us: microseconds from tick to tick, or none.
-    """
+    """What all points together tell about whole stretches; epsilon is `measured_loss` of a single tick."""
     return stretches(epsilon, float(accepted_loss(measurement).max()), period_us, equal_leakages=False)
 
 
@@ -222,13 +181,7 @@ def rounded_up(epsilon: float) -> float:
 
 
 def verify_stream(policy: MeasurePolicy) -> ChainLoss:
-    """Derive what a policy claims of its stream as a whole.
-
-    Args:
-        policy: with an epsilon in `stream_loss`.
-
-    Returns:
-        What the stream loses, not above the claim.
+    """Derive what a policy with an epsilon in `stream_loss` claims of its stream as a whole; it is not above the claim.
 
     Raises:
         GuaranteeError: it loses more, or what it loses cannot be found.

@@ -51,17 +51,10 @@ def graph_svg(
     names: Sequence[str] | None = None,
     title: str = "Policy graph",
 ) -> str:
-    """Draw states at their measurements, the edges that the user asked for, those that were added, and the hull.
+    """Draw states at their measurements, the user's edges, those that were added, and the hull, as an SVG element.
 
-    Args:
-        values: f, N x d; three dimensions are drawn in oblique projection.
-        graph: the user's policy graph, N x N.
-        constraint: C, N booleans; states outside are grey, and so are edges that lead there.
-        protection: from `protect`, for this graph and constraint set.
-        names: one per state; numbers from 0 by default.
-
-    Returns:
-        The text of an SVG element. A state that the user's own edges leave exposed is a hollow circle.
+    Three dimensions are drawn in oblique projection. States outside the constraint set are grey, and so are edges that
+    lead there; one that the user's own edges leave exposed is a hollow circle. Names are numbers from 0 by default.
 
     Raises:
         GraphError: There is not one name per state.
@@ -136,7 +129,6 @@ def _flat(points: Points) -> Points:
 
 
 def _fitted(points: Points, left: float) -> Place:
-    """The map that fits points into a square, the same scale both ways, upwards being up."""
     low, high = points.min(axis=0), points.max(axis=0)
     scale = (SIDE - 2 * MARGIN) / max(float((high - low).max()), 1e-9)
     middle = (low + high) / 2.0
@@ -145,5 +137,4 @@ def _fitted(points: Points, left: float) -> Place:
 
 
 def _number(value: Fraction | float) -> str:
-    """A factor, exactly if it is short."""
     return str(value) if isinstance(value, Fraction) and value.denominator < 100 else f"{float(value):.3g}"

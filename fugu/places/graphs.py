@@ -1,18 +1,14 @@
-"""Policy graphs: which pairs of states an adversary must not tell apart.
+"""Policy graphs: which pairs of states an adversary must not tell apart, and which states he holds possible.
 
-A graph on the states 0..N-1 is a symmetric N x N boolean matrix without a diagonal. Under a constraint set C only
-the edges inside C count (bounded Blowfish semantics without a null state): nothing is promised about states that
-the adversary can rule out. Source: DPHMM, section 3.
+A graph on the states 0..N-1 is a symmetric N x N boolean matrix without a diagonal. Under a constraint set C only the
+edges inside C count (bounded Blowfish semantics without a null state): nothing is promised about states that the
+adversary can rule out. Source: DPHMM, section 3.
 
-A mechanism of this room answers a query f by a lattice point for each state. Answering two queries by two mechanisms,
-each with a hull of its own, does not keep definition 4.4: a state may have one partner for the first answer, another
-for the second, and none for both. One stacked query sees what the answers reveal together (section 7; theorem 7.1 as
-printed overlooks this).
+A query f is a lattice point for each state. Answering two queries by two mechanisms, each with its own hull, does not
+keep definition 4.4: a state may have one partner for the first answer, another for the second, and none for both. One
+stacked query sees what the answers reveal together (section 7; theorem 7.1 as printed overlooks this).
 
-Which states an adversary holds possible: constraint sets, their schedule, and delta-location sets.
-
-Reachability is boolean. Whether a probability is above 0 in floating point is another question: products of small
-numbers underflow, and a state that is possible would seem not to be.
+Reachability is boolean: products of small probabilities underflow, and a possible state would seem not to be.
 """
 
 from __future__ import annotations
@@ -56,16 +52,10 @@ class GraphError(ValueError):
 
 
 def lattice(coordinates: ArrayLike) -> Ints:
-    """The measurements f of all states, as integer points.
-
-    Args:
-        coordinates: N x d numbers, d in 1..3, each a whole number below 2^16 in size; N numbers are taken as N x 1.
-
-    Returns:
-        N x d integers.
+    """The measurements f (N, d) of all states as integers; N numbers are taken as N x 1.
 
     Raises:
-        GraphError: A coordinate is not whole or too large, or the shape is another one.
+        GraphError: A coordinate is not whole or is 2^16 or more in size, or d is not in 1..3.
     """
     given = np.asarray(coordinates)
     given = given[:, None] if given.ndim == 1 else given
@@ -108,11 +98,10 @@ def within_radius(coordinates: ArrayLike, radius: int | float | Fraction) -> Boo
 
 
 def one_step(transition: ArrayLike) -> Bools:
-    """The transition graph, N x N: pairs of states that can both follow from some one state.
+    """The transition graph, N x N: pairs of states that can both follow from some one state, by entries above 0.
 
-    A step is possible if its entry is above 0; rows need not sum to 1. The paper's definition does not say
-    "exists i": the common predecessor is any state. Of a chain whose states show others, or change their steps, every
-    row is that of a predecessor.
+    The paper's definition does not say "exists i": the common predecessor is any state. Of a chain whose states show
+    others, or change their steps, every row is that of a predecessor.
     """
     possible = np.asarray(transition) > 0
     if possible.ndim != 2 or len(possible) < possible.shape[1]:
@@ -122,7 +111,7 @@ def one_step(transition: ArrayLike) -> Bools:
 
 
 def explicit(states: int, edges: Iterable[tuple[int, int]]) -> Bools:
-    """A graph, N x N, given by pairs of different states in 0..N-1, in either order.
+    """A graph, N x N, of pairs of different states in 0..N-1, in either order.
 
     Raises:
         GraphError: An edge names a state that is not there, or joins a state to itself.
@@ -159,21 +148,14 @@ Resolution = Fraction | int | float
 
 
 def scaled(values: ArrayLike, resolution: Resolution | Sequence[Resolution]) -> Ints:
-    """Real measurements as multiples of a declared resolution, each rounded to the nearest.
+    """Real measurements (N, d) as multiples of a declared resolution (or one a dimension), each rounded to the nearest.
 
     Numbers are taken as they are written: the float 0.1 counts as one tenth. The division is exact. A value halfway
-    between two multiples goes to the upper one, so that a shift of all values by the resolution shifts all results
-    by 1. Rounding is part of the query, and public: it costs no privacy, and up to half a resolution of accuracy.
-
-    Args:
-        values: N x d numbers, or N for d = 1.
-        resolution: the size of a lattice step, above 0, in the unit of the values; or one for each dimension.
-
-    Returns:
-        N x d integers.
+    between two multiples goes to the upper one, so that a shift of all values by the resolution shifts all results by
+    1. Rounding is part of the query, and public: it costs no privacy, and up to half a resolution of accuracy.
 
     Raises:
-        GraphError: A value or a resolution is not finite or a resolution not above 0, the shape does not fit, or a
+        GraphError: A value or resolution is not finite, a resolution is not above 0, the shape does not fit, or a
             result is 65536 or more in size.
     """
     given: Any = np.asarray(values)
@@ -204,10 +186,8 @@ def _written(value: Resolution, what: str) -> Fraction:
 class ConstraintSchedule(NamedTuple):
     """The constraint sets of all ticks: a run-in, then a cycle for ever.
 
-    Attributes:
-        constraints: C_0, C_1, .., each N booleans; the last one is followed by constraints[start].
-        start: where in them the cycle begins: its first tick, if each is for one tick.
-        ticks: the first tick of each, if they are for several.
+    C_0, C_1, .. are N booleans each; the last one is followed by constraints[start]. `ticks` are the first of each, if
+    sets are for several.
     """
 
     constraints: tuple[Bools, ...]
@@ -240,18 +220,10 @@ def successors(constraint: Bools, transition: ArrayLike) -> Bools:
 
 
 def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> ConstraintSchedule:
-    """All constraint sets of a stream, known before it starts.
+    """The run-in and the cycle of all constraint sets of a stream, known before it starts.
 
-    They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every
-    state of C_t stays possible after every output.
-
-    Args:
-        initial: C_0, N booleans, at least one true: the states possible at the first tick.
-        transition: N x N; every state of the schedule needs a successor.
-        longest: ticks to look for the cycle; unions of periodic parts can make it long.
-
-    Returns:
-        The run-in and the cycle.
+    They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every state
+    of C_t stays possible after every output. Unions of periodic parts can make the cycle long.
 
     Raises:
         GraphError: A set is empty, or no cycle shows within `longest` ticks.
@@ -272,20 +244,15 @@ def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -
 
 
 def delta_set(belief: ArrayLike, delta: float) -> Bools:
-    """The delta-location set: all states but the least likely ones, whose mass together is at most delta.
+    """The delta-location set: all states but the least likely ones, whose mass together is at most delta; never empty.
 
     It depends on the belief, hence on what was released. What is left out stays in the belief: a state outside is
-    answered for by its surrogate, and never has its probability set to 0.
-
-    Args:
-        delta: 0 <= delta < 1. With delta = 0 states of probability 0 are dropped, which underflow may have caused;
-            intersect with `successors` for reachability instead.
-
-    Returns:
-        N booleans, never all false. Of equally likely states the highest index goes first.
+    answered for by its surrogate, and never has its probability set to 0. Of equally likely states the highest index
+    goes first. With delta = 0 states of probability 0 are dropped, which underflow may have caused; intersect with
+    `successors` for reachability instead.
 
     Raises:
-        GraphError: delta is out of range, or the belief is not a distribution.
+        GraphError: delta is not in [0, 1), or the belief is not a distribution.
     """
     distribution = np.asarray(belief, dtype=np.float64)
     if distribution.ndim != 1 or not (distribution >= 0.0).all() or not abs(distribution.sum() - 1.0) < 1e-6:
@@ -304,17 +271,9 @@ def delta_set(belief: ArrayLike, delta: float) -> Bools:
 
 
 def surrogates(coordinates: ArrayLike, constraint: Bools) -> Ints:
-    """The public map of every state to the state whose row it uses.
+    """The public map of every state to the state of the constraint set whose row it uses.
 
-    Args:
-        coordinates: N x d, as for `lattice`.
-        constraint: N booleans, at least one true.
-
-    Returns:
-        N states of the constraint set: itself inside it, else the nearest one, ties to the lowest index.
-
-    Raises:
-        GraphError: The constraint set is empty.
+    It is itself inside the set, else the nearest, ties to the lowest index. GraphError if the set is empty.
     """
     points = lattice(coordinates)
     inside = np.flatnonzero(constraint)

@@ -1,13 +1,11 @@
 """Sensitivity hulls: the convex hull K of the differences f(i) - f(j) over protected pairs, exactly.
 
-All points are integers and all decisions are made in integers, so a point on the boundary has gauge exactly 1. Hulls
-are symmetric about 0. One of lower rank than its space (a segment in the plane, a polygon in space) is bounded by
-its edges and lies in the plane of its equations. Source: DPHMM, section 5.
+All points are integers, small enough that determinants fit in 63 bits, and all decisions are made in integers, so a
+point on the boundary has gauge exactly 1. Hulls are symmetric about 0. One of lower rank than its space (a segment in
+the plane, a polygon in space) is bounded by its edges and lies in the plane of its equations. Source: DPHMM, section 5.
 
-Convex hulls of integer points in two and three dimensions, exactly: a monotone chain, and gift wrapping.
-
-Coordinates must be small enough that determinants fit in 63 bits: `fugu.places.hull` sees to it. Qhull is not
-used: it decides in floating point, and a facet that it misses would have to be found exactly anyway.
+Hulls are found by a monotone chain in the plane and gift wrapping in space. Qhull is not used: it decides in floating
+point, and a facet that it misses would have to be found exactly anyway.
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ _DIRECTIONS = np.array([[1, 1, 0, -1], [0, 1, 1, 1]])  # half a turn, as columns
 
 
 def distinct(points: Ints) -> Ints:
-    """The different points among n x d integers, in lexicographic order.
-
-    The sides of their box, multiplied, stay below 2^63.
-    """
+    """The different points of (n, d), in lexicographic order; the sides of their box, multiplied, are below 2^63."""
     if not len(points):
         return points
     low = points.min(axis=0)
@@ -65,10 +60,9 @@ def distinct(points: Ints) -> Ints:
 
 
 def outermost(points: Ints) -> Ints:
-    """Points in the plane, n x 2, without those strictly inside an octagon of far points and their negatives.
+    """Points in the plane (within 2^28) without those strictly inside an octagon of far points and their negatives.
 
-    The octagon is part of the hull of the points and their negatives, so that loses none of its vertices. The points
-    are within 2^28.
+    The octagon is part of the hull of the points and their negatives, so that loses none of its vertices.
     """
     if not len(points):
         return points
@@ -86,11 +80,7 @@ def outermost(points: Ints) -> Ints:
 
 
 def span(points: Ints) -> tuple[Ints, tuple[int, ...]]:
-    """The span of n x d points, none of them 0: its equations, and coordinates that tell its points apart.
-
-    Returns:
-        (d - rank) x d integers, normal to the span, and `rank` axes.
-    """
+    """The span of points, none of them 0: (d - rank, d) normals, and `rank` coordinates that tell its points apart."""
     space = points.shape[1]
     identity = np.eye(space, dtype=np.int64)
     if not len(points):
@@ -123,9 +113,7 @@ def polygon(points: Ints) -> list[int]:
 def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
     """The vertices of a flat hull that contains -x with every x: half the work of `polygon`.
 
-    Args:
-        points: n x d, with the negative of each, on a plane through 0 but not all on one line.
-        axes: two coordinates that tell the points of the plane apart; in them the result is counter-clockwise.
+    The points (n, d) are not all on one line; `axes` tell them apart, and in these the result is counter-clockwise.
     """
     seen = points[:, axes]
     below = points[_turning_left(seen, _columns(seen)[0])]
@@ -134,14 +122,10 @@ def mirrored_polygon(points: Ints, axes: tuple[int, ...]) -> Ints:
 
 
 def wrap(points: Ints) -> tuple[Ints, tuple[tuple[int, ...], ...]]:
-    """The convex hull of points in space, by gift wrapping.
+    """The convex hull of points (n, 3), not all in one plane, by gift wrapping.
 
-    Args:
-        points: n x 3, not all in one plane.
-
-    Returns:
-        Vertices, V x 3 in lexicographic order, and for each facet the cycle of its corners, counter-clockwise from
-        outside, collinear corners left out.
+    It is vertices in lexicographic order, and for each facet the cycle of its corners, counter-clockwise from outside,
+    collinear corners left out.
     """
     points = distinct(points)
     start = _first_facet(points)
@@ -243,15 +227,11 @@ _CLOSE = 1.0 + 1e-9
 class Hull(NamedTuple):
     """A symmetric convex polytope { x : equations x = 0, scale * normals x <= offsets }.
 
-    Attributes:
-        vertices: V x d; K is their convex hull divided by `scale`. A polygon's are counter-clockwise from the
-            lexicographically lowest one (as seen from its projection, in three dimensions); a segment has its two ends.
-        scale: at least 1; 1 unless the hull was capped.
-        normals: F x d, outward, one per facet of K within its span.
-        offsets: F, above 0.
-        faces: F cycles of indices of vertices: a facet's corners, counter-clockwise from outside.
-        equations: (d - rank) x d, normal to the span.
-        axes: `rank` coordinates that tell the points of the span apart.
+    K is the convex hull of `vertices` divided by `scale`, which is 1 unless it was capped. A polygon's are
+    counter-clockwise from the lexicographically lowest one (as seen from its projection, in three dimensions); a
+    segment has its two ends. `normals` are outward, (F, d), one per facet within the span, `offsets` above 0; `faces`
+    are cycles of a facet's corners, counter-clockwise from outside. `equations` are (d - rank, d), normal to the span,
+    whose points `axes` tell apart.
     """
 
     vertices: Ints
@@ -274,16 +254,10 @@ class Hull(NamedTuple):
 
 
 def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
-    """The hull of differences, of their negatives, and of 0.
-
-    Args:
-        differences: n x d integers, d in 1..3; n may be 0.
-
-    Returns:
-        The hull.
+    """The hull of differences (n, d), d in 1..3, of their negatives, and of 0; n may be 0.
 
     Raises:
-        GraphError: The differences are not n x 1, 2 or 3, or too large for exact 64-bit arithmetic.
+        GraphError: They have another shape, or are too large for exact 64-bit arithmetic.
     """
     points = np.asarray(differences, dtype=np.int64)
     if points.ndim != 2 or points.shape[1] not in _POINT_LIMIT:
@@ -315,11 +289,7 @@ def difference_hull(differences: ArrayLike, *, scale: int = 1) -> Hull:
 
 
 def graph_hull(values: Ints, graph: Bools) -> Hull:
-    """The sensitivity hull of a measurement f, N x d, under a policy graph, N x N, restricted to the constraint set.
-
-    Returns:
-        Conv{ f(i) - f(j) : i ~ j }, or the point 0 if there is no edge.
-    """
+    """Conv{ f(i) - f(j) : i ~ j in the constraint set }, the sensitivity hull of f under a graph; 0 without an edge."""
     states = np.flatnonzero(graph.any(axis=0))
     if np.count_nonzero(graph) == len(states) * (len(states) - 1):
         return complete_hull(values[states] if len(states) else values[:1])
@@ -352,14 +322,9 @@ def extended(hull: Hull, difference: Ints) -> Hull:
 
 
 def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
-    """K_c = Conv(K and K_complete / c): no pair of states is further apart than gauge c.
+    """K_c = Conv(K and K_complete / c), of finite factor: no pair of states is further apart than gauge c.
 
-    Args:
-        everything: K_complete, the hull of all differences within the constraint set.
-        cap: c, at least 1.
-
-    Returns:
-        A hull with the span of K_complete, hence with a finite factor.
+    `everything` is K_complete, the hull of all differences within the constraint set.
 
     Raises:
         GraphError: c is below 1, or its numerator or denominator is too large for exact 64-bit arithmetic.
@@ -375,11 +340,7 @@ def capped(hull: Hull, everything: Hull, cap: Fraction | int) -> Hull:
 
 
 def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
-    """The gauge of d exact numbers: the least t >= 0 with the point in t K.
-
-    Returns:
-        A fraction, exactly 1 on the boundary; `math.inf` outside the span of K.
-    """
+    """The least t >= 0 with the point in t K: a fraction, exactly 1 on the boundary; `math.inf` off the span of K."""
     exact = [Fraction(value) for value in point]
     if any(_dot(equation, exact) != 0 for equation in hull.equations.tolist()):
         return math.inf
@@ -388,11 +349,7 @@ def gauge(hull: Hull, point: Sequence[int | Fraction]) -> Fraction | float:
 
 
 def largest_gauge(hull: Hull, values: Ints) -> Fraction | float:
-    """The largest gauge among the differences of points, n x d: theorem 6.3's factor over a constraint set.
-
-    Returns:
-        A fraction, or `math.inf` if some difference leaves the span of K.
-    """
+    """The largest gauge among differences of points, theorem 6.3's factor; `math.inf` if one leaves the span of K."""
     spread = values - values[0]
     if np.any(spread @ hull.equations.T):
         return math.inf
@@ -452,7 +409,6 @@ def _products(hull: Hull, points: Ints) -> NDArray[Any]:
 
 
 def _flat_vertices(points: Ints, axes: tuple[int, ...]) -> Ints:
-    """The vertices of a hull of rank 0, 1 or 2."""
     if len(axes) == 2:
         return mirrored_polygon(points, axes)
     if len(axes) == 1:

@@ -3,8 +3,8 @@
 A hull is cut into simplices with a corner at 0; the second moment of a simplex is a sum over its corners. Everything
 but lengths and areas inside a larger space is an exact fraction.
 
-The K-norm mechanism of Hardt and Talwar has the density exp(-epsilon gauge(v)) on the span of K. It draws floats, so
-it never runs on a device: the staircase and certified tables do. Errors are E|n|^2, in squared lattice steps.
+The K-norm mechanism of Hardt and Talwar has the density exp(-epsilon gauge(v)) on the span of K. It draws floats, so it
+never runs on a device. Errors are E|n|^2, in squared lattice steps.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ __all__ = [
 
 
 def simplices(hull: Hull) -> Iterator[tuple[tuple[tuple[int, ...], ...], int]]:
-    """Cut a hull into simplices with a corner at 0.
-
-    Args:
-        hull: K, of rank at least 1.
+    """Cut a hull of rank at least 1 into simplices with a corner at 0.
 
     Yields:
         The `rank` other corners, times the hull's scale, and rank! times the volume in the coordinates `axes`.
@@ -101,16 +98,11 @@ def noise_error(hull: Hull, epsilon: Fraction | int | float = 1) -> Fraction:
 def boundary_points(hull: Hull) -> int:
     """B, the lattice points on the boundary of a lattice polygon in the plane.
 
-    For a segment from -g u to g u, with u primitive, it is 4 g: both sides are counted.
-
-    Args:
-        hull: of rank 1, or of rank 2 in two dimensions, with scale 1.
-
-    Returns:
-        B such that n K holds area n^2 + (B / 2) n + 1 lattice points (Ehrhart, Pick).
+    n K holds area n^2 + (B / 2) n + 1 lattice points (Ehrhart, Pick). For a segment from -g u to g u, with u primitive,
+    B is 4 g: both sides are counted.
 
     Raises:
-        GraphError: The hull is another one.
+        GraphError: The hull is not of rank 1, nor of rank 2 in two dimensions, or has a scale other than 1.
     """
     if hull.scale != 1 or not (hull.rank == 1 or hull.rank == hull.dimensions == 2):
         raise GraphError(

@@ -1,7 +1,7 @@
 """Optimal tables: the noise table of least expected error, from a linear programme, and certified like any other.
 
 Raw solver output is not private: log-ratios near 660 were seen where 1 was asked for, at cells that are 0 up to a
-tolerance. So what the solver returns is only a proposal, which is rounded and mixed until the integer check passes.
+tolerance. So it is only a proposal, which is rounded and mixed until the integer check passes.
 
 Two things keep the programme small, and change nothing. States that measure the same share a row: the mean of their
 rows, weighted with the prior, meets every constraint and costs as much. And the pairs of a clique Q are within
@@ -55,31 +55,22 @@ def optimal_table(
     most_outputs: int = MOST_OUTPUTS,
     seconds: float = 60.0,
 ) -> TableWeights:
-    """Compile a hull into the certified table with the least expected squared error.
+    """Compile a hull with a finite factor into the certified table with the least expected squared error.
 
     It minimises the sum over states of prior[i] W[i,z] |f(i) - o_z|^2 under the constraints of every protected pair.
     Those alone would leave a state of C that no protected pair leads to open to be told apart for certain; so two
     states of C are also kept within e^(epsilon m), m their gauge rounded up, as staircase noise keeps them (theorem
     6.3), unless protected pairs in between see to it.
 
-    Args:
-        hull: K, from `protect`, with a finite factor.
-        values: f, N x d integers, N at most 100.
-        constraint: C, N booleans, at least two true.
-        epsilon: above 0, at most 20.
-        prior: N probabilities of the state, uniform over C by default. A state outside C counts with the row of its
-            public surrogate.
-        outputs: M' x d lattice points to choose from; by default the distinct measurements within C. For outputs
-            between them, scale the measurements up.
-        most_outputs: M at most, after those of no use are dropped.
-        seconds: limit for the solver; it may overlook one that is over before its first phase is, so allow some.
-
-    Returns:
-        The table, with a column for each output in use; it passes `check_table` for `protected_pairs` of the hull.
+    f is (N, d), N at most 100; epsilon is at most 20. The prior is uniform over C by default; a state outside C counts
+    with the row of its public surrogate. `outputs` are lattice points to choose from, by default the distinct
+    measurements within C; for outputs between them, scale the measurements up. At most `most_outputs` are left after
+    those of no use are dropped. The solver may overlook a limit that is over before its first phase is, so allow some
+    seconds. The table passes `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: There are too many states or outputs, C has one state, its measurements are all the same, the
-            factor is infinite, the prior is none, or the solver did not finish.
+        TableError: There are too many states or outputs, C has one state, its measurements are all the same, the factor
+            is infinite, the prior is none, or the solver did not finish.
         GraphError: epsilon is out of range, or an output is no lattice point.
     """
     if len(values) > MOST_STATES:

@@ -1,13 +1,13 @@
 """Degree of protection, exposed states, and the edges that protect them.
 
-Definition 4.4 in its strict form: state i is protected if there is one other state k in C, the same for every
-output, whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K.
-As printed the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
+Definition 4.4 in its strict form: state i is protected if there is one other state k in C, the same for every output,
+whose likelihood is within e^epsilon of that of i. With K-norm noise that says that f(i) - f(k) lies in K. As printed
+the definition allows k = i, and says nothing. Source: DPHMM, definition 4.4, algorithms 1 and 3.
 
 A delta-location set C' leaves out unlikely states of the constraint set C, yet the device may be in one of them, and
 then draws from the row of its surrogate. So the promise is made on all of C: an edge (i, j) of the user's graph holds
-between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)).
-States that share a row protect one another. With C' = C nothing changes.
+between the rows of sur(i) and sur(j), and the hull is that of the surrogates' differences f(sur(i)) - f(sur(j)). States
+that share a row protect one another. With C' = C nothing changes.
 
 Every cell of a table is above 0, so no output rules a state out, and the constraint sets are known in advance.
 """
@@ -54,15 +54,10 @@ _CLOSE = 1.0 + 1e-9
 
 
 def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *, by_error: bool) -> int:
-    """The difference whose addition makes the cheapest hull.
+    """The difference whose addition makes the cheapest hull, by exact cost; of equals the one of the lowest index.
 
-    Args:
-        differences: n x d, n at least 1.
-        cost: of a hull, exactly: its area, or the error of its noise.
-        by_error: whether the cost is the error; it says what to estimate.
-
-    Returns:
-        An index; of equals the lowest. Estimates in floating point only leave out what cannot be the least.
+    `by_error` says that the cost is the error, not the area. Estimates in floating point only leave out what cannot be
+    the least.
     """
     signs = np.sign(differences)
     leading = signs[np.arange(len(signs)), np.argmax(signs != 0, axis=1)]
@@ -79,8 +74,8 @@ def cheapest(hull: Hull, differences: Ints, cost: Callable[[Hull], Fraction], *,
 def _errors(hull: Hull, differences: Ints) -> NDArray[np.float64]:
     """E|n|^2 at epsilon 1 with the hull Conv(K and +-v), for each of n differences v.
 
-    Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v,
-    all of one height, so the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
+    Off the span of K that hull is a double pyramid over K: its simplices are those of K with one more corner, +-v, all
+    of one height, so the mean of |c|^2 summed over the corners and of |sum c|^2 grows by 2 |v|^2.
     """
     estimates: NDArray[np.float64] = float(noise_error(hull)) + 2.0 * np.sum(
         differences.astype(np.float64) ** 2, axis=1
@@ -105,9 +100,9 @@ def _areas(hull: Hull, differences: Ints) -> NDArray[np.float64]:
 def _grown(hull: Hull, differences: Ints) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The volume of Conv(K and +-v) and its second moment, up to constant factors, for each of n differences.
 
-    K grows by the simplices between v and the facets that v sees, and by their mirror images: a facet that v sees,
-    -v does not. A simplex with corners c_0 .. c_r has the second moment sum |c_i|^2 + |sum c_i|^2 times its volume.
-    The differences lie in the span of K, whose `axes` carry the signs of the volumes.
+    K grows by the simplices between v and the facets that v sees, and by their mirror images: a facet that v sees, -v
+    does not. A simplex with corners c_0 .. c_r has the second moment sum |c_i|^2 + |sum c_i|^2 times its volume. The
+    differences lie in the span of K, whose `axes` carry the signs of the volumes.
     """
     points = hull.scale * differences.astype(np.float64)
     pieces = list(simplices(hull))
@@ -141,14 +136,10 @@ _AT_ONCE = 64
 class Protection(NamedTuple):
     """A policy graph that protects every state of a constraint set, and its hull.
 
-    Attributes:
-        graph: N x N, the graph within the constraint set, with the edges added.
-        added: edges (exposed state, partner), in the order in which they were added.
-        hull: K, or the capped hull K_c.
-        factor: theorem 6.3's, over the constraint set: epsilon times it bounds what is revealed between any two
-            states of C. Infinite only if capping was declined.
-        capped: whether the hull had to be capped.
-        exposed: states that nothing can protect: the only state of a constraint set of one. Use the fallback table.
+    `added` are edges (exposed state, partner) in their order; `graph` includes them. `hull` is K, or the capped hull
+    K_c. Epsilon times `factor`, theorem 6.3's, bounds what is revealed between any two states of C; it is infinite only
+    if capping was declined. `exposed` is what nothing can protect, the only state of its constraint set: use the
+    fallback table.
     """
 
     graph: Bools
@@ -160,11 +151,7 @@ class Protection(NamedTuple):
 
 
 def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
-    """The pairs (i, j), i != j, of the constraint set with f(i) - f(j) in K: those that noise of K protects.
-
-    Returns:
-        N x N; it contains every edge that K was made from, and usually more.
-    """
+    """The pairs (i, j), i != j, of C with f(i) - f(j) in K, which noise of K protects: every edge, and usually more."""
     states = np.flatnonzero(constraint)
     result = np.zeros((len(values), len(values)), dtype=np.bool_)
     result[np.ix_(states, states)] = pairs_within(hull, values[states])
@@ -173,11 +160,7 @@ def protected_pairs(hull: Hull, values: Ints, constraint: Bools) -> Bools:
 
 
 def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
-    """How many states of C each state is protected among, itself included.
-
-    Returns:
-        N counts: 0 outside C, 1 for an exposed state.
-    """
+    """How many states of C each state is protected among: 0 outside C, 1 for an exposed state."""
     states = np.flatnonzero(constraint)
     counts = np.zeros(len(values), dtype=np.int64)
     if len(states):
@@ -198,9 +181,7 @@ def factor(hull: Hull, values: Ints, constraint: Bools) -> Fraction | float:
 def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:
     """What noise of K promises if a person may be absent, with an answer of 0 (unbounded Blowfish, example 5.3).
 
-    Returns:
-        For each state a factor: epsilon times it bounds what a point tells between that state and absence; `math.inf`
-        off the span of K.
+    Epsilon times a state's factor bounds what a point tells between it and absence; `math.inf` off the span of K.
     """
     return tuple(gauge(hull, value) for value in values.tolist())
 
@@ -213,22 +194,15 @@ def protect(
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
 ) -> Protection:
-    """Add edges until no state of the constraint set is exposed.
+    """Add edges until no state of the constraint set C is exposed.
 
     Exposed states are taken in ascending order and tested again before each edge, since an edge for one may protect
-    another. The partner minimises the objective; ties go to the lowest index.
+    another. The partner minimises the objective, ties go to the lowest index: "error", that of continuous K-norm noise;
+    "nearest", the distance of f (algorithm 1, the state itself excluded); "area", that of the hull (algorithm 3, which
+    as printed maximises it).
 
-    Args:
-        values: f, N x d integers, from `lattice`.
-        graph: the user's policy graph, N x N.
-        constraint: C, N booleans, at least one true.
-        objective: "error", the error of continuous K-norm noise; "nearest", the distance of f (algorithm 1, the
-            state itself excluded); "area", that of the hull (algorithm 3, which as printed maximises it).
-        cap: protection can still reveal for certain which part of C the state is in, if K is flat. Then K becomes
-            Conv(K and K_complete / cap), whose factor is at most this. None to keep the flat hull.
-
-    Returns:
-        The graph, the hull, and what was done to them.
+    A flat K can still reveal for certain which part of C the state is in. It becomes Conv(K and K_complete / cap),
+    whose factor is at most `cap`; None keeps it flat.
 
     Raises:
         GraphError: The constraint set is empty, or the cap is below 1.
@@ -265,19 +239,11 @@ def protect_likely(
     objective: Objective = "error",
     cap: Fraction | int | None = 4,
 ) -> Protection:
-    """Protect every state of a constraint set when only the likely ones have rows of their own.
+    """Protect every state of a constraint set C when only the likely ones, C' within C, have rows of their own.
 
-    Args:
-        values: f, N x d integers, from `lattice`.
-        graph: the user's policy graph, N x N.
-        possible: C, N booleans.
-        likely: C', N booleans, at least one true, within C.
-        objective: as for `protect`.
-        cap: as for `protect`.
-
-    Returns:
-        The surrogate graph with the edges added, all among likely states, and its hull: a table made from that hull and
-        C' protects every edge of the user's graph inside C. The factor bounds what is revealed within all of C.
+    The result is the surrogate graph with the edges added, all among likely states, and its hull: a table made from
+    that hull and C' protects every edge of the user's graph inside C. The factor bounds what is revealed within all of
+    C.
 
     Raises:
         GraphError: No state is likely, or one that is not possible; or as for `protect`.
@@ -320,7 +286,6 @@ def _from_exposed(hull: Hull, values: Ints, waiting: Ints, states: Ints) -> Ints
 
 
 def _partner(hull: Hull, values: Ints, state: int, states: Ints, objective: Objective) -> int:
-    """The best partner of an exposed state among the others of the constraint set."""
     others = states[states != state]
     differences = values[state] - values[others]
     if objective == "nearest":

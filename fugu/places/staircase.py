@@ -1,14 +1,12 @@
 """Staircase noise made from a hull, its distribution and its error; `fugu.contract.measure_table` draws it.
 
-Noise for the neighbours of the true state alone (LocalDP): what its shape tells of the state.
+And LocalDP, which no device draws: K-norm noise of each state's own hull, that of all differences among the state and
+its neighbours in the policy graph. The point then lies in f(s) plus the span of that hull, and where two states have
+different such planes, it lies on one of them only, but for points of probability 0: the plane names the states that
+share it, for certain. In a path of three cells whose two steps have different directions, every state is alone on its
+plane.
 
-Each state s draws K-norm noise of its own hull, that of all differences among s and its neighbours in the policy graph.
-The point then lies in f(s) plus the span of that hull, and where two states have different such planes, it lies on one
-of them only, but for points of probability 0: the plane names the states that share it, for certain. In a path of
-three cells whose two steps have different directions, every state is alone on its plane.
-
-Source: DPHMM, section 10, example 10.8 (which needs the path s4 - s6 - s5: a clique gives all three one hull). Nothing
-here is ever drawn by a device.
+Source: DPHMM, section 10, example 10.8 (which needs the path s4 - s6 - s5: a clique gives all three one hull).
 """
 
 from __future__ import annotations
@@ -43,14 +41,7 @@ __all__ = [
 
 
 def floor_exp(epsilon: Fraction | int | float, bits: int = RATIO_BITS) -> int:
-    """floor(e^epsilon * 2^bits), never above it.
-
-    Args:
-        epsilon: above 0 and at most 20, in nats.
-
-    Raises:
-        GraphError: epsilon is out of range.
-    """
+    """floor(e^epsilon * 2^bits), never above it; GraphError unless epsilon is above 0 and at most 20."""
     try:
         return measurement.floor_exp(epsilon, bits)
     except GuaranteeError as error:
@@ -70,15 +61,11 @@ def noise_ratio(epsilon: Fraction | int | float) -> Fraction:
 
 
 def staircase(hull: Hull, epsilon: Fraction | int | float | None = None, *, ratio: Fraction | None = None) -> Staircase:
-    """Prepare staircase noise.
-
-    Args:
-        hull: K, of rank 1, or of rank 2 in two dimensions; not capped.
-        epsilon: above 0; q is then e^-epsilon rounded up.
-        ratio: q itself, instead of epsilon.
+    """Prepare staircase noise; q is `ratio`, or e^-epsilon rounded up.
 
     Raises:
-        GraphError: The hull has another shape, or not exactly one of epsilon and ratio is given and in range.
+        GraphError: The hull is capped, or neither of rank 1 nor of rank 2 in two dimensions; or not exactly one of
+            epsilon and ratio is given and in range.
     """
     if (epsilon is None) == (ratio is None):
         raise GraphError("give either epsilon or the ratio of a staircase")
@@ -120,12 +107,7 @@ def staircase_error(noise: Staircase) -> float:
 
 
 def local_hulls(values: Ints, graph: Bools) -> tuple[Hull, ...]:
-    """The hull of each state's own noise.
-
-    Args:
-        values: f, N x d.
-        graph: the policy graph among these states, N x N.
-    """
+    """The hull of each state's own noise; f is (N, d), the policy graph among these states (N, N)."""
     made: dict[bytes, Hull] = {}
     found = []
     for state in range(len(values)):
@@ -136,12 +118,7 @@ def local_hulls(values: Ints, graph: Bools) -> tuple[Hull, ...]:
 
 
 def planes(values: Ints, hulls: tuple[Hull, ...]) -> Ints:
-    """Number the planes f(s) + span of the hull of s: N numbers, equal for states that share their plane.
-
-    Args:
-        values: f, N x d.
-        hulls: N.
-    """
+    """N numbers of the planes f(s) + span of the hull of s, equal for states that share their plane; f is (N, d)."""
     spans: list[Hull] = []
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     found = []
@@ -171,8 +148,7 @@ def local_points(
 def point_densities(values: Ints, hulls: tuple[Hull, ...], epsilon: float, path: Ints, points: Floats) -> Floats:
     """The log-density of each point under each state, n x N, for points that `local_points` drew.
 
-    Densities on a plane are to its own length, area or volume; off it, and under states of other planes, they are minus
-    infinity.
+    It is to a plane's own length, area or volume; minus infinity off it, and under states of other planes.
     """
     plane = planes(values, hulls)
     found = np.full((len(points), len(values)), -np.inf)

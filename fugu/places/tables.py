@@ -1,15 +1,12 @@
 """Certified noise tables: measurements protected by a table of integers that anyone can check.
 
 A table has one row of weights per state, each summing to 2^32, and no cell is empty. It protects a pair (i, j) if
-W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same with i and j swapped. The check decides
-in integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing counts.
+W[i,z] 2^24 <= floor(e^epsilon 2^24) W[j,z] for every output z, and the same with i and j swapped. The check is in
+integers, so truncation and rounding cost no privacy; they may cost a little accuracy, which mixing counts.
 
-Flat hulls are problems in fewer dimensions: coordinates of the lattice within the span of a hull.
-
-Compiled noise: what a device draws from, made from hulls and tables, and turned back into matrices.
-
-Up to 100 states a device gets a table of weights; above that the vertices of a staircase's hull. For an estimate both
-are a matrix of emission probabilities, for the accountant a matrix of losses.
+Flat hulls become problems in fewer dimensions, in coordinates of the lattice within their span. A device draws from a
+table for up to 100 states, above that from the vertices of a staircase's hull; for an estimate both are a matrix of
+emission probabilities, for the accountant a matrix of losses.
 """
 
 from __future__ import annotations
@@ -89,19 +86,10 @@ def window(values: Ints, most: int) -> Box:
 
 
 def clamped_mass(hull: Hull, values: Ints, outputs: Box, ratio: float) -> NDArray[np.float64]:
-    """The distribution of f + noise, clamped to a window coordinate by coordinate.
+    """(n, M) distributions of f + noise, clamped to a window of M points coordinate by coordinate; f is (n, d).
 
-    Args:
-        hull: K, of full rank (see `fugu.places.tables`).
-        values: f, n x d.
-        outputs: the window, M points.
-        ratio: q in (0, 1): noise v has weight q^ceil(gauge(v)), on the lattice of the window.
-
-    Returns:
-        n x M, rows summing to 1.
-
-    Raises:
-        GraphError: The hull is flat.
+    Noise v has weight q^ceil(gauge(v)), q = `ratio` in (0, 1), on the lattice of the window. GraphError if the hull is
+    flat.
     """
     if hull.rank < hull.dimensions:
         raise GraphError("the hull is flat: clamp within its span")
@@ -167,18 +155,14 @@ def lattice_basis(hull: Hull) -> Ints:
 
 
 def unrolled(hull: Hull, values: Ints) -> tuple[Hull, Ints, Ints]:
-    """A hull and points in coordinates of the span, where the hull has full rank.
-
-    Args:
-        hull: K, of rank at least 1.
-        values: n x d, whose differences lie in the span of K.
+    """A hull and points in coordinates of the span, where the hull has full rank of at least 1.
 
     Returns:
-        The hull in `rank` dimensions; the coordinates of values - values[0], n x rank; and the basis, rank x d, for
-        the way back: values[0] + coordinates @ basis.
+        The hull in `rank` dimensions; the coordinates of values - values[0], n x rank; and the basis, rank x d, for the
+            way back: values[0] + coordinates @ basis.
 
     Raises:
-        GraphError: Some difference leaves the span.
+        GraphError: Some difference of values (n, d) leaves the span.
     """
     basis = lattice_basis(hull)
     if hull.rank == hull.dimensions:
@@ -214,12 +198,10 @@ class TableError(ValueError):
 
 
 class TableWeights(NamedTuple):
-    """Emission weights of all states, and what the outputs stand for.
+    """Emission weights of all states, N x M, each at least 1, rows summing to 2^32, and what the outputs stand for.
 
-    Attributes:
-        weights: N x M integers, each at least 1, rows summing to 2^32.
-        outputs: M x d lattice points; output z is released as outputs[z].
-        share: of the common profile that every row was mixed with, 0..1: the accuracy given up to certification.
+    Output z is released as the lattice point outputs[z]. `share` is of the common profile that every row was mixed
+    with, 0..1: the accuracy given up to certification.
     """
 
     weights: Ints
@@ -228,17 +210,11 @@ class TableWeights(NamedTuple):
 
 
 def check_table(weights: ArrayLike, protected: Bools, epsilon: Fraction | int | float) -> None:
-    """Certify a table, in integers.
-
-    Args:
-        weights: N x M integers.
-        protected: N x N, symmetric: the pairs to protect.
-        epsilon: above 0, at most 20.
+    """Certify a table of N x M weights for protected pairs (N x N, symmetric), in integers; epsilon is at most 20.
 
     Raises:
-        TableError: A row does not sum to 2^32, a cell is empty, or some output separates a protected pair by more
-            than e^epsilon.
-        GraphError: epsilon is out of range.
+        TableError: A row does not sum to 2^32, a cell is empty, or some output separates a protected pair by more than
+            e^epsilon.
     """
     table = np.asarray(weights)
     if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or protected.shape != (len(table),) * 2:
@@ -264,25 +240,16 @@ def build_table(
     *,
     most_outputs: int = MOST_OUTPUTS,
 ) -> TableWeights:
-    """Compile a hull into a certified table.
+    """Compile a hull with a finite factor, from `protect`, into a certified table; epsilon is at most 20.
 
-    Every pair of the constraint set with f(i) - f(j) in K is protected, and no two of its states are further apart than
-    the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate.
-
-    Args:
-        hull: K, from `protect`, with a finite factor.
-        values: f, N x d integers, N at most 100.
-        constraint: C, N booleans, at least two true.
-        epsilon: above 0, at most 20.
-        most_outputs: M at most; with fewer than the lattice points around C, outputs are some steps apart.
-
-    Returns:
-        The table; it passes `check_table` for `protected_pairs` of the hull.
+    Every pair of the constraint set C with f(i) - f(j) in K is protected, and no two of its states are further apart
+    than the factor, rounded up, times epsilon. A state outside uses the row of its public surrogate. f is (N, d). With
+    `most_outputs` below the number of lattice points around C, outputs are some steps apart. The table passes
+    `check_table` for `protected_pairs` of the hull.
 
     Raises:
-        TableError: There are too many states, C has one state (use the fallback table), its measurements are all the
-            same (a release would be exact), or the factor is infinite.
-        GraphError: epsilon is out of range.
+        TableError: N is above 100, C has one state (use the fallback table), its measurements are all the same (a
+            release would be exact), or the factor is infinite.
     """
     if len(values) > MOST_STATES:
         raise TableError(f"a table has at most {MOST_STATES} states, not {len(values)}: use the staircase sampler")
@@ -318,19 +285,14 @@ def build_table(
 def fallback_table(values: Ints, epsilon: Fraction | int | float, *, most_outputs: int = MOST_OUTPUTS) -> TableWeights:
     """The table for ticks whose own table is missing or has expired; arguments and errors as for `build_table`.
 
-    Its hull is that of all differences over all states, so it protects every pair: it is valid for every graph and
-    every constraint set.
+    Its hull is of all differences over all states: it protects every pair, for every graph and every constraint set.
     """
     everywhere = np.ones(len(values), dtype=np.bool_)
     return build_table(complete_hull(values), values, everywhere, epsilon, most_outputs=most_outputs)
 
 
 def table_loss(weights: Ints) -> NDArray[np.float64]:
-    """The per-tick loss of N x M weights, for the chain accountant: max over outputs of log(W[i,z] / W[j,z]).
-
-    Returns:
-        N x N in nats, rounded up; 0 on the diagonal.
-    """
+    """The per-tick loss (N, N) of weights, in nats, rounded up: max over outputs of log(W[i,z] / W[j,z])."""
     logs = np.log(weights.astype(np.float64))
     loss: NDArray[np.float64] = np.array([(row - logs).max(axis=1) for row in logs])
     loss = np.maximum(loss, 0.0) * (1.0 + OUTWARD) + CLOSED_FORM  # each logarithm is at most 22.2, and good to 4e-15
@@ -339,16 +301,10 @@ def table_loss(weights: Ints) -> NDArray[np.float64]:
 
 
 def certified(mass: NDArray[np.float64], demands: Sequence[tuple[Bools, int]]) -> tuple[Ints, float]:
-    """Round rows to integers, mixed with the least of a common profile that meets every demand.
+    """Round rows to integers, mixed with the least of a common profile that meets every demand; return its share too.
 
-    It ends: with nothing but the profile all rows are equal.
-
-    Args:
-        mass: n x M, rows summing to 1.
-        demands: pairs to protect, n x n, each with its floor(e^epsilon 2^24), at least 2^24.
-
-    Returns:
-        n x M weights, and the share of the profile.
+    It ends: with nothing but the profile all rows are equal. Demands are pairs to protect, n x n, each with its
+    floor(e^epsilon 2^24), at least 2^24.
     """
     profile = 0.5 * mass.mean(axis=0) + 0.5 / mass.shape[1]
     share = 2.0**-28
@@ -385,12 +341,7 @@ MOST_CELLS = 1 << 25
 
 
 class Emission(NamedTuple):
-    """Compiled noise as a matrix.
-
-    Attributes:
-        points: for each released point its column.
-        probabilities: N x M, rows summing to 1.
-    """
+    """Compiled noise as an N x M matrix of probabilities, and for each released point its column."""
 
     points: dict[tuple[int, ...], int]
     probabilities: NDArray[np.float64]
@@ -403,24 +354,16 @@ def noise_table(table: TableWeights) -> NoiseTable:
 
 
 def compile_noise(hull: Hull, values: Ints, constraint: Bools, epsilon: float, likely: Bools | None = None) -> Noise:
-    """Compile a hull into what a device draws from.
+    """Compile a hull with a finite factor over the constraint set C into what a device draws from; epsilon up to 20.
 
-    Args:
-        hull: K, with a finite factor over the constraint set.
-        values: f, N x d.
-        constraint: C, N booleans, at least two true.
-        epsilon: above 0, at most 20.
-        likely: the states with rows of their own, at least two; all others use the row of the nearest of them. By
-            default those of the constraint set.
-
-    Returns:
-        Weights for at most 100 states, else a staircase; a flat or capped hull is then replaced by that of all
-        differences, because staircases have neither.
+    Only `likely` states, at least two, by default those of C, have rows of their own; others use the row of the nearest
+    of them. The result is weights for at most 100 states, else a staircase; a flat or capped hull is then replaced by
+    that of all differences, because staircases have neither.
 
     Raises:
         TableError: no table can be built; use the fallback.
-        GraphError: there are too many states, and their differences are no polygon in the plane or segment, or one
-            with more corners, or noise with more steps, than a device takes.
+        GraphError: too many states, whose differences are no polygon in the plane or segment, or one with more corners,
+            or noise with more steps, than a device takes.
     """
     likely = constraint if likely is None else likely
     if len(values) <= MAX_TABLE_STATES:
@@ -439,11 +382,7 @@ def fallback_noise(values: Ints, epsilon: float) -> Noise:
 
 
 def emission(noise: Noise, values: Ints) -> Emission:
-    """The probability of each point given each state; values are f, N x d.
-
-    Raises:
-        GraphError: the matrix would be too large.
-    """
+    """The probability of each point given each state; GraphError if the matrix would be too large."""
     if isinstance(noise, NoiseTable):
         rows = np.array(noise.rows, dtype=np.int64).reshape(noise.states, -1)
         weights = np.diff(rows, prepend=0, append=SCALE, axis=1)

@@ -13,12 +13,7 @@ __all__ = ["lagged", "moments", "seen_alone", "warm"]
 
 
 def seen_alone(likelihoods: Sequence[Floats | None], states: int) -> list[Seen]:
-    """What a single device released at consecutive ticks.
-
-    Args:
-        likelihoods: for each tick the probability (N,) of its point given each state; none where nothing is known.
-        states: N.
-    """
+    """What a single device released at consecutive ticks; likelihoods are (N,), None where nothing is known."""
     nothing, first = Seen.nothing(1, states), np.zeros(1, dtype=np.int64)
     rows = (None if one is None else np.ascontiguousarray(one, dtype=np.float64)[None] for one in likelihoods)
     return [nothing if row is None else Seen(row, first) for row in rows]
@@ -27,11 +22,7 @@ def seen_alone(likelihoods: Sequence[Floats | None], states: int) -> list[Seen]:
 def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Floats | None], lag: int) -> Floats:
     """The distributions (n, N) of consecutive ticks of one stream, each given the points up to `lag` ticks later.
 
-    Args:
-        distribution: (N,), of the state at the first tick, given everything before.
-        transition: (N, N), row-stochastic.
-        likelihoods: as for `seen_alone`.
-        lag: at least 0.
+    `distribution` (N,) is of the state at the first tick, given everything before; likelihoods as for `seen_alone`.
     """
     seen = seen_alone(likelihoods, len(distribution))
     steps = [Transition.of(transition)] * (len(seen) - 1)
@@ -39,10 +30,9 @@ def lagged(distribution: Floats, transition: Floats, likelihoods: Sequence[Float
 
 
 def moments(beliefs: Floats, values: Floats) -> tuple[Floats, Floats]:
-    """Mean and covariance of a measurement (N, d) under each of n distributions (n, N).
+    """Means (n, d) and covariances of a measurement (N, d) under each of n distributions (n, N).
 
-    Returns:
-        Means (n, d), and covariances (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.
+    Covariances are (n, d (d + 1) / 2): the entries on and above the diagonal, row by row.
     """
     means = beliefs @ values
     upper = np.triu_indices(values.shape[1])

@@ -332,7 +332,6 @@ def _judged(problem: _Problem, candidate: Candidate) -> Candidate:
 
 
 def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
-    """The chosen candidate on the third set, and what is evidence against it there, in sentences."""
     data = problem.data(candidate.every)
     assert candidate.chains is not None
     outputs = _attacked(problem, candidate, data.test)(candidate.chains, problem.rng)

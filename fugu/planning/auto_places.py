@@ -61,8 +61,8 @@ _Progress = Callable[[str, float], None]
 class PlacePlan(NamedTuple):
     """The points to release, or why none are worth it (`recommended` is then of kind `none`).
 
-    Errors of `candidates` are in metres; `curves` are pairs of epsilon and error, `sides` metres of a cell, for each of
-    them. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
+    Errors of `candidates` are in metres; for each of them `curves` are pairs of epsilon and error, and `sides` metres
+    of a cell. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
     `reasons` say why nothing is recommended although something was good enough. `held_back` are the places of the third
     set, increasing, as indices of traces.
     """
@@ -213,7 +213,6 @@ def _sizes(places: Floats) -> list[float]:
 
 
 def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
-    """Fit cells and a class of chains to the first set, one place every so many rows."""
     taken = _taken(parts[0], every)
     fit = traces._replace(places=traces.places[parts[0].rows][taken], trace=parts[0].segments[taken], times=None)
     model = fit_grid(fit, metres)
@@ -261,7 +260,7 @@ def _point(chains: CoveringChains, epsilon: float) -> float:
 
 
 def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> SymbolOutputs | None:
-    """Points as a device would draw them; none if there is no such noise."""
+    """Points as a device would draw them; None if there is no such noise."""
     try:
         distribution = emission(fallback_noise(grid.model.cells, point), grid.model.cells).probabilities
     except (TableError, GraphError):
@@ -272,7 +271,7 @@ def _released(grid: _Grid, point: float, cut: Cut, rng: np.random.Generator) -> 
 
 
 def _assessed(grid: _Grid, point: float, part: _Set, rng: np.random.Generator, runs: int) -> Floats | None:
-    """Distances in metres from every place of a set to the newest estimate, several times; none without such noise."""
+    """Distances in metres from every place of a set to the newest estimate, several times; None without such noise."""
     chain, found = grid.covered.transition, []
     lengths = np.diff(np.flatnonzero(np.diff(part.cut.segments, prepend=-1, append=-1)))
     truth = grid.metres(part.places)

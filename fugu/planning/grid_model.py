@@ -64,7 +64,7 @@ class Traces(NamedTuple):
 
     @property
     def median_step(self) -> float | None:
-        """The median time from one place of a trace to the next, none without times."""
+        """The median time from one place of a trace to the next, None without times."""
         steps = self._steps()
         return float(np.median(steps)) if steps.size else None
 

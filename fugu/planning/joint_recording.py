@@ -144,7 +144,6 @@ def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Seq
 
 
 def _common(rules: Sequence[StreamRule], streams: Sequence[StateRows]) -> tuple[list[Ints], Ints]:
-    """The rows of each stream (n,) at the ticks (n,) that all of them have."""
     periods, starts = [], []
     for rule, one in zip(rules, streams, strict=True):
         period = median_period(one.times, one.segments)

@@ -215,7 +215,6 @@ def assess(
 
 
 def _released(distribution: Emission, values: Ints, prior: Floats) -> tuple[float, float]:
-    """The root-mean-square errors of the released point, and of the posterior mean."""
     joint = prior[:, None] * distribution.probabilities
     total = joint.sum(axis=0)
     means = (joint.T @ values) / np.where(total > 0.0, total, 1.0)[:, None]

@@ -56,12 +56,12 @@ class StreamEpsilon(NamedTuple):
 class MeasurePlan:
     """A planned measurement.
 
-    `schedule` has the sets of possible states tick by tick, `sets` the different ones, `worst` the worst of those that
-    come back, which the numbers are for. `delta` is the delta-location set of the distribution before anything was
-    released. Estimates start from `prior` (N probabilities); `initial` is the distribution at tick 0 of a policy. A
-    device draws from `fallback` without a table, else from `noises`, one for each set; they are None and empty if there
-    is no such noise, and `refused` says why. `reasons` say why a mechanism has no errors; all noise keeps the factor
-    `promised`, as a policy states it.
+    `schedule` has the sets of possible states tick by tick, `sets` the first of the different ones, with all that come
+    back, `worst` the worst of these, which the numbers are for. `delta` is the delta-location set of the distribution
+    before anything was released. Estimates start from `prior` (N probabilities); `initial` is the distribution at tick
+    0 of a policy. A device draws from `fallback` without a table, else from `noises`, one for each set; they are None
+    and empty if there is no such noise, and `refused` says why. `reasons` say why a mechanism has no errors; all noise
+    keeps the factor `promised`, as a policy states it.
     """
 
     spec: MeasureSpec
@@ -190,7 +190,6 @@ def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
 
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:
-    """What a device draws from: without a table, and in each set."""
     fallback = fallback_noise(spec.values, spec.epsilon)
     found = []
     for each in sets:

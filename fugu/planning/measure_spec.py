@@ -233,7 +233,6 @@ def _shows(shows: Any, count: int) -> tuple[int, ...]:
 
 
 def _changes(given: dict[str, Any], folder: Path, count: int) -> tuple[int, tuple[tuple[int, Floats], ...]]:
-    """The cycle, and the transitions of its later parts."""
     cycle, changes = given.get("cycle", 1), given.get("changes", [])
     if type(cycle) is not int or not 1 <= cycle <= MAX_CYCLE:
         raise PlanningError(f"cycle must be a number of ticks from 1 to {MAX_CYCLE}")
@@ -334,7 +333,6 @@ def _cells(cells: Any, values: Ints) -> dict[str, Any] | None:
 
 
 def _table(rows: Any, name: str, what: str) -> Floats:
-    """A list of lists of numbers (or of numbers, as a column), with nothing else in it."""
     wrong = PlanningError(f"{name} must be {what}, of finite numbers")
     if not isinstance(rows, list) or not rows:
         raise wrong

@@ -160,7 +160,6 @@ def _rows(table: Any, shape: list[int], where: str) -> tuple[tuple[Fraction, ...
 def _query(
     query: Any, variables: dict[str, _Variable]
 ) -> tuple[dict[str, tuple[Fraction, ...]] | None, dict[str, float]]:
-    """What each value adds, and the sensitivities."""
     if not isinstance(query, dict) or len(query) != 1 or not set(query) <= {"weights", "lipschitz"}:
         raise PlanningError(f"query must be {_QUERY}")
     if "lipschitz" in query:

@@ -74,7 +74,6 @@ class Question:
     latency_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse questions that contradict themselves, with a PlanningError of one line."""
         if sum(given is not None for given in (self.baseline, self.threshold, self.states)) > 1:
             raise PlanningError("--baseline, --threshold and --states each say what the states are: give one of them")
         states = (self.baseline, self.threshold, self.states, self.within)
@@ -119,7 +118,6 @@ def choose_states(readings: Readings, question: Question) -> ChosenStates:
 
 
 def _made(readings: Readings, question: Question, missing: str | None) -> tuple[Discretiser, int, tuple[str, ...]]:
-    """The discretiser, the ticks of its baseline, and how it was chosen."""
     values = readings.values
     if isinstance(values, list):
         if question.baseline is not None or question.threshold is not None:

@@ -244,7 +244,6 @@ def _alone(request: StreamsRequest, column: int) -> float | None:
 
 
 def _apart(request: StreamsRequest, chains: JointChains, lone: Sequence[float | None]) -> float | None:
-    """What streams lose together that were planned one by one."""
     rates = [rate for rate in lone if rate is not None]
     if len(rates) < len(lone):
         return None

@@ -49,11 +49,7 @@ _UP = 1.0 + OUTWARD
 
 @dataclass(frozen=True, eq=False)
 class BayesNode:
-    """One reading, with a name that is unique in its network.
-
-    Attributes:
-        table: (states of each parent ..., own states), the distribution of the node given its parents.
-    """
+    """One reading of a unique name, and its distribution (states of each parent ..., own states) given its parents."""
 
     name: str
     parents: tuple[str, ...]
@@ -67,7 +63,6 @@ class BayesNet:
     nodes: tuple[BayesNode, ...]
 
     def __post_init__(self) -> None:
-        """Refuse what is no network, and what is too large to write out."""
         sizes: dict[str, int] = {}
         for node in self.nodes:
             table = np.asarray(node.table, dtype=np.float64)
@@ -174,14 +169,9 @@ class BayesNet:
 
 
 class NetworkQuilt(NamedTuple):
-    """A Laplace scale for a query, and the quilt that decides it.
+    """A Laplace scale for a query, rounded up, and the quilt of the worst node that decides it.
 
-    Attributes:
-        scale: rounded up.
-        node: the name of the worst node.
-        nearby: what is left with the node, itself included.
-        influence: of the quilt.
-        network: index in the class.
+    What is left with the node, itself included, is `nearby`; `network` is an index in the class.
     """
 
     scale: float
@@ -202,14 +192,9 @@ def network_quilt_scale(
 ) -> NetworkQuilt:
     """The scale of the Markov quilt mechanism for the worst node of the worst network of a class.
 
-    Args:
-        epsilon: above 0.
-        largest_quilt: nodes in a quilt, at most, beside whole layers; 2 is all that a chain can use.
-        sensitivities: by how much each node alone can change the answer; `None` for 1 each.
-        secrets: what is protected; `None` for all values of all nodes.
-
-    Raises:
-        ChainClassError: no network, nothing to protect, or epsilon out of range.
+    A quilt has at most `largest_quilt` nodes beside whole layers; 2 is all that a chain can use. `sensitivities` say by
+    how much each node alone can change the answer; `None` for 1 each. `secrets` are protected; `None` for all values of
+    all nodes. Raises ChainClassError if there is no network, nothing to protect, or epsilon is not above 0.
     """
     members = networks if isinstance(networks, tuple) else (networks,)
     if not members or not 0.0 < epsilon < math.inf:
@@ -265,7 +250,6 @@ class ExactNode(NamedTuple):
     """A node whose probabilities are exact.
 
     Attributes:
-        parents: names of nodes before it.
         rows: by the parents' values, the last changing fastest: probabilities of its own values, summing to 1.
         adds: what each of its values adds to the sum.
     """
@@ -277,12 +261,7 @@ class ExactNode(NamedTuple):
 
 
 class SumDistributions(NamedTuple):
-    """The distributions of a sum given each value of each node.
-
-    Attributes:
-        unit: what a step of the sum is worth.
-        given: by node and value, if that is possible: whole weights by the number of steps.
-    """
+    """The distributions of a sum given each possible value of each node: whole weights by number of steps of `unit`."""
 
     unit: Fraction
     given: Mapping[tuple[str, int], Mapping[int, int]]

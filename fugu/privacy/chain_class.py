@@ -41,18 +41,12 @@ class ChainClassError(FuguError):
 
 @dataclass(frozen=True, eq=False)
 class MarkovChain:
-    """A homogeneous chain.
-
-    Attributes:
-        transition: (k, k), row-stochastic; zeros are allowed.
-        initial: (k,) distribution of the first tick, or `None` for every distribution there is.
-    """
+    """A homogeneous chain (k, k); `initial` (k,) is of the first tick, or `None` for every distribution there is."""
 
     transition: Floats
     initial: Floats | None
 
     def __post_init__(self) -> None:
-        """Refuse what is no chain; rows are normalised."""
         object.__setattr__(self, "transition", _distributions(self.transition, "transition"))
         if self.transition.ndim != 2 or self.transition.shape[0] != self.transition.shape[1]:
             raise ChainClassError(f"transition must be square, its shape is {self.transition.shape}")

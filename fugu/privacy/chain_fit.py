@@ -52,16 +52,9 @@ def fit(
 ) -> ChainModel:
     """Fit a chain to a recording.
 
-    Args:
-        states: (n,) states in 0..k-1.
-        segments: (n,) segment numbers; no transition is counted from one segment to the next.
-        decimate: D >= 1, keep every D-th row of each segment.
-        period_seconds: of the recording, before decimation.
-        source, column, discretiser, missing_state, missing_share: noted in the file.
-        confidences: levels of the intervals in the file.
-
-    Raises:
-        ModelError: fewer than two states, or no transition at all.
+    States (n,) are in 0..k-1; no transition is counted from one of the segments (n,) to the next. Every D-th row,
+    D >= 1, of each is kept; `period_seconds` is of the recording, before decimation. `confidences` are the levels of
+    the file's intervals. Raises ModelError for fewer than two states, or no transition at all.
     """
     states, segments = chain_model.decimate(states, segments, decimate)
     k = int(states.max()) + 1 if states.size else 0

@@ -88,10 +88,8 @@ class Interval(NamedTuple):
 class GTest(NamedTuple):
     """A likelihood-ratio test.
 
-    Attributes:
-        statistic: twice the gain in log-likelihood, in nats.
-        p_value: probability of a statistic at least as large if the simpler model holds.
-        nats_per_step: gain in log-likelihood per step, the size of the effect.
+    The `statistic` is twice the gain in log-likelihood, in nats; `p_value` the probability of one at least as large if
+    the simpler model holds; `nats_per_step` the gain per step, the size of the effect.
     """
 
     statistic: float
@@ -103,9 +101,7 @@ class GTest(NamedTuple):
 class Sojourn(NamedTuple):
     """How long a state lasts, in ticks, over the stays of which both ends were seen.
 
-    Attributes:
-        mean, median: `None` without a complete stay.
-        geometric_mean, geometric_median: what a first-order chain with the fitted exit probability gives.
+    Without any, mean and median are `None`. The geometric ones are those of the fitted first-order chain.
     """
 
     stays: int
@@ -305,11 +301,7 @@ class ModelFile(Document):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read the file's text.
-
-        Raises:
-            ModelError: one line that names the first field that is wrong.
-        """
+        """Read the file's text; a ModelError names, in one line, the first field that is wrong."""
         if len(text) > _MAX_BYTES:
             raise ModelError(f"{cls.called} of {len(text)} bytes; at most {_MAX_BYTES} are allowed")
         try:

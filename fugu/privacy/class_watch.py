@@ -171,8 +171,8 @@ def noticeable(chains: ChainClass, emission: Floats, ticks: int, threshold: floa
     """The smallest departure that is noticed within a week of `ticks`, in most of some simulated ones.
 
     A departure is a chain that changes its state so many times less often than all of the class, in steps from 1.25 to
-    100; `None` if not even the last is noticed. Weeks of more than 700,000 ticks are taken for shorter than they are;
-    `threshold` is that of a year's capital, at which there is an alarm.
+    100; `None` if none is noticed. Weeks of over 700,000 ticks are taken for shorter. A year's capital alarms at
+    `threshold`.
     """
     low, high = 0, len(_FACTORS)
     while low < high:

@@ -46,13 +46,10 @@ _MOST_INFLUENCES = 5_000
 
 
 class Verdict(NamedTuple):
-    """What the theorem of this name says of all releases together.
+    """What the theorem of this name says of all releases together, for every tick, and why in a line.
 
-    Attributes:
-        epsilon: for every tick; `None` if it is not applicable.
-        standing: a bound that holds; a printed or naive one that is false, whether or not these releases break it;
-            what is really lost by some chain; or `None`.
-        note: why, in a line.
+    `epsilon` is `None` if it is not applicable. `standing` is a bound that holds; a printed or naive one that is false,
+    whether or not these releases break it; what is really lost by some chain; or `None`.
     """
 
     name: str

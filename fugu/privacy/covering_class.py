@@ -15,8 +15,8 @@ Shares that are counted in stretches of one length scatter even for one chain. S
 its visits are cut into blocks of one size, in which a chain of constant probabilities makes binomial counts, however
 long its states last. Where the blocks scatter no more, all stretches get the probability of the whole recording, with
 its Clopper-Pearson interval. Otherwise the distribution of the probabilities over stretches is estimated (the mixing
-distribution of largest likelihood), and each stretch gets the range that this and its own counts leave, but for a tenth
-at each end.
+distribution of largest likelihood), and each stretch gets the range that this and its counts leave, but for a tenth at
+each end.
 
 A stretch in which something never happened tells only that it is about as rare as once in the whole stretch, or rarer;
 0 would make every guarantee infinite. Such a probability is taken to be no less than half an occurrence, 1 / (2n + 2)
@@ -77,8 +77,7 @@ class LocalTransitions(NamedTuple):
         counts: (s, k, k) steps from state x to y in each stretch.
         low, high: (s, k, k) the range of each probability, inside (0, 1).
         log_odds: (s,) the largest of the logarithms of the odds ratios of a step, at the far end of its range.
-        dispersion: (k, k) variance between blocks of visits, over that of binomial counts: 1 for a constant
-            probability.
+        dispersion: (k, k) variance between blocks of visits, over that of binomial counts: 1 if constant.
         p_value: (k, k) how likely a constant probability scatters that much; 1 where too little was seen.
         changes: (k, k) whether that is too unlikely.
     """
@@ -96,9 +95,7 @@ class LocalTransitions(NamedTuple):
 def local_transitions(states: Ints, segments: Ints, k: int, stretches: Sequence[int]) -> tuple[LocalTransitions, ...]:
     """Estimate the probabilities in stretches of several lengths, each at most n ticks.
 
-    Args:
-        states: (n,) states in 0..k-1, -1 where there is none.
-        segments: (n,) equal inside a stretch without gaps; stretches go on across gaps, steps do not.
+    States (n,) are in 0..k-1, -1 where there is none. Stretches go on across gaps between segments (n,), steps do not.
     """
     rows = np.flatnonzero((segments[1:] == segments[:-1]) & (states[1:] >= 0) & (states[:-1] >= 0))
     here, there = states[rows], states[rows + 1]
@@ -288,7 +285,6 @@ class Covered(NamedTuple):
     Attributes:
         transition: (k, k) the chain of the whole recording; steps that were never seen count as half a one.
         low, high: (k, k) the least and largest probability of any stretch that is covered.
-        lengths: what the stretches of each length need.
         regimes: those that the recording switches between; a single one if there are no others.
         order: test of whether the state before the last tells something.
     """

@@ -61,18 +61,15 @@ def mqm_approx(
     sharp: bool = False,
     stationary: bool = False,
 ) -> QuiltScale:
-    """The scale of MQMApprox for a class of chains; any initial distribution is covered.
+    """The scale of MQMApprox for a finite class, or an interval of two-state chains, with any start.
+
+    Its influence is lemma 4.8's bound, its chain is always 0.
 
     Args:
-        chains: a finite class, or every two-state chain with q and r in intervals.
         length: T, the ticks of the window, or `None` for a stream without end.
-        epsilon: above 0.
         reversible: use the larger eigengap of reversible chains; `None` uses it if all of them are reversible.
         sharp: for reversible chains, use -2 log|lambda_2| itself and not its bound 2 (1 - |lambda_2|).
         stationary: every chain starts stationary, so that the term for the node's own distribution is not needed.
-
-    Returns:
-        The scale; its influence is lemma 4.8's bound, its chain is always 0.
 
     Raises:
         ChainClassError: no eigengap, no rarest state, a class not reversible or stationary as said, or a stream without
@@ -222,8 +219,7 @@ def influence_scale(
     """The scale of the mechanism for a class of chains, against the ignorant and the informed adversary.
 
     The chains are a finite class, or a stationary interval with q + r < 1. `length` is of the window; `None`: windows
-    without an end, each tick in one of them. Raises ChainClassError if the spectral norm is not below 1, or an interval
-    reaches q + r >= 1.
+    without an end, each tick in one of them. Raises ChainClassError if the spectral norm or q + r reaches 1.
     """
     cases: list[tuple[_Influences, bool]]
     if not isinstance(chains, BinaryChains):
@@ -242,15 +238,10 @@ def influence_scale(
 def joint_influence_scale(
     joint: Floats, sensitivities: Sequence[float], secret: Sequence[int], epsilon: float
 ) -> InfluenceScale:
-    """The scale of the mechanism for readings that depend on one another in any pattern.
+    """The scale for readings that depend on one another in any pattern; `joint` has an axis for each.
 
-    Args:
-        joint: an axis for each reading.
-        sensitivities: by how much each reading alone can change the statistic.
-        secret: the readings to protect.
-
-    Raises:
-        ChainClassError: the spectral norm is not below 1.
+    Each reading alone can change the statistic by its sensitivity; those of `secret` are protected. Raises
+    ChainClassError if the spectral norm is not below 1.
     """
     size = joint.ndim
     if not np.all(joint > 0.0):

@@ -124,11 +124,9 @@ _MOST_RATIO = 15.0
 class Deviations(NamedTuple):
     """What stretches of one length, or whole streams, deviate from the chain of all.
 
-    Attributes:
-        ticks: of each, (s,).
-        deviations: (s, k (k - 1)), of their own log-ratios from those of all.
-        kinds: (s,), whose noise each has, a place in `noise`.
-        noise: (g, d, d), the covariance of the deviations of a stretch of one tick, if probabilities do not differ.
+    Of s stretches are the `ticks` (s,), `deviations` (s, k (k - 1)) of their own log-ratios from those of all, and the
+    `kinds` (s,), whose noise each has. `noise` (g, d, d) is the covariance of the deviations of a stretch of one tick,
+    if probabilities do not differ.
     """
 
     ticks: Ints
@@ -145,12 +143,9 @@ class Deviations(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What the stretches of one length tell.
+    """What the stretches of one length tell, with their mean ticks.
 
-    Attributes:
-        ticks: of a stretch, on average.
-        odds_ratio: that all but a small share of them have at most, and may have.
-        p_value: how likely one chain deviates that much.
+    All but a small share have at most `odds_ratio`, and may have it; `p_value` is how likely one chain deviates so.
     """
 
     ticks: int
@@ -160,14 +155,10 @@ class Scale(NamedTuple):
 
 
 class LearnedClass(NamedTuple):
-    """A class, or why there is none.
+    """A class, or why it is refused, without `chains`.
 
-    Attributes:
-        transition: (k, k) the chain of all symbols.
-        low, high: (k, k) of its probabilities; each end holds with 90 %.
-        known: the largest odds ratio of its steps.
-        chains: `None` if it is refused.
-        refused: why, empty if it is not.
+    The chain of all symbols is `transition`; each end of its probabilities' `low` and `high` holds with 90 %; `known`
+    is the largest odds ratio of its steps.
     """
 
     transition: Floats
@@ -195,11 +186,8 @@ def transition_of(ratios: Floats, k: int) -> Floats:
 def learned_class(transition: Floats, information: Floats, ticks: int, levels: Sequence[Deviations]) -> LearnedClass:
     """The class that covers what symbols tell of a fleet.
 
-    Args:
-        transition: (k, k) the chain of largest likelihood.
-        information: (d, d) of all symbols about its d = k (k - 1) log-ratios.
-        ticks: that have a symbol.
-        levels: deviations of stretches, of each length.
+    The `transition` has the largest likelihood, `information` (d, d) is that of all symbols about its d = k (k - 1)
+    log-ratios, `ticks` have a symbol, and `levels` are deviations of stretches of each length.
     """
     k, ratios = len(transition), log_ratios(transition)
     sums = _log_odds(k)

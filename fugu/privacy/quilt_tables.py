@@ -51,8 +51,7 @@ def grow_tables(
     """Fill the tables of the distances done + 1 .. wanted with ratios, not yet their logarithms.
 
     Entry m - 1 of column and right, (at least wanted, k, k), is distance m; power (k, k) goes on from that of `done`.
-    The result is `wanted`, or the last distance before a positive entry fell below `tiny`: ratios would no longer be
-    exact.
+    The result is `wanted`, or the last distance before a positive entry falls below `tiny`, where ratios are inexact.
     """
     k = transition.shape[0]
     for m in range(done, wanted):
@@ -93,15 +92,11 @@ def smallest_scale(
     seed_left: int,
     seed_right: int,
 ) -> tuple[float, int, int, float, float]:
-    """The smallest card / (epsilon - influence) over the quilts of a node.
+    """The smallest card / (epsilon - influence) over the quilts of a node, found by trying a seed (or 0, 0) first.
 
-    Args:
-        start: (k, k), the term of the node's own distribution, for quilts with a width to the left.
-        column, right: (n, k, k).
-        nodes_left, nodes_right: nodes on either side; a side that never ends has more than 2^60.
-        trivial: the scale of the empty quilt, inf on an endless stream.
-        enough: stop as soon as the scale is not above this.
-        seed_left, seed_right: a quilt to try first, or 0, 0.
+    `start` (k, k) is the term of the node's own distribution, for quilts with a width to the left; `column` and `right`
+    are (n, k, k). A side that never ends has more than 2^60 nodes. The empty quilt has the scale `trivial`, inf on an
+    endless stream. A scale not above `enough` ends the search.
 
     Returns:
         (scale, left width, right width, influence, wanted): both widths 0 is the empty quilt, and no quilt with a width
@@ -233,7 +228,6 @@ class QuiltTables:
     right: Floats
 
     def __init__(self, transition: Floats) -> None:
-        """Start without any width."""
         k = transition.shape[0]
         self.transition = np.ascontiguousarray(transition)
         self._power = np.eye(k)
@@ -274,9 +268,8 @@ class QuiltTables:
 class NodeTerms(NamedTuple):
     """What a node adds to the tables of its widths.
 
-    Attributes:
-        start: (k, k), for quilts with a width to the left; -inf where a state is impossible here.
-        spread: start is nowhere further than this from its stationary value, here and at every later node.
+    `start` (k, k) is for quilts with a width to the left, -inf where a state is impossible here. It is nowhere further
+    than `spread` from its stationary value, here and at every later node.
     """
 
     start: Floats

@@ -55,7 +55,6 @@ class QuiltScale(NamedTuple):
         node: 1..T; `None` where every node far enough from the ends decides, or none is worse than their limit.
         quilt: widths (a, b) of {i-a, i+b}; `None` for an absent width, both `None` for the empty quilt.
         card: nodes nearby, the node itself included.
-        influence: of the quilt on the node.
         chain: index of the worst chain in its class.
     """
 
@@ -72,19 +71,13 @@ def mqm_exact(
     length: int | None,
     epsilon: float,
 ) -> QuiltScale:
-    """The scale of MQMExact for the worst chain of a class, and where it comes from.
+    """The scale of MQMExact for the worst chain of a finite class, or of an interval started stationary.
 
     Impossible states count, as in the paper's equation 5: that is safe. The scale of a node is never above that of a
     stationary chain at epsilon - spread, where spread bounds how far the distributions of this node and of all later
     ones are from stationary: likelihood ratios to the stationary distribution are averaged at each step. The walk over
-    the nodes stops there; on a long stationary window, at the first one.
-
-    Args:
-        chains: a finite class, or every two-state chain with q and r in intervals, started stationary.
-        length: T, the ticks of the window, or `None` for a stream without end.
-
-    Raises:
-        ChainClassError: epsilon or length is out of range, or no quilt is good enough on an endless stream.
+    the nodes stops there; on a long stationary window, at the first one. `length` is of the window, or `None` for no
+    end. Raises ChainClassError if epsilon or length is out of range, or no quilt is good enough on an endless stream.
     """
     _check(epsilon, length)
     members = corner_chains(chains)
@@ -154,13 +147,8 @@ def best_quilt(
 ) -> QuiltScale:
     """The best quilt of one node, over all widths that could matter: not rounded, inf if nothing is good enough.
 
-    Args:
-        tables: grown on demand.
-        start: (k, k), of `NodeTerms`.
-        nodes_left, nodes_right: nodes on either side, or `ENDLESS`.
-        trivial: the scale of the empty quilt; by default from the nodes on both sides.
-        enough: do not look for a scale below this.
-        seed: a quilt to try first.
+    Tables are grown on demand; `start` is of `NodeTerms`; a side has so many nodes, or `ENDLESS`; the empty quilt has
+    the scale `trivial`, by default from these; no scale below `enough` is looked for; `seed` is a quilt to try first.
     """
     length = nodes_left + nodes_right + 1
     if trivial is None:
@@ -180,7 +168,6 @@ def best_quilt(
 
 
 def _chain_scale(chain: MarkovChain, length: int | None, epsilon: float) -> QuiltScale:
-    """The scale of one chain, not rounded."""
     tables = QuiltTables(chain.transition)
     empty = float("inf") if length is None else length / epsilon
     steady = _steady(tables, chain, epsilon, empty)

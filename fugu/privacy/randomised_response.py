@@ -34,13 +34,10 @@ class CalibrationError(FuguError):
 
 
 class Calibration(NamedTuple):
-    """A certified table.
+    """A certified table and its real loss in nats.
 
-    Attributes:
-        rho0, rho1: probabilities of each wrong symbol in states 0 and 1, before rounding.
-        ratio_01, ratio_10: allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
-        loss: what the table really loses, in nats.
-        guarantee: what it is certified for.
+    `rho0` and `rho1` are probabilities of each wrong symbol in states 0 and 1, before rounding; `ratio_01` and
+    `ratio_10` are allowed likelihood ratios of a tick, state 0 over state 1 and the reverse.
     """
 
     table: NoiseTable
@@ -108,8 +105,7 @@ def calibrate(
 def rate_table(states: int, rate: Fraction, epsilon: float) -> NoiseTable:
     """The table that tells no more than a rate (nats) of any two states: the same error for each of them.
 
-    The rate is a part of `epsilon`, which decides the error. Raises CalibrationError if no table of 32 bits says
-    anything.
+    The rate is a part of `epsilon`, which decides the error. Raises CalibrationError if no 32-bit table says anything.
     """
     if rate > 0:
         flip = math.ceil(Fraction(_SCALE) / (Fraction(math.exp(min(float(rate), _MOST_LOG_RATIO))) + states - 1))

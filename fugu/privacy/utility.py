@@ -41,10 +41,8 @@ _SEED = 20201
 class Utility(NamedTuple):
     """The worth of a stream of symbols.
 
-    Attributes:
-        accuracy: share of ticks whose state is the most likely one of the smoothed estimate.
-        majority: the same for a guess without any symbol, the most frequent state.
-        bits_per_reading: information that the symbols carry about the states, per symbol.
+    `accuracy` is the share of ticks whose state is the most likely one of the smoothed estimate, `majority` that of
+    always guessing the most frequent state; `bits_per_reading` is what symbols tell of the states, per symbol.
     """
 
     accuracy: float
@@ -121,8 +119,7 @@ class Baseline(NamedTuple):
 def baselines(chains: BinaryChains, epsilon: float) -> list[Baseline]:
     """All baselines that exist for a class of chains, at a nominal epsilon in nats.
 
-    The papers' formulas are evaluated at the stickiest corner; those for symmetric chains appear only where q = r
-    there.
+    The papers' formulas are evaluated at the stickiest corner; those for symmetric chains need q = r there.
     """
     rho = ordinary_dp(epsilon)
     found = [("ordinary randomised response", rho, rho)]

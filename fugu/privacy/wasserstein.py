@@ -37,14 +37,7 @@ _TOO_LONG = "the exact distribution of so long a window does not fit: use MQMExa
 
 
 class WassersteinBound(NamedTuple):
-    """W, in units of the answer, and where it is attained.
-
-    Attributes:
-        distance: W; the mechanism's Laplace scale is distance / epsilon.
-        node: 1..T.
-        states: the two states of the node.
-        chain: index in the class.
-    """
+    """W in units of the answer (Laplace scale W / epsilon): its node 1..T, its two states, index of its chain."""
 
     distance: Fraction
     node: int

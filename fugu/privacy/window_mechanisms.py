@@ -1,7 +1,5 @@
 """Every mechanism for a statistic over a window, at the same epsilon: how much noise each needs, and what for.
 
-The chain accountant is ours; the others are the papers', as corrected, and the two classical ones.
-
 A plan finds the least scale as a real number; a policy holds a fraction, and the device judges the class of chains by
 arithmetic of its own. So the number is rounded up to a fraction of eight digits, and raised until the check of a policy
 with that scale and the same promise passes.
@@ -57,16 +55,14 @@ _MOST_CHAINS = 8
 
 @dataclass(frozen=True)
 class PlannedScale:
-    """A scale, and what holds with it.
+    """A scale, and what holds with it for a tick and for whole stretches.
 
     Attributes:
         scale: of the noise on every number, in ticks, as a policy writes it.
         epsilon: what a single tick loses with it, rounded up; infinite without a bound.
-        device: the class of chains of a policy whose windows a device accepts with this scale; `None` if the plan is
-            for
-            one window only, does not protect, or no policy can declare such chains.
+        device: the class of chains of a policy whose windows a device accepts with this scale; `None` for one window,
+            no protection, or chains that no policy can declare.
         raised: whether the device's check needed more noise than the plan did.
-        stretches: what whole stretches lose.
     """
 
     scale: Fraction
@@ -238,14 +234,12 @@ class WindowRequest:
 
 @dataclass(frozen=True)
 class WindowNoise:
-    """What a mechanism needs.
+    """What a mechanism needs, for epsilon against an adversary and some starts.
 
     Attributes:
         scale: that of the (discrete) Laplace noise on every number that is released, in ticks; rounded up.
-        epsilon: what it guarantees with that against `adversary`, in nats.
         composes: whether the guarantee covers further windows with the same noise: tumbling ones in an endless stream.
         reason: what determined the scale.
-        start: the distributions of the first tick for which it holds.
     """
 
     mechanism: Mechanism

@@ -50,12 +50,9 @@ class NoisyCount(NamedTuple):
 
 
 class SecretDistributions(NamedTuple):
-    """What a tick's states make of the counts.
+    """What the possible states (s,) of tick `node`, 1..T, make of the counts.
 
-    Attributes:
-        node: 1..T.
-        states: (s,) those that are possible.
-        distributions: (s, n_1 + 1, ..., n_m + 1): Pr(all counts | state).
+    Pr(all counts | state) is (s, n_1 + 1, ..., n_m + 1).
     """
 
     node: int
@@ -66,8 +63,7 @@ class SecretDistributions(NamedTuple):
 def answer_distributions(chain: MarkovChain, counts: Sequence[NoisyCount]) -> Iterator[SecretDistributions]:
     """The joint distributions of counts, at least one, given each state of ticks 1 to the last that is counted.
 
-    Raises ChainClassError without an initial distribution, or if they take too long to follow, or noise is too small
-    for floats.
+    Raises ChainClassError without an initial distribution, for too much work, or for noise too small for floats.
     """
     if chain.initial is None:
         raise ChainClassError("every path can be added up only from one initial distribution")
@@ -135,14 +131,9 @@ _FINE = 1e-12
 
 @dataclass(frozen=True)
 class WindowRelease:
-    """A statistic over a window, plus Laplace noise on every number.
+    """A statistic over a window from tick `first` >= 1, plus Laplace noise of `scale` ticks on every number.
 
-    Attributes:
-        first: tick of the window, from 1.
-        length: its ticks.
-        mechanism: by whose reasoning the noise was chosen.
-        scale: of the noise, in ticks.
-        query: the number of ticks in some states, or in each state.
+    The noise was chosen by the reasoning of `mechanism`; `query` counts some states together, or each.
     """
 
     first: int

@@ -26,13 +26,7 @@ _WORDS = ("read", "write", "readwrite", "deny")
 
 
 class Rule(NamedTuple):
-    """A line of an access list.
-
-    Attributes:
-        user: the account that it is for; none for a pattern, which is for all.
-        access: read, write, readwrite or deny.
-        filter: of topics; in a pattern %u stands for the account.
-    """
+    """A line of an access list: read, write, readwrite or deny, for a user, or in a pattern (%u) for all (`None`)."""
 
     user: str | None
     access: str
@@ -42,9 +36,8 @@ class Rule(NamedTuple):
 class Listed(NamedTuple):
     """The access list of a broker.
 
-    Attributes:
-        roles: of accounts, by name; of those that `fugu deploy` does not know, empty.
-        limits: of readers, by name: the most that they may be told, in nats, and what they may know.
+    Roles are empty of accounts that `fugu deploy` does not know; limits are the most that readers may be told, in nats,
+    and what they may know.
     """
 
     rules: tuple[Rule, ...]
@@ -66,13 +59,10 @@ class Audience(NamedTuple):
     """Accounts that may read the same of a stream.
 
     Attributes:
-        name: of the audience, or of the accounts.
         site: whether it is promised what the site is, the stream's own guarantee.
-        epsilon: what it is promised otherwise; 0 for those who should be told nothing.
-        adversary: what it may know, if it is not the site.
+        epsilon, adversary: what it is promised otherwise; 0 for those who should be told nothing.
         symbols: the streams, as device/stream, whose symbols it may read, or estimates, which are made of every symbol.
         windows: those whose devices' counts it may read, or the gateway's reports of them.
-        releases: names of the releases that it may read, as they are published.
     """
 
     name: str
@@ -128,7 +118,7 @@ def _published(policies: Sequence[PolicyHeader], config: ReleaseConfig | None) -
 
 
 def listed(broker: Path) -> Listed:
-    """The access list in a broker's folder. Raises DeploymentError if it is none, or cannot be read."""
+    """The access list in a broker's folder. DeploymentError if it is none, or cannot be read."""
     accounts = open_broker(broker).settings.accounts
     rules = read_access(read_text(broker / "access.acl", "the access list"))
     named = [rule.user for rule in rules if rule.user is not None]

@@ -1,14 +1,13 @@
 """Attacks on all that an audience may read of a tick: what epsilon is at least, beside what is promised and certified.
 
-Three attackers, each of whom says how much he supposes. One counts how often an event happens under two states, on a
+Three attackers, each of whom supposes something else. One counts how often an event happens under two states, on a
 chain of the class that makes it worst, with draws that are simulated by the policy's own numbers, or with those that a
 device and a gateway have really made (`attacked`). One takes draws for independent given the states
 (`extended_epsilon`). One takes the policy's numbers for what is drawn: `fugu.audit.witness`.
 
-What is counted supposes nothing of how draws depend on each other. An event is chosen on simulated trials, and counted
-on others: that the likelihood ratio of all that is heard is above a threshold, the one that promises the largest bound;
-where counts of pairs of symbols are all that is heard, or windows whose likelihood is too large, that a weighted sum of
-counts is.
+The count supposes nothing of how draws depend on each other. An event is chosen on simulated trials, and counted on
+others: that the likelihood ratio of all that is heard is above the threshold that promises the largest bound; for
+counts of pairs of symbols alone, or windows whose likelihood is too large, that a weighted sum of counts is.
 """
 
 from __future__ import annotations
@@ -47,15 +46,9 @@ Statistic = Callable[[Heard], Floats]
 
 
 class Event(NamedTuple):
-    """An event, counted.
+    """An event, counted in trials of each of two states: hits under the one, alarms under the other.
 
-    Attributes:
-        least: epsilon is at least this.
-        trials: of each of the two states.
-        hits, alarms: how often the event happened under the one and under the other.
-        states: the two; `None` if nothing could be counted.
-        chain: that the paths were of.
-        ticks: that were heard.
+    Epsilon is at least `least`; `states` is `None` if nothing could be counted; `ticks` were heard.
     """
 
     least: float
@@ -92,7 +85,7 @@ def attacked(
         mechanisms: what is heard, by how many ticks on each side are.
         chains: that paths are drawn of: one that promises most is taken.
         trials: to count it on, of each of the two states; fewer where one takes long.
-        recorded: draws that were really made; none to simulate them.
+        recorded: draws that were really made; `None` to simulate them.
         level: the probability that the bound is wrong.
         pairs: of states that are told apart; `None` for all.
     """
@@ -202,17 +195,10 @@ def extended_epsilon(
     adversary: Adversary,
     level: float,
 ) -> float | None:
-    """The epsilon that all outputs together have at least.
+    """The epsilon (nats) that all outputs together have at least; `None` if it is not known that the bound is reached.
 
-    Args:
-        heard: whether symbols are.
-        counted: counts that it hears, each with (n,) noises that were drawn.
-        symbols: for each state those that were drawn in it.
-        adversary: that the bound is for; it is reached for the ignorant and the informed.
-        level: the probability that it is wrong.
-
-    Returns:
-        Nats; `None` where it is not known that the bound is reached.
+    Symbols, if heard, are by the state they were drawn in; counts are with (n,) noises that were drawn. The bound,
+    wrong with probability `level`, is for the adversary; it is reached for the ignorant and the informed.
     """
     chains = policy.chains
     several = ((len(one.groups) > 1 or one.terms > 1) and not (heard and one.symbols) for one, _ in counted)
@@ -277,22 +263,16 @@ _FAR = (2000, 400)
 
 
 class Attacked(NamedTuple):
-    """What was reached with all that an audience may read.
+    """What was reached with all that an audience may read; epsilons are in nats.
 
     Attributes:
-        audience: who.
-        heard: in words.
-        promised: epsilon, in nats.
         certified: the bound of what is released to it as it is configured; infinite if there is none.
-        adversary: of the promise.
         witness: epsilon is at least this if draws are as the policy states: some output is so much likelier under one
-            state than under another. None of recorded draws, of which nothing is known but that they were drawn.
+            state than another. `None` for recorded draws, of which nothing is known but that they were drawn.
         extended: epsilon is at least this if draws are independent, given the states (`extended_epsilon`), at the
             confidence of the audit; `None` if not known.
         draws: whether they are "simulated" or "recorded".
-        least: epsilon is at least this, whatever the draws; 0 if nothing could be shown.
-        trials: of each of the two states.
-        hits, alarms: how often the event happened under the one and under the other.
+        least, trials, hits, alarms: of the counted `Event`, whatever the draws; 0 if nothing could be shown.
         about: the two states, and the chain, in words.
     """
 
@@ -317,8 +297,6 @@ class Attacked(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What is attacked at once: symbols of some policies, and counts."""
-
     audience: Audience
     heard: tuple[bool, ...]
     counts: tuple[Definition, ...]
@@ -338,18 +316,13 @@ def attack_audiences(
     recorded: Recorded | None = None,
     level: float = LEVEL,
 ) -> Iterator[Attacked]:
-    """Attack what each audience may read.
+    """Attack what each audience may read. AuditError if there are several policies, and not of one class of chains.
 
     Args:
-        policies: of a stream, or of streams that one class of joint chains names.
         definitions: all counts that are made of the streams, on devices and by the gateway.
-        seed: of all that is simulated.
-        trials: to count an event on, of each of two states; fewer where one takes long.
-        recorded: draws of the first policy that were really made; with these, what an audience may read of other kinds
-            is left out.
+        trials: to count an event on, of each of two states.
+        recorded: draws of the first policy that were really made; audiences' outputs of other kinds are then left out.
         level: shared out among the rows: the probability that any bound is wrong.
-
-    Raises AuditError if the policies are several, and not of one class of chains.
     """
     joint = JointStreams.of(policies)
     every = [one for audience in audiences for one in _told(joint, audience, definitions, recorded)]

@@ -1,8 +1,7 @@
 """The audit of a ledger: from its entries alone, the most that every audience and every reader has learned of a tick.
 
-Charges are replayed by `gateway.releases.audit`, and all that it compares is compared. What they lose is the chain
-accountant's bound, or that of quilts, for the charges tick by tick; or, where there is none, for a stream whose every
-tick is charged as much as the tick that was charged most, which is never less.
+`gateway.releases.audit` replays charges. What they lose is the bound of the chain accountant, or of quilts, tick by
+tick; or, where there is none, that of a stream whose every tick is charged as much as its most charged one: never less.
 """
 
 from __future__ import annotations
@@ -40,14 +39,10 @@ _LONGEST = 4096
 
 
 class StreamLoss(NamedTuple):
-    """What an audience has learned of the worst tick of a stream.
+    """What an audience has learned of the worst tick of a stream, in nats; epsilon is an upper bound or `None`.
 
-    Attributes:
-        promised: to the audience, in nats.
-        epsilon: an upper bound on what was told, in nats; `None` if there is none.
-        charge: of the tick that was charged most, in units of `gateway.releases.entries`.
-        tick: the worst, as the device numbers it.
-        by: how the bound was found: "every tick", "constant charge" or "one release".
+    `charge` is the largest of a tick, in units of `gateway.releases.entries`; `tick` the worst, as the device numbers
+    it; `by` is "every tick", "constant charge" or "one release".
     """
 
     key: Key
@@ -66,12 +61,10 @@ class StreamLoss(NamedTuple):
 
 
 class ReaderLoss(NamedTuple):
-    """What an account at the broker has been told about a stream by all audiences that it ever belonged to.
+    """What an account at the broker has been told about a stream by all audiences that it ever belonged to, in nats.
 
-    Attributes:
-        device, stream: which; of streams that move together all of them, as `gateway.releases.entries` calls them.
-        limit: of the account, in nats.
-        epsilon: an upper bound on what it was told, in nats; `None` if there is none.
+    `epsilon` is an upper bound, `None` if there is none. Streams that move together are named as one, as in
+    `gateway.releases.entries`.
     """
 
     reader: str
@@ -89,14 +82,9 @@ class ReaderLoss(NamedTuple):
 
 
 class LedgerAudit(NamedTuple):
-    """The outcome.
+    """The outcome: how much was looked at, the worst tick of each stream, what accounts were told, and problems.
 
-    Attributes:
-        entries, accounts: how much was looked at.
-        streams: the worst tick of every stream that an audience was told about.
-        readers: what accounts were told, if the broker is known.
-        problems: in words, one line each; empty if all is well.
-        believed: what was taken from whom, one line each.
+    `readers` is empty if the broker is not known; `believed` says what was taken from whom, one line each.
     """
 
     entries: int
@@ -113,16 +101,13 @@ def audit_ledger(
     policies: Iterable[AnyPolicy] = (),
     promises: Mapping[str, tuple[float, str]] | None = None,
 ) -> LedgerAudit:
-    """Recompute the worst epsilon of every tick from all that was published, and all that a ledger says.
+    """Recompute the worst epsilon of every tick from all that a ledger says. FuguError if a file cannot be read.
 
     Args:
-        ledger: an open ledger.
-        broker: folder of the broker, which says who reads which audiences; `None` if that is not to be looked at.
+        broker: its folder, which says who reads which audiences; `None` if that is not to be looked at.
         policies: every version that was in force, from a source that is no part of the ledger; if there are none,
             classes of chains, noise tables and windows are the ledger's own.
-        promises: epsilon and adversary of each audience; None for those that the ledger says.
-
-    Raises FuguError if the ledger or the folder cannot be read.
+        promises: epsilon and adversary of each audience; `None` for those that the ledger says.
     """
     accounts = open_broker(broker).settings.accounts if broker is not None else ()
     trusted = TrustedPolicies(policies)
@@ -158,7 +143,6 @@ def _as_promised(one: Told, promises: Mapping[str, tuple[float, str]]) -> Told:
 
 
 def _believed(policies: TrustedPolicies, promises: Mapping[str, tuple[float, str]] | None) -> tuple[str, ...]:
-    """Say what was taken from whom."""
     given, alone = "from what the auditor gave", "by the ledger alone"
     return (
         f"classes of chains, noise tables and windows: {given if policies else alone}",
@@ -240,10 +224,8 @@ def _by_tick(
     """Bound what a stream loses that tells nothing but in these runs, from tick 0 on; the tick that loses it.
 
     Who may know some states may know them outside these ticks, too. The bound against any side information covers that.
-
-    Args:
-        gaps: whether there may be steps between runs. Steps that tell nothing only shrink the bound by odds ratios, a
-            quilt's, and that of two sticky states; of other chains they may turn one secret into another.
+    Steps that tell nothing (gaps) only shrink the bound by odds ratios, a quilt's, and that of two sticky states; of
+    other chains they may turn one secret into another.
     """
     rates = np.zeros(runs[-1].last + 1)
     for run in runs:

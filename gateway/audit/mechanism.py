@@ -49,11 +49,8 @@ class Definition(NamedTuple):
     """Counts of window after window: window n covers the ticks start + n * stride .. + length - 1.
 
     Attributes:
-        name: of the window, or of the release.
-        release: whether the gateway makes them.
-        groups: what is counted together, each with noise of its own: states, or symbols.
-        symbols: whether symbols are counted.
-        scale: of the noise.
+        name: of the window, or of the release (if `release`).
+        groups: what is counted together, each with noise of its own: states, or symbols (if `symbols`).
         terms: how many noises each count has.
         consecutive: whether what is counted are pairs of consecutive symbols z, z', as z m + z'.
         alone: whether it does not compose with anything: its only window takes all of its audience's epsilon.
@@ -110,7 +107,7 @@ class Definition(NamedTuple):
 
 
 def windows(policy: Policy) -> tuple[Definition, ...]:
-    """What the device counts. Raises AuditError if it clips counts, whose likelihoods no attack here has."""
+    """What the device counts. AuditError if it clips counts, whose likelihoods no attack here has."""
     names = policy.discretiser.states
     if odd := [one.name for one in policy.windows if not one.query.adds_up]:
         raise AuditError(f"window {odd[0]} is of clipped counts: no attack here reads them")
@@ -200,7 +197,6 @@ def _whole(policy: Policy, plan: Scheduled, config: ReleaseConfig, query: Query,
 
 
 def _share(policy: Policy, plan: Scheduled, config: ReleaseConfig, sensitivity: int) -> Fraction:
-    """The scale that a share of the audience's allowance asks for."""
     assert plan.share is not None
     assert policy.table is not None
     promise = config.audiences[plan.audience]
@@ -218,19 +214,14 @@ _RARE = 1e-6
 
 
 class JointStreams(NamedTuple):
-    """Streams whose states one chain shows.
-
-    Attributes:
-        policies: of the streams.
-        shows: for each of them, the state that each state of the chain shows.
-    """
+    """Streams whose states one chain shows: for each, the state that each state of the chain shows."""
 
     policies: tuple[Policy, ...]
     shows: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, policies: Sequence[Policy]) -> JointStreams:
-        """The streams of some policies. Raises AuditError if they are several and not of one class of joint chains."""
+        """The streams of some policies. AuditError if they are several and not of one class of joint chains."""
         chains = policies[0].chains
         if chains.named_streams and all(one.chains == chains for one in policies):
             columns = [chains.column(one.device, one.stream) for one in policies]
@@ -283,10 +274,7 @@ def worst_chains(joint: JointStreams, adversary: Adversary, told: Floats) -> tup
 
     Whoever has any side information may have some that leaves two states at every tick, and makes them as likely as he
     likes: all that counts against him is the odds ratio of the steps. Where odds ratios are what is declared, the chain
-    that he then sees is of the class.
-
-    Args:
-        told: (k, k) how much a tick tells of each state rather than each other.
+    that he then sees is of the class. `told` (k, k) is how much a tick tells of each state rather than each other.
     """
     transitions = [np.array(one) for one in joint.chains.extremes]
     if not transitions:
@@ -333,9 +321,7 @@ def mechanism_of(
 ) -> Mechanism:
     """What is heard around a tick that as many windows as possible have in their midst.
 
-    Args:
-        heard: of which policies the symbols are.
-        radius: how many ticks on each side are heard at least.
+    `heard` says of which policies the symbols are; `radius` is how many ticks on each side are heard at least.
     """
     whole = [one for one in definitions if one.alone]
     far = max((one.start for one in definitions), default=0) + 4 * max((one.length for one in definitions), default=1)
@@ -376,8 +362,7 @@ def certified(
 ) -> float:
     """The bound of the accountant for the symbols that are heard, and counts; infinite if there is none.
 
-    Args:
-        alone: what is promised of a release that does not compose; it holds if nothing else is heard.
+    `alone` is what is promised of a release that does not compose; it holds if nothing else is heard.
     """
     if any(one.alone for one in definitions):
         return alone if len(definitions) == 1 and not any(heard) else math.inf

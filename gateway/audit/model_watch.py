@@ -2,8 +2,8 @@
 
 Of each stream's year a stake of 1 is bet against the class, a 52nd part of it from each week on; what was won under one
 policy is kept when the next comes. An alarm is raised where it reaches streams / rate, so that the probability of any
-false alarm among all streams in a year is at most the rate. Stakes of weeks whose symbols are no longer kept are lost
-with them; a week of which some are gone is left out.
+false alarm among all streams in a year is at most the rate. Stakes of weeks whose symbols are gone are lost with them;
+a week of which some are gone is left out.
 """
 
 from __future__ import annotations
@@ -38,10 +38,8 @@ class WatchedStream(NamedTuple):
         off: why it is not watched, if it is not.
         notices: how many times less often than all chains of the class a chain changes its state that would be noticed
             in a week.
-        evidence: the capital of the newest year, at its largest.
-        threshold: from which there is an alarm.
-        alarm: the tick of the first alarm, or none; exact to a frame.
-        since: the first tick that was looked at, `None` if there was none.
+        evidence: the capital of the newest year, at its largest; `threshold` is that of an alarm.
+        alarm, since: the ticks of the first alarm, exact to a frame, and the first that was looked at, or `None`.
     """
 
     device: str
@@ -56,13 +54,9 @@ class WatchedStream(NamedTuple):
 
 
 def watch_store(location: Location, false_alarms: float) -> list[WatchedStream]:
-    """Go through all symbols of a gateway's store.
+    """Go through all symbols of a gateway's store, perhaps in shards or in use. StoreError if unreadable or a bad rate.
 
-    Args:
-        location: of the store, which may be in shards; its gateway may be running.
-        false_alarms: the most that may be expected of a fleet in a year, all streams together.
-
-    Raises StoreError if it cannot be read, or the rate is not one.
+    `false_alarms` is the most that may be expected of a fleet in a year, all streams together.
     """
     if not 0.0 < false_alarms < 1.0:
         raise StoreError(f"a rate of false alarms is above 0 and below 1 for a fleet and year, got {false_alarms:g}")

@@ -2,8 +2,8 @@
 
 Given the true state, a symbol is a draw of the table's row; given the true count, the rest is a draw of noise. Put on
 other paths, each used once, they are what the same device would have published of those. So the chain that makes a
-class worst is attacked with the randomness of the real device. What the gateway counts are symbols: where these are
-recorded, its noise is known without any truth.
+class worst is attacked with the randomness of the real device. The gateway counts symbols: where these are recorded,
+its noise is known without any truth.
 """
 
 from __future__ import annotations
@@ -45,12 +45,7 @@ _WHOLE = 1e-3
 
 
 class Recorded:
-    """Draws by the state that they were made in, and by the count whose noise they are.
-
-    Args:
-        drawn: for each state, the symbols that were drawn in it, in their order.
-        noises: by name of a count.
-    """
+    """Draws by the state that they were made in, in their order, and noises by the name of their count."""
 
     def __init__(self, drawn: Sequence[Ints], noises: Mapping[str, Ints]) -> None:
         self.drawn, self.noises = tuple(drawn), dict(noises)
@@ -102,8 +97,7 @@ class Recorded:
 def window_noise(definition: Definition, frames: Iterable[WindowFrame], states: Ints, begin: int) -> dict[str, Ints]:
     """The noise of a device's counts, of which every tick was counted and has a state, by name of the count.
 
-    Args:
-        states: (n,) true states from the tick `begin` of the wall clock on, -1 where there is none.
+    `states` are (n,) true states from the wall clock's tick `begin` on, -1 where there is none.
     """
     found: list[list[int]] = [[] for _ in definition.groups]
     for frame in sorted(frames, key=lambda one: one.index):
@@ -121,8 +115,7 @@ def release_noise(
 ) -> dict[str, Ints]:
     """The noise of a gateway's counts of the symbols of one device, if all these symbols were heard.
 
-    Args:
-        symbols: (n,) from the tick `begin` of the wall clock on, -1 where none was heard.
+    `symbols` are (n,) from the wall clock's tick `begin` on, -1 where none was heard.
     """
     found = []
     for frame in sorted(frames, key=lambda one: one.entry):
@@ -167,10 +160,7 @@ def heard_topics(policy: PolicyHeader) -> list[str]:
 
 
 def read_messages(path: Path) -> list[Message]:
-    """A recording of topics: lines of a topic, a space, and the payload in hexadecimal digits.
-
-    Raises AuditError if a line is none.
-    """
+    """Read lines of a topic, a space, and the payload in hexadecimal digits. AuditError if a line is anything else."""
     found = []
     for number, line in enumerate(path.read_text().splitlines(), start=1):
         topic, _, digits = line.partition(" ")

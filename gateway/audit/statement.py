@@ -58,13 +58,7 @@ ASSUMPTIONS = (
 
 
 class Output(NamedTuple):
-    """Something that is published of a stream.
-
-    Attributes:
-        what: in words.
-        topic: of the broker.
-        readers: accounts that may read it; empty if the broker is not known.
-    """
+    """Something that is published of a stream, and the accounts that may read it (none if the broker is not known)."""
 
     what: str
     topic: str
@@ -85,14 +79,11 @@ class Statement(NamedTuple):
     """What is said of a policy.
 
     Attributes:
-        policy: it is about.
         digest: SHA-256 of the policy's bytes, in hexadecimal digits.
         outputs: all that is published, for the audience `site`.
-        claims: of the policy.
         adversaries: what symbols and windows in sum tell each kind of adversary; none of points.
         windows: what windows alone tell them, if there are symbols beside them.
         others: what all of it would lose in other classes.
-        findings: what is wrong, or should be known.
     """
 
     policy: AnyPolicy
@@ -155,12 +146,7 @@ def signed_statement(statement: Statement, key: Ed25519PrivateKey) -> bytes:
 
 
 def policy_statement(content: bytes, enrolment: Enrolment | None = None, broker: Path | None = None) -> Statement:
-    """Look at a policy.
-
-    Args:
-        content: its JSON.
-        enrolment: of a device, for its ceilings and pins.
-        broker: the folder of the broker, for its access list.
+    """Look at a policy in JSON, with a device's ceilings and pins (enrolment), and the broker's access list.
 
     Raises PolicyError if it cannot be read; FuguError if the broker's folder cannot be read.
     """

@@ -49,14 +49,11 @@ _MOST = 64
 def attack_points(
     policy: MeasurePolicy, audiences: Sequence[Audience], *, seed: int, trials: int, level: float = LEVEL
 ) -> Iterator[Attacked]:
-    """Attack what each audience may read of a stream of points.
+    """Attack what each audience may read of a stream of points; arguments as for `attack_audiences`.
 
     A point by itself is held against the epsilon of states that must be alike, all points against what the policy says
-    of the stream. Tables are attacked as if each were used at every tick: so the device may use the fallback, and one
-    for the states that are possible in the long run.
-
-    Args:
-        audiences, seed, trials, level: as for `attack_audiences`.
+    of the stream. Tables are attacked as if each were used at every tick, as the device may do with the fallback and
+    with one for the states that are possible in the long run.
     """
     shows = policy.shows or tuple(range(len(policy.coordinates)))
     mine = [one for one in audiences if f"{policy.device}/{policy.stream}" in one.symbols]
@@ -143,18 +140,11 @@ def _emission(policy: MeasurePolicy, noise: Noise) -> Floats:
 def attack_stream(
     policy: Policy, messages: Iterable[Message], readings: Readings, *, loop: bool, known: int | None = None
 ) -> list[Trial]:
-    """Attack what was published of a stream under a policy.
+    """Attack what was published under a policy: symbols, each window whose counts do not overlap, and these together.
 
-    Args:
-        messages: topics and payloads; those of other streams and of other versions of the policy are left out.
-        readings: the truth: the row of a tick's number, without the clock's shift, is its reading.
-        loop: whether the rows begin anew after the last.
-        known: attackers are given the true state of every so many ticks; none: no state.
-
-    Returns:
-        A trial for symbols, for each window whose counts do not overlap, and for each of these beside the symbols.
-
-    Raises AuditError if a payload is no frame, or nothing can be attacked.
+    Messages of other streams and policy versions are left out. The row of a tick's number, without the clock's shift,
+    is its reading; with `loop` the rows begin anew after the last. Attackers are given the true state of every
+    `known`-th tick. Raises AuditError if a payload is no frame, or nothing can be attacked.
     """
     frames, counted = frames_of(policy, messages)
     rows = states_of(policy.discretiser, readings.values, readings.segments)
@@ -198,7 +188,6 @@ def _symbols(policy: Policy, frames: Sequence[SymbolFrame], states: Ints, begin:
 def _outputs(
     policy: Policy, seen: SymbolOutputs | None, counted: Sequence[WindowFrame], states: Ints, begin: int
 ) -> list[tuple[str, float, float, Outputs]]:
-    """What is attacked: its name, its noise, its epsilon, and the outputs."""
     found: list[tuple[str, float, float, Outputs]] = []
     if seen is not None:
         square = seen.emission.shape[0] == seen.emission.shape[1]
@@ -244,13 +233,10 @@ _FALSE_ALARMS = 1e-3
 
 
 class StreamAudit(NamedTuple):
-    """What was found of a stream.
+    """What was found of a stream: attacks on the mechanism as it is configured, and on recorded draws (`audiences`).
 
-    Attributes:
-        audiences: attacks on the mechanism as it is configured, and on recorded draws.
-        trials: attacks on what was published, on the path that was read; empty without truth.
-        findings: what is wrong.
-        left: in words, what is released and not attacked.
+    `trials` are attacks on what was published, on the path that was read; empty without truth. `left` is released and
+    not attacked.
     """
 
     audiences: tuple[Attacked, ...]
@@ -271,22 +257,12 @@ def audit_stream(
     trials: int = 20_000,
     seed: int = 1,
 ) -> StreamAudit:
-    """Attack a stream, and those that move together with it.
+    """Attack a stream, and those that move together with it by its class of joint chains (`given`, the stream first).
 
-    Without messages the mechanism is attacked as it is configured, with simulated draws. With messages, what they show
-    is also held against the configuration: whether noise is of its scale, as far as what was counted is known, and
-    whether symbols can come from the class. With the truth, too, what was published is attacked.
-
-    Args:
-        given: the policy of the stream, and of other streams that its class of joint chains names. One of points is
-            attacked as it is configured.
-        audiences: who may read what: `gateway.audit.access`.
-        config: of the gateway's releases.
-        messages: topics and payloads that were heard; those of the first policy's stream are looked at.
-        readings: the truth of that stream, as for `attack_stream`.
-        loop, known: as for `attack_stream`.
-        trials: simulated, of each of two states.
-        seed: of all that is simulated.
+    Without messages the mechanism is attacked as it is configured, with simulated draws; so are points always. With
+    messages, those of the first stream are also held against the configuration: whether noise is of its scale, as far
+    as what was counted is known, and whether symbols can come from the class. With the truth (`readings`, `loop` and
+    `known` as for `attack_stream`), too, what was published is attacked. `trials` are simulated, of each of two states.
 
     Raises FuguError if a payload is no frame, nothing can be attacked, or the policies are not of one class of chains.
     """

@@ -60,13 +60,9 @@ class Credentials:
     issued: Issued | None
 
     def write(self, folder: Path, called: Callable[[str], str] = str) -> dict[str, str]:
-        """Write them into a folder.
+        """Write them into a folder; returns the fields of `fugu.mqtt.Broker` that name them, without the folder.
 
-        Args:
-            called: gives a file's name, from what it is called of the folder's own account.
-
-        Returns:
-            The fields of `fugu.mqtt.Broker` that name them, without the folder.
+        `called` gives a file's name, from what it is called in the folder's own account.
         """
         if self.issued is not None:
             files = {"cert_file": called("client.pem"), "key_file": called("client.key")}
@@ -105,14 +101,10 @@ class BrokerFolder:
     def add(self, account: Account, now: datetime, *, ca_key: Path | None = None, renew: bool = False) -> Credentials:
         """Make an account, or give one new credentials.
 
-        Args:
-            account: its name (of a device, that in topics), its role, and what a reader may read.
-            now: the present time, with its zone.
-            ca_key: the authority's key, if it is not where it was written to; needed with mutual TLS only.
-            renew: replace the credentials of an account that exists; nothing else about it changes, but for the streams
-                of a device that are given.
+        DeploymentError if its name is taken, or the authority's key missing.
 
-        Raises DeploymentError if the name is taken, or the authority's key is missing.
+        `ca_key`, needed with mutual TLS only, is for a key that is not where it was written to. `renew` changes nothing
+        about an account that exists but its credentials, and the streams of a device that are given.
         """
         name, role = account.name, account.role
         known = self.check_free(name, role, renew=renew)
@@ -130,13 +122,7 @@ class BrokerFolder:
         return made
 
     def check_free(self, name: str, role: Role, *, renew: bool) -> Account | None:
-        """Refuse an account that cannot be made, nor given new credentials.
-
-        Returns:
-            What there is under its name, if anything.
-
-        Raises UsageError if it cannot have this name; DeploymentError if the name is taken.
-        """
+        """Refuse an account that cannot be made (UsageError, DeploymentError); returns what there is under its name."""
         check_name(name, "account")
         known = next((one for one in self.settings.accounts if one.name == name), None)
         free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
@@ -149,11 +135,7 @@ class BrokerFolder:
     def renew(self, now: datetime, *, ca_key: Path | None = None) -> None:
         """Replace the broker's certificate and its key; clients trust the new one as they did the old one.
 
-        Args:
-            now: the present time, with its zone.
-            ca_key: the authority's key, if it is not where it was written to.
-
-        Raises DeploymentError if the authority's key is missing, or its certificate has ended.
+        Raises DeploymentError if the authority's key (see `add`) is missing, or its certificate has ended.
         """
         self._certify(self._authority(ca_key), now)
 
@@ -163,12 +145,10 @@ class BrokerFolder:
         write_secret(self.path / "server.key", server.key)
 
     def remove(self, name: str) -> None:
-        """Take everything away from an account.
+        """Take everything away from an account. DeploymentError if there is no such account.
 
         The name stays taken with mutual TLS, because its certificate lives on, and may do nothing; and that of a
         reader, because what it was told is not forgotten. Of a device, operators may clear what it has left.
-
-        Raises DeploymentError if there is no such account.
         """
         account = self.account(name)
         changes = {"role": "removed", "audiences": (), "left": account.ever, "uncleared": account.role == "device"}
@@ -191,12 +171,11 @@ class BrokerFolder:
         self._forget(account.model_copy(update={"streams": (), "former": (), "uncleared": False}))
 
     def _forget(self, gone: Account) -> None:
-        """Keep no more of a removed account than is needed."""
         others = tuple(one for one in self.settings.accounts if one.name != gone.name)
         self._keep((*others, gone) if self.settings.mutual or gone.ever or gone.uncleared else others)
 
     def account(self, name: str) -> Account:
-        """An account that was not removed. Raises DeploymentError if there is none."""
+        """An account that was not removed. DeploymentError if there is none."""
         found = [one for one in self.settings.accounts if one.name == name and one.role != "removed"]
         if not found:
             raise DeploymentError(f"there is no account {name}")
@@ -237,8 +216,7 @@ class BrokerFolder:
 def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder:
     """Write the folder of a new broker, without any account.
 
-    Raises DeploymentError if the folder is not empty, or cannot be written; UsageError if a name or an address cannot
-    be used.
+    Raises DeploymentError if it is not empty, or cannot be written; UsageError for a bad name or address.
     """
     check_name(settings.fleet, "fleet")
     for host in settings.hosts:
@@ -261,7 +239,7 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
 
 
 def open_broker(path: Path) -> BrokerFolder:
-    """Read the folder of a broker. Raises DeploymentError if it is none."""
+    """Read the folder of a broker. DeploymentError if it is none."""
     try:
         settings = Settings.model_validate_json(read_text(path / "broker.json", "the broker's document"))
     except ValidationError as error:
@@ -270,7 +248,7 @@ def open_broker(path: Path) -> BrokerFolder:
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse what cannot be a name in a topic. Raises UsageError if it cannot."""
+    """Refuse what cannot be a name in a topic, by UsageError."""
     if not _NAME.fullmatch(name) or (name in RESERVED_DEVICES and what != "stream"):
         reserved = ", ".join(sorted(RESERVED_DEVICES))
         allowed = f"1 to 64 letters, digits, '_' or '-', and none of {reserved}"

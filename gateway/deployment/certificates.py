@@ -1,9 +1,7 @@
 """The deployment's own certificate authority: one for the broker's certificate and, with mutual TLS, for its clients.
 
-No certificate holds for longer than the authority's.
-
-All keys are on the curve P-256. A certificate of a client is good for nothing but being a client, so that a stolen one
-cannot stand in for the broker.
+No certificate holds for longer than the authority's. All keys are on the curve P-256. A certificate of a client is good
+for nothing but being a client, so that a stolen one cannot stand in for the broker.
 """
 
 from __future__ import annotations
@@ -52,11 +50,7 @@ class Authority:
 
     @classmethod
     def create(cls, fleet: str, now: datetime, days: int) -> Self:
-        """Make a new authority.
-
-        Args:
-            now: the present time, with its zone.
-        """
+        """Make a new authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
         unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days))
@@ -66,10 +60,7 @@ class Authority:
 
     @classmethod
     def load(cls, certificate: bytes, key: bytes) -> Self:
-        """Read an authority from its two files.
-
-        Raises DeploymentError if they are no certificate and key, or do not belong together.
-        """
+        """Read an authority from its two files. DeploymentError if they are none, or do not belong together."""
         try:
             loaded = x509.load_pem_x509_certificate(certificate)
             private, public = serialization.load_pem_private_key(key, password=None), loaded.public_key()

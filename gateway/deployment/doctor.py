@@ -42,13 +42,9 @@ _NOBODY = "doctor"
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What there is; what is none is not looked at.
+    """What there is; what is `None` is not looked at. Shards are those with accounts of their own.
 
-    Attributes:
-        policies: folder of policy files.
-        broker: with the gateway's credentials.
-        shards: how many there shall be with accounts of their own.
-        secrets: files that only their owner may read, besides those of the broker.
+    `secrets` are files that only their owner may read, besides those of the broker.
     """
 
     fleet: str
@@ -60,10 +56,7 @@ class Installation:
 
 
 def installed(file: Path) -> Installation:
-    """What the file of a gateway says, in a folder that `fugu deploy gateway` has written or another one.
-
-    Raises FuguError if it cannot be read, or a key is wrong.
-    """
+    """What the file of a gateway says, wherever it lies. FuguError if it cannot be read, or a key is wrong."""
     config, folder = read_gateway(file), file.parent
     policies = folder / "policies"
     return Installation(
@@ -89,8 +82,7 @@ def _shards(folder: Path) -> int:
 def examine(found: Installation, waiting: Callable[[str], None] = lambda _why: None) -> list[Finding]:
     """Look at everything that there is.
 
-    Args:
-        waiting: told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
+    `waiting` is told, by any thread, for which broker and fleet, if there has been no answer for 3 seconds.
     """
     findings = [*checks.versions(), checks.randomness(), checks.clock(time.time(), synchronised())]
     findings += [checks.private_file(file) for file in found.secrets]

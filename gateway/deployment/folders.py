@@ -35,7 +35,7 @@ class DeviceOptions:
     Attributes:
         policies: its policies and the names of their files.
         ceiling: the largest epsilon that the device's owner accepts for a stream, in nats.
-        measurement_ceiling: the same for one released point; none refuses measured streams.
+        measurement_ceiling: the same for one released point; `None` refuses measured streams.
         sensor: "stdin", or the Python function that is called once a tick, as package.module:function.
         in_place: use relative names only, and write no unit.
     """
@@ -49,13 +49,9 @@ class DeviceOptions:
 
 
 def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, AnyPolicy]:
-    """Read policies of a device.
+    """Read policies of a device, by file name. PolicyError if one is malformed.
 
-    Returns:
-        File name to policy.
-
-    Raises DeploymentError if one cannot be read, is for another device, or two have one file name; PolicyError if one
-    is malformed.
+    Raises DeploymentError if one cannot be read, is for another device, or two have one file name.
     """
     policies: dict[str, AnyPolicy] = {}
     for file in files:
@@ -74,7 +70,7 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
 
 
 def checked_program(text: str) -> str:
-    """An absolute path that can stand in a unit. Raises UsageError if it is none."""
+    """An absolute path that can stand in a unit. UsageError if it is none."""
     if not _SAFE_PATH.fullmatch(text):
         raise UsageError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
     return text
@@ -105,11 +101,8 @@ def write_gateway(
 ) -> None:
     """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
 
-    Each unit is handed the credentials of its own account alone.
-
-    Args:
-        rollout: of the account of the operators' role by which the gateway sends signed policies, if it does.
-        shards: of the accounts of its shards, if it has some.
+    Each unit is handed the credentials of its own account alone. `rollout` is of the account of the operators' role by
+    which the gateway sends signed policies, if it does.
     """
     (folder / "policies").mkdir()
     write_public(folder / "ca.pem", broker.authority_certificate)
@@ -202,10 +195,7 @@ def _agent_toml(broker: BrokerFolder, device: str, files: Mapping[str, str], opt
 
 
 def check_ceilings(options: DeviceOptions) -> None:
-    """Check every policy as the device will: derive its guarantee, and compare it with the ceiling.
-
-    Raises GuaranteeError if the device would refuse it; DeploymentError if it needs a ceiling that is not given.
-    """
+    """Check guarantees against ceilings as the device will: GuaranteeError, DeploymentError if a ceiling is missing."""
     for name, policy in options.policies.items():
         if isinstance(policy, Policy):
             policy.verify(options.ceiling)
@@ -220,13 +210,10 @@ _POLL_SECONDS = 0.1
 
 
 def clear_retained(broker: Broker, topics: Sequence[str], waiting: Callable[[str], None] = lambda _why: None) -> None:
-    """Let the broker forget what is retained on some topics.
+    """Let the broker, with an operator's credentials, forget what is retained on some topics.
 
-    Args:
-        broker: its address, with an operator's credentials.
-        waiting: told once why, if there has been no connection for 3 seconds.
-
-    Raises LinkError if the credentials cannot be read; DeploymentError if the broker cannot be reached, or denies it.
+    `waiting` is told once why, if there has been no connection for 3 seconds. Raises LinkError if the credentials
+    cannot be read; DeploymentError if the broker cannot be reached, or denies it.
     """
     answers: queue.SimpleQueue[tuple[int, bool]] = queue.SimpleQueue()
     link = Link(

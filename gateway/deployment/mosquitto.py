@@ -124,11 +124,7 @@ def new_password() -> str:
 
 
 def password_line(name: str, password: str, salt: bytes | None = None) -> str:
-    """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512.
-
-    Args:
-        salt: 12 bytes; random ones if there are none.
-    """
+    """A line of a Mosquitto 2 password file: `name:$7$iterations$salt$hash`, by PBKDF2 with SHA-512; 12 bytes salt."""
     salt = secrets.token_bytes(_SALT_BYTES) if salt is None else salt
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, _ITERATIONS)
     return f"{name}:$7${_ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
@@ -140,9 +136,9 @@ def access_list(fleet: str, accounts: Iterable[Account]) -> str:
     Releases for the audience `site` are named by no line but the site's: they are not charged, because the site sees
     the symbols anyway. The lines for devices are patterns, which Mosquitto applies to every account. All others are
     therefore denied what lies under their own names, and a denial goes before whatever grants (below the name only: an
-    account may be called `time`). Of frames a device may publish those of its streams, by name: what it can leave at
-    the broker is bounded by its topics. Operators may clear what a device has left that was removed. Where Home
-    Assistant has an account, and nowhere else, the gateway may tell it of devices.
+    account may be called `time`). A device may publish frames of its named streams only: what it can leave at the
+    broker is bounded by its topics. Operators may clear what a removed device has left. Only where Home Assistant has
+    an account may the gateway tell it of devices.
     """
     root, known = f"fugu/2/{fleet}", list(accounts)
     removed = [account.name for account in known if account.uncleared]
@@ -196,7 +192,6 @@ class Limits(NamedTuple):
         heap: bytes that Mosquitto allocates itself: connections, one queue of each gateway, shard and subscriber of the
             site, and what accounts retain.
         memory: bytes of the process, with TLS.
-        files: that it may have open.
         per_source: connections at once of one address: all accounts may be behind one, and others have still some.
     """
 
@@ -220,8 +215,7 @@ def limits(accounts: Sequence[Account]) -> Limits:
 def firewall(fleet: str, port: int, most: int) -> str:
     """Rules for nftables: how many connections an address may have, and begin, of IPv6 a network of 64 bits.
 
-    Args:
-        most: connections of one address at once; as many may begin together, and 5 a second after that.
+    At most `most` at once; as many may begin together, and 5 a second after that.
     """
     sources = ((4, "nfproto ipv4", "ip saddr"), (6, "nfproto ipv6", "ip6 saddr & ffff:ffff:ffff:ffff::"))
     sets, rules = [], []

@@ -16,12 +16,7 @@ __all__ = ["Promises", "joined", "left", "new_reader"]
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """What the bound of a reader is computed from.
-
-    Attributes:
-        releases: the gateway's configuration of releases, which says what each audience is promised.
-        policies: folder of the fleet's policies, which say what the chains may be.
-    """
+    """What a reader's bound is computed from: what each audience is promised, and what the fleet's chains may be."""
 
     releases: Path
     policies: Path
@@ -38,10 +33,8 @@ def new_reader(
 ) -> tuple[Account, list[Bound]]:
     """An account of audiences, and what it may be told about each stream.
 
-    Args:
-        epsilon, adversary: its limit; what is not stated is that of the first audience.
-
-    Raises FuguError if it would be told more than its limit, or that cannot be computed.
+    Its limit, where not stated, is that of the first audience. Raises FuguError if it would be told more, or that
+    cannot be computed.
     """
     reader = limited(name, audiences, load_releases(promises.releases), epsilon, adversary)
     account = Account(
@@ -53,7 +46,7 @@ def new_reader(
 def joined(account: Account, audience: str, promises: Promises) -> tuple[Account, list[Bound]]:
     """An account with one audience more, and what it may be told then.
 
-    Raises FuguError if it is no reader, or would be told more than its limit, or that cannot be computed.
+    Raises FuguError if it is no reader, or as for `new_reader`.
     """
     _refuse_others(account)
     if audience in account.audiences:
@@ -64,10 +57,7 @@ def joined(account: Account, audience: str, promises: Promises) -> tuple[Account
 
 
 def left(account: Account, audience: str) -> Account:
-    """An account that reads an audience's releases no longer; what it was told still counts.
-
-    Raises DeploymentError if it does not belong to the audience.
-    """
+    """An account that leaves an audience; what it was told still counts. DeploymentError if it is not in it."""
     _refuse_others(account)
     if audience not in account.audiences:
         raise DeploymentError(f"the account {account.name} does not belong to audience {audience}")

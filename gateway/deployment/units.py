@@ -38,12 +38,8 @@ SHARD_UNIT = "fugu-shard@.service"
 def unit(name: str, fields: Mapping[str, str]) -> str:
     """Fill a template in; `@NAME@` stands for the field NAME, and a line that is empty then disappears.
 
-    Args:
-        name: of the template, such as "fugu-agent.service".
-        fields: their texts, which must be safe in a unit: paths and names without white space, quotes or `%`, but for
-            specifiers that are meant.
-
-    Raises DeploymentError if the installation lacks its templates.
+    Fields must be safe in a unit: paths and names without white space, quotes or `%`, but for specifiers that are
+    meant. Raises DeploymentError if the installation lacks its templates.
     """
     try:
         template = (_TEMPLATES / name).read_text()

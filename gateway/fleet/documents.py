@@ -87,10 +87,7 @@ def former_version(device: Device) -> int | None:
 
 
 def document_in(registry: Registry, version: int) -> PolicyDocument:
-    """A document of the registry, which was checked when entered.
-
-    UnknownNameError if missing, PolicyError if damaged.
-    """
+    """A document of the registry, checked when entered. UnknownNameError if missing, PolicyError if damaged."""
     return read_document(PolicyDocument, Envelope.decode(registry.document(version).payload).payload)
 
 
@@ -107,10 +104,7 @@ def restored_by(registry: Registry, document: PolicyDocument) -> int | None:
 
 
 def other_ticks(old: PolicyDocument, new: PolicyDocument) -> dict[str, str]:
-    """Find streams of both documents whose ticks mean other moments in the new one; a device's outbox refuses that.
-
-    Returns by stream, in words, what has changed.
-    """
+    """By stream of both documents what makes its ticks other moments in the new one; a device's outbox refuses that."""
     before, found = {policy.stream: policy for policy in policies_of(old)}, {}
     for policy in policies_of(new):
         former = before.get(policy.stream, policy)
@@ -243,9 +237,9 @@ class Change(NamedTuple):
 
 
 def changes(registry: Registry, document: PolicyDocument, only: Set[str] | None = None) -> list[Change]:
-    """What a document would change on the devices that it is for, or on some of them.
+    """What a document would change on the devices that it is for, or on some.
 
-    Raises FuguError if the registry cannot be read.
+    FuguError if the registry is unreadable.
     """
     by_version: dict[int | None, list[str]] = {}
     for device in reached(registry, document.to):

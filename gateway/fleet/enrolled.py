@@ -39,10 +39,7 @@ _REFRESH_SECONDS = 2.0
 
 
 def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]]:
-    """Root documents with their envelopes, by version; the newest is in force.
-
-    PolicyError if one is another fleet's or bad.
-    """
+    """Root documents with envelopes, by version; the newest is in force. PolicyError if one is bad or foreign."""
     if not paths:
         raise PolicyError("a registry needs the root documents of its fleet")
     found = []

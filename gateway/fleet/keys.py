@@ -83,10 +83,7 @@ def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
 
 
 def decrypted(content: bytes, passphrase: str, path: Path) -> Ed25519PrivateKey:
-    """The key in a PEM file.
-
-    Raises WrongPassphraseError, or KeyStoreError if it is not encrypted, or holds no Ed25519 key.
-    """
+    """The key in a PEM file. WrongPassphraseError; KeyStoreError if not encrypted, or no Ed25519 key."""
     if f"-----BEGIN {_LABEL}-----".encode() not in content:
         raise KeyStoreError(f"{path}: not a key under a passphrase: such a key is not used")
     try:
@@ -125,10 +122,7 @@ _SHORTEST = 8
 
 
 class Passphrases:
-    """The passphrases that are at hand; somebody is asked only if there are none.
-
-    `ask` takes a question, and raises KeyStoreError if there is nobody.
-    """
+    """The passphrases at hand; only without any, somebody is asked (KeyStoreError if there is nobody)."""
 
     def __init__(self, known: Sequence[str], ask: Callable[[str], str]) -> None:
         self._known = list(known)
@@ -143,9 +137,9 @@ class Passphrases:
             yield self._known[-1]
 
     def new(self) -> str:
-        """The passphrase for a new key: the first known one, or asked for twice.
+        """The passphrase for a new key: the first known, or asked for twice.
 
-        Raises KeyStoreError if it is too short, or the two differ.
+        KeyStoreError if too short or different.
         """
         if not self._known:
             first = self._ask("Passphrase for the new keys: ")

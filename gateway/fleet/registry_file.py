@@ -114,9 +114,9 @@ def _create_private(path: Path) -> None:
 
 
 def writing(db: sqlite3.Connection) -> AbstractContextManager[None]:
-    """All of it becomes durable, or nothing does; inside another one, it is part of that.
+    """All becomes durable, or nothing; nested, it is part of the outer.
 
-    Raises RegistryError if the disk is full or another process keeps the file locked.
+    RegistryError if the disk is full or file locked.
     """
     return _translated(db, transaction, "does not take the change, nothing was done")
 

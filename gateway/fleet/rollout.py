@@ -227,7 +227,7 @@ def advance(
 ) -> tuple[tuple[Action, ...], State]:
     """Do what is due; returns the actions, and the state to keep together with them.
 
-    `reports` has every enrolled device.
+    Reports are of all enrolled devices.
     """
     if state.phase not in ("running", "waiting"):
         return (), state

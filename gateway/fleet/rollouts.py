@@ -148,10 +148,7 @@ class Rollouts:
             return Rollout(number, plan, state, tallies, created_us, ended_us)
 
     def way_back(self, number: int) -> OfferWayBack:
-        """For each version that devices had before, those that were offered the rollout's.
-
-        UnknownNameError without it.
-        """
+        """For each former version of devices those that were offered the rollout's. UnknownNameError without it."""
         with self._registry.snapshot():
             return way_back(self._load(number).state)
 

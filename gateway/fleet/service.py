@@ -129,10 +129,7 @@ class FleetLink:
         self._reports[device] = answer, self._now_us()
 
     def pump(self, *, listening: bool = True) -> None:
-        """Do what is due; to be called several times a second.
-
-        `listening`: the connection is there on which devices' statuses and answers arrive.
-        """
+        """Do what is due, several times a second; `listening` if devices' statuses and answers can arrive."""
         self._link.maintain()
         now = self._seconds()
         if now < self._next_step:
@@ -231,10 +228,7 @@ _TIME_SECONDS = 300.0
 
 
 class FleetService:
-    """Used by the gateway's worker; made, started and stopped by the thread that starts the gateway.
-
-    `link` is the gateway's connection. Raises FuguError with one line that says which file is wrong.
-    """
+    """Used by the gateway's worker; made (FuguError names a wrong file), started and stopped by the starting thread."""
 
     def __init__(self, fleet: str, files: FleetFiles, link: Link, enrolled: Enrolled, counters: Counter[str]) -> None:
         self._fleet = fleet

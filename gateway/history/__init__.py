@@ -1,4 +1,1 @@
-"""Months of what many devices have sent: exported as Parquet files, smoothed as a whole, and learned from.
-
-Everything here is a function of what devices have published, and so costs no privacy.
-"""
+"""Months of what many devices have published: exported, smoothed as a whole, and learned from. It costs no privacy."""

@@ -41,7 +41,7 @@ Told = Callable[..., None]
 def export_history(
     store: Location, ledger: Location | None, span: Span, folder: Path, *, lag: int = 8, told: Told = lambda *_: None
 ) -> dict[str, int]:
-    """Write what a gateway has stored and released to a new folder of Parquet files.
+    """Write what a gateway has stored and released to a new folder of Parquet files; how many rows each table has.
 
     Args:
         store: of the gateway, which may be running: one state of it is read.
@@ -51,11 +51,7 @@ def export_history(
         lag: ticks of later symbols or points that estimates see.
         told: called with the date that is begun, and the share of the dates that is done.
 
-    Returns:
-        How many rows each table has.
-
-    Raises FuguError if there is no such store or ledger, nothing in it is of that time, or the folder cannot be
-    written.
+    Raises FuguError if there is no such store or ledger, nothing is of that time, or the folder cannot be written.
     """
     with stored_history(store) as history, parquet_folder(folder) as made:
         days = _Days(history, made, span, lag)

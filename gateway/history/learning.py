@@ -50,8 +50,7 @@ class Sequences(NamedTuple):
     Attributes:
         symbols: (n,), one sequence after another; -1 where there is none.
         starts: (s + 1,), where sequences begin, and n.
-        streams: (s,), a number for each stream.
-        tables: (s,), of the table in `emissions`.
+        streams, tables: (s,), a number for each stream, and of the table in `emissions`.
         emissions: of each table (k, m).
         since, until: microseconds of Unix time of the first tick, and after the last.
     """
@@ -81,7 +80,7 @@ class Sequences(NamedTuple):
 
 
 def read_sequences(group: Group) -> Sequences:
-    """The symbols of a group of streams. Raises HistoryError if a policy is not known."""
+    """The symbols of a group of streams. HistoryError if a policy is not known."""
     found: dict[tuple[tuple[int, ...], ...], int] = {}
     symbols, streams, tables = list[NDArray[np.int8 | np.int16]](), list[int](), list[int]()
     since, until = group.source.span.until, group.source.span.since
@@ -173,21 +172,14 @@ Told = Callable[..., None]
 
 
 class _Meaning(NamedTuple):
-    """What the states of a stream are, and when its ticks."""
-
     discretiser: Discretiser
     clock: Clock
 
 
 def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lambda *_: None) -> LearnedModel:
-    """Learn one class of chains for all streams of a source.
+    """Learn one class of chains for all streams of a source, which have one name; in this process without `tasks`.
 
-    Args:
-        source: a store or an exported folder, and which of its streams, of one name.
-        tasks: where the work is done, in this process if not given; what is learned is the same.
-        told: called with what is done.
-
-    Raises FuguError if there is no such source, or its streams have no states in common.
+    `told` is called with what is done. Raises FuguError if there is no source, or its streams have no states in common.
     """
     tasks = tasks or Tasks()
     with source.open() as history:
@@ -248,7 +240,7 @@ def _thinned(some: Sequences, step: int) -> Sequences:
 
 
 def _common(streams: list[SymbolStream]) -> _Meaning:
-    """What all streams have in common. Raises HistoryError if they have not."""
+    """What all streams have in common. HistoryError if they have not."""
     if len(names := sorted({one.stream for one in streams})) > 1:
         raise HistoryError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for one in streams for policy in one.policies.values()]
@@ -265,7 +257,6 @@ def _common(streams: list[SymbolStream]) -> _Meaning:
 
 
 def _begin(sample: Sequences, k: int) -> Floats:
-    """The chain that a few rounds of expectation maximisation find on a sample, from several starts."""
     best: tuple[float, Floats] = (-np.inf, np.eye(k))
     uniform = np.full(k, 1.0 / k)
     for stay in _STAYS:
@@ -280,11 +271,7 @@ def _begin(sample: Sequences, k: int) -> Floats:
 
 
 def _climb(evaluate: Callable[[Floats], tuple[float, Floats]], begun: Floats, ticks: int) -> Floats:
-    """The chain of largest likelihood, from one that is near it.
-
-    Args:
-        evaluate: the log-likelihood of a chain, and the moves (k, k) that are expected under it.
-    """
+    """The chain of largest likelihood near `begun`, by its log-likelihood and the moves (k, k) expected under it."""
     k = len(begun)
 
     def cost(ratios: Floats) -> tuple[float, Floats]:
@@ -335,18 +322,13 @@ class _Own(NamedTuple):
 
 
 class _Chains(NamedTuple):
-    """The chain of all, those of single streams if they differ, by number, and whose noise is which.
-
-    Attributes:
-        noise: (g, d, d), of stream i at place i, or of all.
-    """
+    """The chain of all, those of single streams if they differ, and noise (g, d, d), of stream i at i, or of all."""
 
     all: Floats
     own: dict[int, Floats]
     noise: Floats
 
     def of(self, stream: int) -> Floats:
-        """The chain of a stream."""
         return self.own.get(stream, self.all)
 
 

@@ -37,9 +37,6 @@ _OPEN = 3
 def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
     """A new folder, which is there once it is complete, and only for its owner to read.
 
-    Args:
-        path: must not exist, or be empty.
-
     Raises HistoryError if it holds something, or cannot be made.
     """
     path = path.absolute()
@@ -65,13 +62,8 @@ def parquet_folder(path: Path) -> Iterator[ParquetFolder]:
 class ParquetFolder:
     """A folder that is being written: for each table a folder, in it one for each date, in it parts.
 
-    Args:
-        path: the folder.
-        group: what distinguishes its files from those of others who write to the same folder.
-
-    Attributes:
-        path: of the folder.
-        rows: written so far, by table.
+    `group` distinguishes its files from those of others who write to the same folder; `rows` are written so far, by
+    table.
     """
 
     def __init__(self, path: Path, group: str = "") -> None:
@@ -140,7 +132,6 @@ class _Part:
         self.rows = 0
 
     def add(self, batch: Any) -> None:
-        """Take some rows."""
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self.rows += batch.num_rows
@@ -148,7 +139,7 @@ class _Part:
             self._flush()
 
     def close(self) -> None:
-        """Finish the file; it is on the disk then."""
+        """Finish the file, durably."""
         self._flush()
         self._writer.close()
         _sync(self._path)
@@ -188,7 +179,6 @@ class _Group(NamedTuple):
     streams: tuple[str, str]
 
     def may_hold(self, stream: SymbolStream) -> bool:
-        """Whether a stream's name is between those that it holds."""
         devices, streams = self.devices, self.streams
         return devices[0] <= stream.device <= devices[1] and streams[0] <= stream.stream <= streams[1]
 
@@ -201,13 +191,7 @@ class _Rows(NamedTuple):
 
 
 class ExportedHistory:
-    """The symbols of an exported folder.
-
-    Args:
-        folder: that `fugu gateway export` wrote.
-
-    Raises HistoryError if it is none.
-    """
+    """The symbols of a folder that `fugu gateway export` wrote. HistoryError if it is none."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,10 +1,9 @@
 """Smoothing of whole histories: the states of every tick given all symbols of its stream, before and after it.
 
-A stream is cut into blocks of consecutive ticks (short gaps are unobserved ticks) under one policy. What the symbols
-after a block say about the state at its end is one vector; so a history of any length is smoothed exactly, a day at a
-time: from the last day to the first for these vectors, and back again for the marginals. From one block to the next the
-chain steps as the later block's policy says; it begins anew where the states or their clock mean something else, and
-where a device's clock was set.
+A stream is cut into blocks of consecutive ticks (short gaps are unobserved ticks) under one policy. The symbols after a
+block say one vector about the state at its end; so a history of any length is smoothed exactly, a day at a time: from
+the last day to the first for these vectors, and back again for the marginals. Between blocks the chain steps as the
+later block's policy says; it begins anew where states or clock mean something else, or the device's clock was set.
 """
 
 from __future__ import annotations
@@ -67,11 +66,7 @@ _Track = tuple[Clock, int]
 
 
 def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Block]:
-    """Put pieces together, in tick order.
-
-    Args:
-        most: ticks of a block, at most.
-    """
+    """Put pieces together, in tick order, to blocks of at most `most` ticks."""
     parts: list[Ints] = []
     version, first, shift, end = 0, 0, 0, 0
     for whole in pieces:
@@ -94,13 +89,7 @@ def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Block]:
 class SmoothedStream:
     """The smoothed marginals of one stream: its days are looked at from the last to the first, then told in order.
 
-    Args:
-        history: where its symbols are.
-        stream: whose symbols are read; those outside the span count as unobserved.
-        span: of time.
-
-    Attributes:
-        days: by their beginnings.
+    Symbols outside the span count as unobserved; `days` are by their beginnings.
     """
 
     def __init__(self, history: History, stream: SymbolStream, span: Span = ALWAYS) -> None:
@@ -204,16 +193,12 @@ def _explained(kernel: object, stream: SymbolStream, *given: object) -> Floats:
 def smooth_history(
     source: Source, folder: Path, *, tasks: Tasks | None = None, told: Callable[..., None] = lambda *_: None
 ) -> dict[str, int]:
-    """Write what all symbols of each stream say of the states at each of its ticks.
+    """Write what all symbols of each stream say of its states at each tick; returns how many rows each table has.
 
     Args:
-        source: a store or an exported folder, and which of its streams.
         folder: a new folder, as for `export_history`.
         tasks: where the work is done, in this process if not given; what is written is the same.
         told: called with what is done, and the share of it that is.
-
-    Returns:
-        How many rows each table has.
 
     Raises FuguError if there is no such source, it holds nothing of that time, or the folder cannot be written.
     """

@@ -74,14 +74,7 @@ ALWAYS = Span(0, LAST_US)
 
 
 class Piece(NamedTuple):
-    """Symbols of consecutive ticks.
-
-    Attributes:
-        version: of the policy that they were drawn under.
-        first: tick of the first symbol.
-        shift: by how many ticks the numbers are ahead of the wall clock.
-        symbols: (n,).
-    """
+    """Symbols (n,) of consecutive ticks under one version of the policy, and by how many ticks they lead wall time."""
 
     version: int
     first: int
@@ -107,7 +100,7 @@ class SymbolStream(NamedTuple):
     policies: Mapping[int, Policy]
 
     def policy(self, version: int) -> Policy:
-        """The policy of a version. Raises HistoryError if it is not known."""
+        """The policy of a version. HistoryError if it is not known."""
         if (found := self.policies.get(version)) is None:
             raise HistoryError(f"policy version {version} of {self.device}/{self.stream} is not there")
         return found
@@ -165,23 +158,13 @@ class MeasuredStream(NamedTuple):
 
 @contextmanager
 def stored_history(location: Location) -> Iterator[StoredHistory]:
-    """One state of a store.
-
-    Args:
-        location: of the store; its gateway may be running.
-
-    Raises StoreError if there is no such store.
-    """
+    """One state of a store, whose gateway may be running. StoreError if there is no such store."""
     with closing(Store(location, create=False)) as store, store.snapshot():
         yield StoredHistory(store)
 
 
 class StoredHistory:
-    """What a store holds, by spans of wall-clock time.
-
-    Args:
-        store: open, and in one state as long as this is used.
-    """
+    """What a store, open in one state as long as this is used, holds by spans of wall-clock time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -299,8 +282,7 @@ class StoredHistory:
     def next_time(self, after: int) -> int | None:
         """A time from a given one on, in microseconds, before which nothing is stored; `None` if nothing is at all.
 
-        Args:
-            after: a time that no stored frame lies on both sides of.
+        No stored frame lies on both sides of `after`.
         """
         span, found = Span(after, LAST_US), list[int]()
         for sequence in self.windows():
@@ -337,7 +319,6 @@ class StoredHistory:
         return lambda first: next(self._store.symbols.following(number, first), None)
 
     def _points_from(self, number: int) -> Callable[[int], MeasureFrame | None]:
-        """The same of points."""
         return lambda first: next((one.frame for one in self._store.points.following(number, first)), None)
 
 

@@ -114,9 +114,7 @@ def marginals(beliefs: Floats, labels: Sequence[str]) -> dict[str, Any]:
 def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     """Rows of a table from arrays; texts are columns of their own length.
 
-    Args:
-        times: (n,) microseconds of Unix time.
-        columns: by name, those of the table but `time`: arrow arrays, numpy arrays, or one text for all rows.
+    `times` are (n,) microseconds of Unix time; other columns by name: arrow or numpy arrays, or one text for all rows.
     """
     schema, count = TABLES[table], len(times)
     made = []

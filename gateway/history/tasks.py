@@ -23,11 +23,7 @@ _MOST_STREAMS = 64
 
 
 class Source(NamedTuple):
-    """Where a history is: a gateway's store, or a folder that was exported; and which of it.
-
-    Attributes:
-        devices, stream: only these; all if not given.
-    """
+    """Where a history is: a gateway's store, or an exported folder; only these devices and this stream, if given."""
 
     path: Location
     span: Span
@@ -36,7 +32,7 @@ class Source(NamedTuple):
 
     @contextmanager
     def open(self) -> Iterator[History]:
-        """The history. Raises FuguError if there is none."""
+        """The history. FuguError if there is none."""
         if isinstance(self.path, Path) and self.path.is_dir():
             yield ExportedHistory(self.path)
         else:
@@ -44,7 +40,7 @@ class Source(NamedTuple):
                 yield history
 
     def streams(self, history: History) -> list[SymbolStream]:
-        """The streams that are meant. Raises HistoryError if there are none."""
+        """The streams that are meant. HistoryError if there are none."""
         every = [one for one in history.streams() if self.stream in (None, one.stream)]
         found = [one for one in every if not self.devices or one.device in self.devices]
         if not found:
@@ -53,12 +49,7 @@ class Source(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Some streams of a source, by device and name.
-
-    Attributes:
-        number: of the group.
-        first: how many streams the groups before it have.
-    """
+    """Streams of a source, by device and name; `first` is how many streams the groups before it have."""
 
     source: Source
     number: int
@@ -93,11 +84,7 @@ class Tasks:
         some: Sequence[tuple[Any, ...]],
         told: Callable[[int], None] | None = None,
     ) -> list[_Result]:
-        """What a function makes of each of some arguments, in their order.
-
-        Args:
-            told: called with how many are done.
-        """
+        """What a function makes of each of some arguments, in their order; `told` is called with how many are done."""
         found = []
         for one in some:
             found.append(function(*one))
@@ -138,11 +125,7 @@ class _RayTasks(Tasks):
 
 @contextmanager
 def open_tasks(address: str | None) -> Iterator[Tasks]:
-    """Where tasks run.
-
-    Args:
-        address: of a Ray cluster whose nodes see the same files; "local" for one of its own on this machine; none for
-            this process.
+    """Where tasks run: a Ray cluster whose nodes see the same files, "local" for one on this machine, `None` for here.
 
     Raises HistoryError if there is no such cluster.
     """

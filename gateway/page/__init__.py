@@ -1,5 +1,5 @@
 """The live page: what one account may read at the broker, shown in a browser. A process of its own, read-only.
 
-It imports no numerical library. What it shows has been published by devices and the gateway, and the broker's access
-list is the boundary of that; attackers see the same messages. Charges and budgets it reads in the gateway's ledger.
+It imports no numerical library. The broker's access list is the boundary of what it shows; attackers see the same
+messages. Charges and budgets it reads in the gateway's ledger.
 """

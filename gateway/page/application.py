@@ -54,8 +54,7 @@ def application(
     """The page as an ASGI application.
 
     Args:
-        feed: what it shows.
-        login: who may look; none for whoever can connect.
+        login: who may look; `None` for whoever can connect.
         hosts: names under which it may be asked, against other pages that point their own name here; empty for all.
         secure: whether it is served over TLS.
         stop: set when open streams are to end.
@@ -209,7 +208,6 @@ class _Tabs:
             await events.aclose()
 
     def _source(self, request: Request) -> tuple[Hashable, Callable[[], Source]] | None:
-        """What the view is called, and what makes it; `None` if there is no such view."""
         feed = self._feed
         match request.path_params:
             case {"device": device}:

@@ -37,12 +37,9 @@ class AttackerError(FuguError):
 
 
 class Chain(NamedTuple):
-    """A chain of a class, as one attacker believes it.
+    """A chain of a class, as one attacker believes it: transition (n, n), prior (n,) its stationary distribution.
 
-    Attributes:
-        transition: (n, n) row-stochastic.
-        shows: for each of its n states the state of the stream.
-        prior: (n,) its stationary distribution.
+    `shows` has for each of its n states the state of the stream.
     """
 
     transition: tuple[tuple[float, ...], ...]
@@ -75,9 +72,8 @@ def chains_of(told: Description) -> list[Chain]:
     """The chains of a stream's class that attackers believe.
 
     Of intervals a grid with their ends, evenly spaced in the logarithm; of known chains each; of a bound on odds ratios
-    the typical chain.
-
-    Raises AttackerError if none of the attackers can read points, or so many states, or the class names no chain.
+    the typical chain. Raises AttackerError if none of the attackers can read points, or so many states, or the class
+    names no chain.
     """
     if told.kind == "points":
         raise AttackerError(
@@ -96,11 +92,7 @@ def chains_of(told: Description) -> list[Chain]:
 
 
 def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int]) -> Found:
-    """What attackers find who each believe one chain.
-
-    Args:
-        told: a stream of symbols.
-        symbols: of consecutive ticks, at least one, -1 where there is none.
+    """What attackers find who each believe one chain, of symbols of consecutive ticks, at least one, -1 where none is.
 
     Raises AttackerError if no chain of the class says what has come.
     """
@@ -239,11 +231,9 @@ _MOST_KNOWN = 1000
 
 
 class Shares(NamedTuple):
-    """What a count says of how many of a window's ticks were in the counted states.
+    """Shares of a window's ticks in the counted states, least and greatest over the chains, expected given a count.
 
-    Attributes:
-        low, high: expected shares, least and greatest over the chains that were believed.
-        low_alone, high_alone: for attackers who take ticks for independent.
+    `low_alone` and `high_alone` are for attackers who take ticks for independent.
     """
 
     low: float
@@ -273,11 +263,7 @@ def counted_window(told: Description) -> tuple[DescribedWindow, tuple[int, ...]]
 class CountAttack:
     """Attackers who each believe one chain, and read one window at a time.
 
-    Args:
-        told: the stream.
-
     Attributes:
-        window: that they read.
         counted: the states that it counts, in words; `others` are those that it does not.
         chains: how many are believed.
         priors: for each of them the probability of the counted states.
@@ -306,8 +292,7 @@ class CountAttack:
     def shares(self, counts: tuple[int, ...]) -> Shares:
         """What the counts of one window say, all of whose ticks the device was running.
 
-        Args:
-            counts: of the counted states; of a histogram that of state 0 and of state 1.
+        They are of the counted states; of a histogram those of state 0 and of state 1.
         """
         if counts not in self._known:
             if len(self._known) >= _MOST_KNOWN:
@@ -496,7 +481,6 @@ def _allowed(ranges: list[tuple[float, float]]) -> dict[str, list[float]]:
 
 
 def _seconds(told: Description, tick: int) -> float:
-    """When a tick of the wall clock begins, in seconds of Unix time."""
     return (told.epoch_us + tick * told.period_us) / 1e6
 
 

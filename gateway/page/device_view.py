@@ -24,16 +24,10 @@ __all__ = ["DeviceView"]
 
 
 def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float]:
-    """Between what the probability of state 1 at a tick stays, whatever a stream says of it.
+    """Least and greatest probability of state 1 at a tick over a class's chains, whatever a stream says of it.
 
     A chain of the class is in state 1 with probability q / (q + r) before anything is heard; what is released changes
     these odds by a factor of at most e^epsilon, for whoever knows the chain and nothing else of the readings.
-
-    Args:
-        epsilon: of a tick, in nats.
-
-    Returns:
-        The least and the greatest posterior probability over the chains of the class.
     """
     low = math.log(chains.q[0] / chains.r[1]) - epsilon
     high = math.log(chains.q[1] / chains.r[0]) + epsilon
@@ -41,7 +35,6 @@ def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float
 
 
 def _probability(log_odds: float) -> float:
-    """Of log odds, without overflow."""
     if log_odds < 0.0:
         return math.exp(log_odds) / (1.0 + math.exp(log_odds))
     return 1.0 / (1.0 + math.exp(-log_odds))
@@ -64,14 +57,11 @@ def placed_symbols(told: DescribedVersion | None, symbols: Sequence[int]) -> lis
 
 
 def placed_shares(told: DescribedVersion | None, shares: Mapping[str, float]) -> dict[str, Any]:
-    """What shares of states say of a place: how likely each cell is, and an ellipse that holds it with 95 %.
+    """What shares of states, by label, say of a place: how likely each cell is, and an ellipse that holds it with 95 %.
 
-    Args:
-        shares: by label, of all states; those that have no cell, such as `missing`, are left out of the ellipse.
-
-    Returns:
-        `cells`, in the order of the description's, and latitude, longitude, half-axes in metres and orientation of the
-        ellipse, with the probability that there is a place at all; nothing of other streams.
+    `cells` are in the order of the description's; the ellipse has latitude, longitude, half-axes in metres, orientation
+    and the probability that there is a place at all: states without a cell, such as `missing`, are left out of it.
+    Other streams have nothing.
     """
     if told is None or told.place is None or set(shares) != set(told.states):
         return {}
@@ -112,8 +102,7 @@ _POINTS_PLACED = 3
 class DeviceView:
     """Takes messages of one device; keeps the newest of each kind, whatever a broker sends.
 
-    Attributes:
-        left_out: messages that could not be used.
+    `left_out` counts messages that could not be used.
     """
 
     def __init__(self) -> None:
@@ -125,14 +114,7 @@ class DeviceView:
         self._newest: dict[str, Description] = {}
 
     def take(self, topic: Topic, payload: bytes, heard: float = 0.0) -> dict[str, Any] | None:
-        """A message under one of the device's topics.
-
-        Args:
-            heard: when it came, in Unix seconds.
-
-        Returns:
-            What is new, as the page is told; `None` if the message cannot be used, or says nothing new.
-        """
+        """What a message, heard in Unix seconds, tells the page; `None` if it cannot be used, or says nothing new."""
         if topic.stream not in self._streams and len(self._streams) >= _MOST_STREAMS:
             self.left_out += 1
             return None

@@ -18,11 +18,7 @@ CHANGE_SECONDS, DEVICE_SECONDS, LEDGER_SECONDS, QUIET_SECONDS = 0.5, 0.015, 2.0,
 
 
 class Source:
-    """Makes the events of a view.
-
-    Attributes:
-        most_waiting: how many a tab that does not keep up is still told, of the newest.
-    """
+    """Makes the events of a view; a tab that does not keep up is still told the newest `most_waiting`."""
 
     most_waiting = 1
 
@@ -43,12 +39,7 @@ class Source:
 
 
 class WholeSource(Source):
-    """The whole again whenever something has changed, twice a second at most.
-
-    Args:
-        state: differs from the last if something has changed.
-        make: the whole.
-    """
+    """The whole again whenever something has changed, twice a second at most; `state` then differs from the last."""
 
     def __init__(self, feed: Feed, state: Callable[[], object], make: Callable[[], dict[str, Any]]) -> None:
         self._feed = feed
@@ -121,9 +112,7 @@ class DeviceSource(Source):
 class LedgerSource(WholeSource):
     """A page of the ledger, again whenever it has changed: looked at in a thread of its own.
 
-    Args:
-        audience: whose entries; of all that are shown if empty.
-        before: only entries below this number.
+    It has an audience's entries, or, if empty, those of all that are shown, below the number `before`.
     """
 
     def __init__(self, feed: Feed, audience: str, before: int) -> None:
@@ -151,14 +140,10 @@ class Channels:
         self._open: dict[Hashable, _Channel] = {}
 
     async def follow(self, key: Hashable, make: Callable[[], Source]) -> AsyncGenerator[bytes]:
-        """Events of a view for one tab: first all that is shown, then what is new.
+        """Events of a view, told apart by key, for one tab: first all that is shown, then what is new.
 
-        Args:
-            key: tells views apart.
-            make: the source, if nobody shows this view yet.
-
-        Yields:
-            What is to be sent; maybe nothing, twice a second, for the caller to look whether the tab is still there.
+        `make` is called if nobody shows this view yet. Yields nothing, twice a second, for the caller to look whether
+        the tab is still there.
         """
         channel = self._open.get(key)
         if channel is None:

@@ -46,9 +46,7 @@ _ATTACK_SECONDS, _LEDGER_SECONDS = 1.0, 2.0
 class Watcher:
     """Somebody who looks at a device, in an event loop.
 
-    Attributes:
-        waiting: what has not been taken; the oldest goes if nobody takes it.
-        wake: set when something waits, cleared when all is taken.
+    What waits has not been taken; the oldest goes if nobody takes it. `wake` is set when something waits.
     """
 
     def __init__(self, device: str) -> None:
@@ -69,11 +67,6 @@ class Feed:
 
     Messages are read in the network thread, which keeps the broker waiting while too much comes; everything else runs
     in an event loop. A lock holds them apart.
-
-    Args:
-        fleet: its name.
-        broker: where it is, and as which account.
-        ledger: what is read of the gateway's ledger.
     """
 
     def __init__(self, fleet: str, broker: Broker, ledger: LedgerView) -> None:
@@ -95,7 +88,7 @@ class Feed:
         )
 
     async def run(self) -> None:
-        """Keep the connection until cancelled. Raises LinkError if TLS or password files cannot be read."""
+        """Keep the connection until cancelled. LinkError if TLS or password files cannot be read."""
         self.link.start()
         looks = [
             asyncio.create_task(_again_and_again(_ATTACK_SECONDS, self._attack)),
@@ -140,7 +133,7 @@ class Feed:
     def watch(self, device: str) -> Watcher:
         """Begin to look at a device; what is known of it waits for the watcher.
 
-        Raises TopicError if it is no name of a device.
+        TopicError if it is no device's name.
         """
         topics = device_topics(self.fleet, device)
         watcher = Watcher(device)
@@ -246,7 +239,7 @@ class Feed:
 
 
 def device_topics(fleet: str, device: str) -> list[str]:
-    """What is subscribed to of a device that somebody looks at. Raises TopicError if it is no name of a device."""
+    """What is subscribed to of a device that somebody looks at. TopicError if it is no device's name."""
     made = (description_topic, symbols_topic, window_topic, estimate_topic, count_topic)
     return [make(fleet, device, "+") for make in made]
 

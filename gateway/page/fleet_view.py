@@ -38,13 +38,7 @@ _NO_TROUBLE = {StatusCode.CONNECTION_LOST, StatusCode.PAUSED}
 
 
 class FleetQuery(NamedTuple):
-    """Which devices are asked for.
-
-    Attributes:
-        search: a part of the name.
-        condition: only these; all if empty.
-        page: from 0.
-    """
+    """Which devices are asked for: `search` is a part of the name, an empty condition means all, pages are from 0."""
 
     search: str = ""
     condition: str = ""
@@ -56,7 +50,7 @@ class Member:
     """What is known of a device.
 
     Attributes:
-        online: none until its status has come.
+        online: `None` until its status has come.
         streams: name and version of the policy of each stream.
         wanted: begin of the digest of the document that it was sent, `None` if this account may not read that.
         wanted_version: of that document, as it says itself; `None` if it says nothing that can be used.
@@ -96,10 +90,7 @@ WAVE = get_args(Wave)
 class FleetView:
     """Takes messages, and answers what devices there are; bounded, whatever a broker sends.
 
-    Attributes:
-        changes: grows with everything that changes.
-        health: the gateway's own, as it last said.
-        left_out: messages that could not be used.
+    `changes` grows with everything that changes; `health` is the gateway's own, as it last said.
     """
 
     def __init__(self) -> None:
@@ -111,11 +102,7 @@ class FleetView:
         self._sorted: tuple[int, list[tuple[Condition, Member]]] = (-1, [])
 
     def take(self, topic: Topic, payload: bytes, now: float) -> None:
-        """A message of a status, a policy or the gateway's health.
-
-        Args:
-            now: in Unix seconds.
-        """
+        """Take a message, heard in Unix seconds, of a status, a policy or the gateway's health."""
         try:
             if topic.kind == "health":
                 self.health = Health.decode(payload)
@@ -241,7 +228,6 @@ class FleetView:
 
 
 def _wave(member: Member) -> Wave:
-    """How a device is about the document that it was sent."""
     if member.running == member.wanted_version:
         return "runs"
     if member.refusal and member.judged == member.wanted:
@@ -277,9 +263,7 @@ _NONE = (
 class LedgerView:
     """Opens the ledger for each look, so that one that is missing, put back or damaged is seen as it is then.
 
-    Args:
-        location: of the ledger; `None` if the page has none.
-        audience: whose entries and budgets are shown; `None` for those of all.
+    The location is `None` if the page has none; so is the audience for the entries and budgets of all.
     """
 
     def __init__(self, location: Location | None, audience: str | None = None) -> None:
@@ -296,15 +280,7 @@ class LedgerView:
         return "of all audiences" if self.audience is None else f"of audience {self.audience}"
 
     def page(self, audience: str, before: int) -> dict[str, Any]:
-        """Entries, the newest first.
-
-        Args:
-            audience: only its entries; those of all that are shown if empty.
-            before: only entries below this number.
-
-        Returns:
-            The page, or what is wrong in `problem`.
-        """
+        """Entries below a number, newest first, or what is wrong in `problem` (`audience` empty: all shown)."""
         return self._asked(("page", audience, before), lambda ledger: self._page(ledger, audience, before))
 
     def budgets(self, device: str) -> dict[str, Any]:

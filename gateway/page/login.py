@@ -29,10 +29,7 @@ class PageError(FuguError):
 
 
 def password_line(password: str) -> str:
-    """The hash of a password, as a line of a file: scrypt, salted.
-
-    Raises PageError if it is shorter than 10 characters, or longer than 1024.
-    """
+    """The hash of a password, as a line of a file: scrypt, salted. PageError if it has not 10 to 1024 characters."""
     if not _LEAST_CHARACTERS <= len(password) <= _MOST_CHARACTERS:
         raise PageError(f"a password has {_LEAST_CHARACTERS} to {_MOST_CHARACTERS} characters")
     salt = secrets.token_bytes(16)
@@ -42,8 +39,7 @@ def password_line(password: str) -> str:
 def network_of(peer: str) -> str:
     """Whose failures are counted together: an IPv4 address, or the /64 of an IPv6 address, which one site has whole.
 
-    Args:
-        peer: address of the other end of a connection; what is none stands for itself.
+    What is no address stands for itself.
     """
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])
@@ -55,17 +51,10 @@ def network_of(peer: str) -> str:
 
 
 class Login:
-    """Checks a password, and knows sessions.
+    """Checks a password against the hash in a file's first line, and knows sessions.
 
     Five failures within a minute shut out the network that they came from, and no other. 4096 networks are stored;
-    the one whose last failure is the oldest gives way to a new one.
-
-    Args:
-        file: its first line is of `password_line`.
-        session_seconds: how long a session lasts.
-        clock: of seconds that pass.
-
-    Raises PageError if the file cannot be used.
+    the one whose last failure is the oldest gives way to a new one. Raises PageError if the file cannot be used.
     """
 
     def __init__(

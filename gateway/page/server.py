@@ -43,7 +43,7 @@ class PageSettings:
 
     Attributes:
         listen: host and port.
-        password: file with the hash of the password; none to serve whoever can connect, on loopback only.
+        password: file with the hash of the password; `None` to serve whoever can connect, on loopback only.
         certificate, key: files of TLS; needed where others than this machine can connect.
         session_seconds: how long a login lasts.
         ledger: where the gateway's ledger is; `None` if the page shows none.
@@ -61,10 +61,7 @@ class PageSettings:
     audience: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would show the fleet to others, or a password to the network.
-
-        Raises PageError if it says what is missing.
-        """
+        """Refuse what would show the fleet to others, or a password to the network; PageError says what is missing."""
         if not self.session_seconds > 0.0:
             raise PageError("a session lasts more than 0 seconds")
         if (self.certificate is None) != (self.key is None):
@@ -96,12 +93,8 @@ def serve(
 ) -> None:
     """Serve the page until SIGTERM, or SIGINT if nobody has it ignored.
 
-    Args:
-        listener: listens there already.
-        parent: nothing comes from it but its end, which ends the page.
-        additions: what else is served.
-
-    Raises FuguError if a file cannot be read, or nobody can listen there.
+    The end of `parent`, from which nothing else comes, ends the page, too. Raises FuguError if a file cannot be read,
+    or nobody can listen there.
     """
     asyncio.run(_serve(settings, listener, parent, additions))
 
@@ -188,15 +181,11 @@ _NEEDED = ("starlette", "uvicorn")
 
 
 class PageBeside:
-    """Serves the page while a context lasts.
+    """Serves the page while a context lasts; port 0 is any that is free.
 
     The address is taken at once, before anything else starts, and kept until the end: no other program gets it while
     the page's process is started again, which happens when it ends by itself. That process ends with this one, however
-    this one ends.
-
-    Args:
-        settings: what is served to whom; port 0 for any that is free.
-        additions: what else the page's process serves; a function of a module, because the process is a new one.
+    this one ends. `additions` is a function of a module, because the process is a new one.
 
     Raises FuguError if the address is taken, a file cannot be used, or the web server is not installed.
     """
@@ -215,14 +204,12 @@ class PageBeside:
         self._thread = threading.Thread(target=self._watch, name="page", daemon=True)
 
     def __enter__(self) -> Self:
-        """Start to serve."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it, and give the address back."""
         with self._lock:
             self._ending.set()
             if self._pipe is not None:

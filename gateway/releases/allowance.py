@@ -2,24 +2,20 @@
 
 **One reader of several audiences**: their charges add up tick by tick, and the accountant runs once. A sum of epsilons
 is no bound: what the chain adds to a small loss of a tick grows faster than that loss, so releases of epsilon 0.1 to
-eight audiences may be 0.86 to whoever has them all. Charges per tick do add up, because each is at most the least
-concave function above its release's loss (below); so the bound of a reader is that of a stream whose every tick is
-charged all that its audiences may be told.
+eight audiences may be 0.86 to whoever has them all. Charges do add up (below). Source: docs/proofs/audiences.md.
 
 **Releases that do not compose**, by the Wasserstein mechanism and by group privacy. Both are for one release of one
 window of a stream, ever, and are charged the whole of epsilon. Group privacy takes all ticks of the window for one
 secret: noise of scale (ticks * sensitivity of one) / epsilon, for any chain and against any adversary. The Wasserstein
 mechanism takes W / epsilon, where W is how far a state can move the distribution of the count. The count is of symbols,
 so W is of the distribution of symbols, given a state, and every symbol must be that of a state. Devices that are
-counted together are independent, so that W is the largest of theirs.
-
-Sources: docs/proofs/audiences.md, "Audiences and readers"; Song, Wang, Chaudhuri: Pufferfish Privacy Mechanisms for
-Correlated Data (SIGMOD 2017), algorithm 1 and section 2; docs/proofs/published-mechanisms.md.
+counted together are independent, so that W is the largest of theirs. Sources: Song, Wang, Chaudhuri: Pufferfish Privacy
+Mechanisms for Correlated Data (SIGMOD 2017), algorithm 1 and section 2; docs/proofs/published-mechanisms.md.
 
 **A statistic over randomised symbols** tells less about states than about symbols, because symbols are noisy. Its
-likelihood changes by a factor of at most e^c when one symbol changes (c = sensitivity / scale). With every other tick's
-state held fixed, the symbols are independent, so the likelihood as a function g of one tick's symbol stays within such
-a box, and what it tells of that tick's states x and x' is at most
+likelihood changes by a factor of at most e^c with one symbol (c = sensitivity / scale). Given every other tick's state,
+symbols are independent, so the likelihood g of one tick's symbol stays in such a box, and tells of its states x, x'
+at most
 
     loss(c) = max over g in [1, e^c]^m of log( B[x].g / B[x'].g ).
 
@@ -28,16 +24,14 @@ likelihood ratio B[x,z]/B[x',z] is above a threshold: with A = B[x](Z) > B[x'](Z
 
     F(c) = log( (1 - A + A e^c) / (1 - B + B e^c) ),       loss = max over pairs of states and thresholds.
 
-**Several releases over the same symbols** are independent given the symbols, not given the states: together they are
-one release with c1 + c2 + ..., and lose F(c1 + c2 + ...), which may be MORE than F(c1) + F(c2) + ... F' is h(u) =
+Several releases over the same symbols lose F(c1 + c2 + ...), which may be MORE than F(c1) + F(c2) + ...: F' is h(u) =
 sigma(u + logit A) - sigma(u + logit B), a hump, symmetric around u1 = -(logit A + logit B) / 2, so F is convex up to u1
-and concave only after it. So a release is not charged F(c), but the least concave function above it:
+and concave only after it. So a release is charged the least concave function above F:
 
     charge(c) = c F(c0) / c0  for c < c0,    F(c)  for c >= c0,    c0 in [u1, 2 u1] where the chord is the tangent,
 
-and c0 = 0 if u1 <= 0. It is concave with charge(0) = 0, hence charge(c1 + c2) <= charge(c1) + charge(c2); and so is the
-maximum of such functions over pairs and thresholds subadditive: charges of any number of releases may be added. For the
-tables that calibration makes, the charge of a small release is less than 5 % above its loss.
+and c0 = 0 if u1 <= 0. It is concave with charge(0) = 0, hence charge(c1 + c2) <= charge(c1) + charge(c2), and the
+maximum of such functions over pairs and thresholds is subadditive, too. Source: docs/proofs/releases-over-symbols.md.
 
 **Whether noise that was drawn is of its distribution**, judged by its mean size. Discrete Laplace noise of scale s has
 Pr(n) proportional to p^|n|, p = e^(-1/s). Tilted by its size it is of the same kind with another p, so that the bound
@@ -351,10 +345,7 @@ def counted_symbols(
 
 
 def moved_by_all(query: QueryKind, numbers: int, length: int) -> int:
-    """How much all symbols of a device's window together move its counts, in L1: a symbol moves between two of several.
-
-    Of T ticks there are less than T pairs for a dwell time; `numbers` is how many counts there are.
-    """
+    """How much all symbols of a device's window move its counts, in L1; a dwell time has less than T pairs."""
     return length * (1 if numbers == 1 and query in ("count", "frequency") else 2)
 
 
@@ -405,9 +396,9 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
 
 @cache
 def joint_loss(chains: ChainClass, charge: int, adversary: Adversary) -> float:
-    """A bound in nats, rounded up, of what an endless stream loses whose every tick has this charge (in units).
+    """A bound in nats, rounded up, of an endless stream whose every tick has this charge.
 
-    Raises ChainClassError if no bound exists for such a class.
+    ChainClassError if there is none.
     """
     return ChainAccountant(chains).loss(float_above(Fraction(charge, PER_NAT)), adversary).epsilon
 

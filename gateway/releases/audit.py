@@ -70,10 +70,7 @@ __all__ = ["Told", "TrustedPolicies", "verify"]
 
 
 class TrustedPolicies:
-    """The policies of streams, every version that was in force, whatever a ledger says.
-
-    Measured streams have no charges.
-    """
+    """Every version of policies that was in force, whatever a ledger says. Measured streams have no charges."""
 
     def __init__(self, policies: Iterable[AnyPolicy] = ()) -> None:
         self._policies: dict[Stream, list[Policy]] = defaultdict(list)
@@ -149,10 +146,7 @@ class _Asked(NamedTuple):
 
 
 def content_problems(rows: LedgerRows, policies: TrustedPolicies) -> list[str]:
-    """What does not agree between what was published and what it was computed from, one line each.
-
-    `policies` say which device has which table; if empty, the ledger alone vouches for it.
-    """
+    """What does not agree between publications and their sums, one line each; without policies by the ledger alone."""
     questions, tables, problems = _documents(rows)
     members: dict[int, dict[str, int]] = defaultdict(dict)
     for group, device, charged, _ in rows.members():

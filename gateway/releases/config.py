@@ -239,10 +239,7 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
 def limited(
     name: str, audiences: Iterable[str], config: ReleaseConfig, epsilon: float | None, adversary: Adversary | None
 ) -> Reader:
-    """A new reader; what its owner does not state is that of its first audience.
-
-    Raises ReleaseConfigError if the first audience is not configured.
-    """
+    """A new reader; what is not stated is of its first audience. ReleaseConfigError if that is not configured."""
     wanted = tuple(dict.fromkeys(audiences))
     first = _audience(config, name, wanted[0])
     return Reader(

@@ -227,12 +227,9 @@ class Key(NamedTuple):
 
 
 class Allowance(NamedTuple):
-    """What may be charged to every tick of an account, and what stands against it.
+    """What may be charged to every tick of an account in total, and `base`, what of it the device itself releases.
 
-    Attributes:
-        allowance: the largest total of a tick.
-        base: standing charge of every tick, of what the device itself releases to this audience.
-        chains: the classes of chains, of which the least allowance counts.
+    Of the classes of chains the least allowance counts.
     """
 
     key: Key

@@ -176,10 +176,7 @@ def symbols_addend(query: Query, parts: Sequence[Part], scale: Fraction) -> Adde
 
 
 def symbols_variances(query: Query, part: Part, scale: Fraction | None) -> Floats:
-    """Bounds (n,) of the variances of one table's answer (no dwell time): for the worst of states at every tick.
-
-    `scale` is of the noise that is added to the counts, if any.
-    """
+    """Bounds (n,) of the variances of a table's answer (no dwell time) with noise of a scale, for the worst states."""
     emission, _ = inversion(part.table)
     rows, noises = rows_of(query, part.table)
     noise = 0.0 if scale is None else noise_variance(scale)
@@ -266,10 +263,7 @@ class Noisy(NamedTuple):
     counts: tuple[Part, ...]
 
     def answer(self, query: Query, confidence: float) -> tuple[Estimates, int]:
-        """The answer, and the ticks that it is about; depends only on noisy sums.
-
-        ReleaseError if nothing was counted.
-        """
+        """The answer, and the ticks that it is about; from noisy sums only. ReleaseError if nothing was counted."""
         _, _, windows, doubled, _ = self.inputs
         scale, place = self.own_scale, len(self.inputs.symbols)
         symbols, beside = self.counts[:place], self.counts[place:]

@@ -58,15 +58,10 @@ _TIED = 1.0 + 1e-6
 
 
 class Job(NamedTuple):
-    """One release of every window.
+    """One release of every window; labels, windows and silent devices are as in `gateway.releases.inputs.Question`.
 
-    Attributes:
-        name: as in its topic and in the ledger.
-        devices: whose symbols are counted together.
-        labels: of all states, in order; symbols of policies that mean other states are not counted with them.
-        windows: by device, that of its windows which answers the query, if it is to be answered from them.
-        silent: the devices that have windows only.
-        useful: whether the plans of all devices found shares worth knowing, and one is asked for.
+    `name` is as in its topic and in the ledger. `useful`: the plans of all devices found shares worth knowing, and one
+    is asked for.
     """
 
     name: str

@@ -141,10 +141,7 @@ class Ledger:
                 )
 
     def charge_together(self, groups: Iterable[Iterable[Stream]], *, time_us: int) -> None:
-        """Add up charges to streams that move together, earlier and later ones; changes are recorded.
-
-        Streams that were once charged together stay so, with all that either of them is charged with later.
-        """
+        """Add up charges to streams that move together, past and future, for ever; changes are recorded."""
         with self.transaction():
             for group in groups:
                 wanted = frozenset(group)
@@ -464,10 +461,7 @@ class Ledger:
         return self._accounts("WHERE id=?", number)[0]
 
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
-        """The charges of releases for the ticks first..last; ticks between the runs have 0.
-
-        LedgerError if no account.
-        """
+        """The charges of releases for ticks first..last; ticks between runs have 0. LedgerError if no account."""
         return clipped(self._near(self._account(key)[0], first, last), first, last)
 
     def remaining(self, key: Key, first: int, last: int) -> int:

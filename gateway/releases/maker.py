@@ -60,7 +60,7 @@ __all__ = ["EmptyWindowError", "Maker", "StoreCounting", "finish"]
 
 
 class DeviceWindows(NamedTuple):
-    """What a device's own windows answer, the largest scale of their noise, and how long a start leaves no states.
+    """A device's own windows' answer, the largest scale of their noise, and how long a start leaves no states.
 
     `shift` is by how much their tick numbers are ahead of the release's wall ticks.
     """

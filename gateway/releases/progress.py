@@ -22,7 +22,7 @@ _SHARE = 10
 class FleetProgress:
     """A `Progress` of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
 
-    Nothing is decided while one is missing (nothing was heard of it lately): how far its devices are, nobody knows.
+    While nothing was heard lately of one (`missing`), nothing is decided: how far its devices are, nobody knows.
     """
 
     def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:

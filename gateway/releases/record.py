@@ -53,10 +53,7 @@ class ReleaseRecord:
         return self._releases.charged().entry
 
     def open(self, ledger: Location, lease: Lease | None = None) -> Ledger:
-        """Open the store's ledger; a new one is begun only for a store that has published nothing.
-
-        Raises LedgerError if it cannot be opened, or is not there.
-        """
+        """Open the store's ledger, a new one only if the store has published nothing. LedgerError if that fails."""
         if self.entry and not is_there(ledger, KIND):
             raise LedgerError(
                 f"there is no ledger {ledger.name}, and releases of this store were charged to one: {_RESUME}"
@@ -124,10 +121,7 @@ class ReleaseRecord:
 
 
 def ledger_problem(ledger: Ledger, store: Location) -> str:
-    """Why a ledger is not the newest one of a store's releases; empty if it is.
-
-    StoreError if the store cannot be opened.
-    """
+    """Why a ledger is not the newest of a store's releases, or empty. StoreError if the store cannot be opened."""
     with closing(Store(store, create=False)) as opened:
         return ReleaseRecord(opened).problem(ledger)
 

@@ -239,7 +239,7 @@ class ReleaseSchedule:
         self._waiting = True
 
     def needed(self) -> dict[tuple[str, str], int]:
-        """For device and stream the first tick that a release needs which is still to be made."""
+        """By device and stream the first tick that a release still to be made needs. DatabaseError, LedgerError."""
         found: dict[tuple[str, str], int] = {}
         for job in self._jobs:
             if (first := self._first(job)) is not None:
@@ -253,10 +253,7 @@ class ReleaseSchedule:
         self._changed = True
 
     def acknowledged(self, message_id: int, accepted: bool) -> None:
-        """Note the broker's answer.
-
-        After a DatabaseError of the ledger the release is published again at the next start.
-        """
+        """Note the broker's answer; after a DatabaseError the release is published again at the next start."""
         number = self._in_flight.pop(message_id, None)
         if number and accepted:
             self._ledger.mark(number, "published")

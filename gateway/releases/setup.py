@@ -42,10 +42,7 @@ class Releases(NamedTuple):
     now_us: Callable[[], int]
 
     def renew(self) -> None:
-        """Bring the ledger's accounts up to date.
-
-        Raises FuguError if something cannot be accounted for; DatabaseError if the ledger cannot be used.
-        """
+        """Update the ledger's accounts. FuguError if something cannot be accounted for; DatabaseError."""
         granted, together = self.renewed(), self.together()
         self.ledger.charge_together(together, time_us=self.now_us())
         self.ledger.set_allowances(granted, time_us=self.now_us())
@@ -107,15 +104,11 @@ def release_now(
     broker: Broker | None = None,
     waiting: Callable[[str], None] = lambda _why: None,
 ) -> list[ReleaseFrame]:
-    """Make a configured release for the window that begins at a tick.
+    """Make a configured release for the window that begins at a tick; of one with `per_device`, for every device.
 
-    Args:
-        ledger: of the releases; beside the store if not given.
-        name: of a release; one with `per_device` is made for every device.
-        broker: where to publish; if `None`, nothing is published.
-        waiting: told once for which fleet and broker, if there has been no connection for 3 seconds.
-
-    Raises FuguError with one line that says what is wrong; what was charged before stays charged.
+    The ledger is beside the store if not given. Without a broker nothing is published. `waiting` is told once for which
+    fleet and broker, if there has been no connection for 3 seconds. Raises FuguError with one line that says what is
+    wrong; what was charged before stays charged.
     """
     ledger = ledger or ledger_beside(store)
     fleet = _fleet(policies)

@@ -90,9 +90,9 @@ def inversion(table: NoiseTable) -> Inversion:
 
 
 def two_valued(table: NoiseTable, states: tuple[int, ...]) -> TwoValued | None:
-    """How to count some states, not all, from one count of symbols; `None` if that cannot be done.
+    """How to count some states, not all, by one count of symbols, as for randomised response; `None` if impossible.
 
-    It can for randomised response. Raises ReleaseError if the table has no inverse.
+    Raises ReleaseError if the table has no inverse.
     """
     weights = inversion(table).inverse[list(states)].sum(axis=0)
     low, high = float(weights.min()), float(weights.max())
@@ -241,10 +241,7 @@ def estimate(query: Query, parts: tuple[Part, ...], scale: Fraction, confidence:
 
 
 def rows_of(query: Query, table: NoiseTable) -> tuple[Floats, Floats]:
-    """(n, m) what a symbol adds to each value, and (n, c) what the noise on each count adds; no dwell time.
-
-    c is 1 where one count of symbols is enough.
-    """
+    """(n, m) what a symbol adds to each value, (n, c) what noise on each count adds (c = 1 if one count will do)."""
     inverse = inversion(table).inverse
     if query.asked.each:
         return inverse, inverse

@@ -1,7 +1,4 @@
-"""A board: its policies, its ticks, and what it publishes.
-
-`sanitiser.start` makes it.
-"""
+"""A board, made by `sanitiser.start`: its policies, its ticks, and what it publishes."""
 
 import asyncio
 import gc
@@ -25,9 +22,7 @@ CODES = ("storage-full", "storage", "clock", "policy-inactive", "policy-expired"
 class Line:
     """A stream of the image: its ticks, and what of it was sent and not acknowledged.
 
-    Attributes:
-        sent: segments up to this one have been sent on this connection.
-        patience, moved: after so many milliseconds since then they are sent again.
+    Segments up to `sent` were sent on this connection; `patience` milliseconds after `moved` they are sent again.
     """
 
     def __init__(self, name: str, outbox, ticker, version: int) -> None:
@@ -44,17 +39,10 @@ class Line:
 class Board:
     """What runs on a board.
 
-    Args:
-        image: what was burnt in.
-        trusted: what was accepted of documents.
-        own: the image's own policies: which streams there are.
-        policies: to run, verified.
-        read: the sensor, or a dictionary of those of each stream: gives an integer, or none if there is no reading;
-            does not wait.
-        feed: keeps the watchdog quiet.
-
-    Raises:
-        OutboxError: an outbox is another stream's.
+    `image` is burnt in, `trusted` was accepted of documents; `own`, the image's own policies, say which streams there
+    are; `policies` run, verified. `read`, the sensor, or a dictionary of those of each stream, gives an integer, or
+    None without a reading, and does not wait. `feed` keeps the watchdog quiet. An outbox of another stream is an
+    OutboxError.
     """
 
     def __init__(self, image, trusted, own, policies, read, feed, clock=None) -> None:
@@ -144,7 +132,6 @@ class Board:
         self._fresh.set()
 
     async def _drain(self) -> None:
-        """Give what is left some time to leave."""
         for _ in range(100):
             if all(line.outbox.next(line.sent) is None for line in self.lines):
                 return
@@ -179,7 +166,6 @@ class Board:
                 await self._wait(1000)
 
     async def _send_next(self, line: Line) -> bool:
-        """Send the next segment of a stream; whether there was one."""
         if self._key and time.ticks_diff(time.ticks_ms(), line.moved) > line.patience:
             line.begin_again(min(2 * line.patience, MOST_RESEND_MS))  # the broker may have lost what it had
         found = line.outbox.next(line.sent)
@@ -197,7 +183,6 @@ class Board:
         return True
 
     async def _wait(self, milliseconds: int) -> None:
-        """Wait for something to send."""
         try:
             await asyncio.wait_for_ms(self._fresh.wait(), milliseconds)
         except asyncio.TimeoutError:
@@ -254,7 +239,6 @@ async def _for_ever(job) -> None:
 
 
 def _context(authorities: list):
-    """TLS that knows these certificate authorities; none without any."""
     if not authorities:
         return None
     import ssl

@@ -1,7 +1,6 @@
-"""Strict reading of the bytes that `fugu deploy firmware build` makes of a policy.
+"""Strict reading of the bytes that `fugu deploy firmware build` makes of a policy; docs/firmware.md has the layout.
 
-Whatever is not exactly what the format says is refused with a `PolicyError`. All integers have the highest byte first.
-docs/firmware.md has the layout. A board loads this module, reads its policy, and unloads the module.
+All integers have the highest byte first. A board loads this module, reads its policy, and unloads the module.
 """
 
 import struct
@@ -57,11 +56,7 @@ class _Reader:
 
 
 def read_policy(data: bytes) -> Policy:
-    """A compiled policy, without its signature.
-
-    Raises:
-        PolicyError: it is none.
-    """
+    """A compiled policy, without its signature; PolicyError for whatever is not exactly what the format says."""
     policy = Policy()
     if len(data) > _MAX_BYTES:
         raise PolicyError("too long")

@@ -1,7 +1,4 @@
-"""Policies that may run: their guarantees derived anew, and held against what is burnt into the image.
-
-Its parts are loaded one after the other, and unloaded: together they need more memory than a small board has.
-"""
+"""Policies that may run; parts are loaded one after the other, as together they need more memory than a board has."""
 
 from sanitiser.loading import release
 from sanitiser.policy import PolicyError
@@ -9,11 +6,7 @@ from sanitiser.trust import RefusedError
 
 
 def derived(policies: list, image, idle) -> list:
-    """Read compiled policies that are to run, derive their guarantees, and hold them against what is burnt in.
-
-    Raises:
-        RefusedError: one may not run.
-    """
+    """Read policies that are to run, and hold their derived guarantees against what is burnt in; or RefusedError."""
     pinned, found = {policy.stream: policy for policy in read(image.POLICIES)}, read(policies)
     for policy in found:
         if policy.stream not in pinned or len([one for one in found if one.stream == policy.stream]) > 1:
@@ -39,11 +32,7 @@ def derived(policies: list, image, idle) -> list:
 
 
 def read(policies: list) -> list:
-    """Read compiled policies.
-
-    Raises:
-        RefusedError: one is none.
-    """
+    """Read compiled policies; RefusedError if one is none."""
     from sanitiser.compiled import read_policy
 
     try:

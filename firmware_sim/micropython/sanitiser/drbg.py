@@ -21,11 +21,7 @@ _BAD = 5
 
 
 class Drbg:
-    """HMAC_DRBG, instantiated.
-
-    Args:
-        seed: entropy input, nonce and personalisation, one after the other.
-    """
+    """HMAC_DRBG, instantiated with entropy input, nonce and personalisation, one after the other."""
 
     def __init__(self, seed: bytes) -> None:
         self.key, self.value = bytes(32), b"\x01" * 32
@@ -38,11 +34,7 @@ class Drbg:
             self.value = hmac(self.key, self.value)
 
     def generate(self, size: int, more: bytes = b"") -> bytes:
-        """So many bytes, at most 65,536.
-
-        Args:
-            more: additional input.
-        """
+        """At most 65,536 bytes; `more` is additional input."""
         if more:
             self.reseed(more)
         made = b""
@@ -54,11 +46,7 @@ class Drbg:
 
 
 def provisioned(hedge):
-    """A function that fills a buffer with random bytes, or raises OSError.
-
-    Args:
-        hedge: gives so many bytes that may be random; nothing rests on them.
-    """
+    """A function that fills a buffer with random bytes, or raises OSError; nothing rests on the bytes of `hedge`."""
     pool, left, blocks, child = bytearray(BLOCK), 0, 0, None
 
     def fill(buffer) -> None:

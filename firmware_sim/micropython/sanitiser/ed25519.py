@@ -12,12 +12,7 @@ _cubes = b""
 
 
 def verify(public: bytes, message: tuple, signature: bytes, idle) -> bool:
-    """Whether the holder of a key of 32 bytes has signed a message with these 64 bytes.
-
-    Args:
-        message: in parts.
-        idle: is called often, as this takes long.
-    """
+    """Whether a key (32 bytes) has signed a message, in parts, with these 64 bytes; `idle` is called often."""
     if len(public) != 32 or len(signature) != 64:
         return False
     key, commitment = _point(public), _point(signature[:32])
@@ -92,7 +87,6 @@ def _next_prime(prime: int) -> int:
 
 
 def _root(value: int, power: int) -> int:
-    """The largest integer whose power is not above a value."""
     low, high = 0, 1 << (len("%x" % value) * 4 // power + 1)
     while low < high:
         middle = (low + high + 1) // 2

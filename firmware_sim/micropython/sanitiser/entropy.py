@@ -1,8 +1,8 @@
-"""Random bytes that are of cryptographic grade.
+"""Random bytes that are of cryptographic grade: on Unix the kernel's.
 
-Unix: the kernel's. ESP32: the generator of the hardware, which is fed by the radio: without one that is on, nothing is
-drawn. RP2040 and RP2350: `os.urandom` reads a ring oscillator, or a generator of 128 bits of state that is no
-cryptographic one, so theirs is HMAC_DRBG (`sanitiser.drbg`) from a secret that was provisioned.
+On an ESP32 the generator of the hardware is fed by the radio: without one that is on, nothing is drawn. On RP2040 and
+RP2350 `os.urandom` reads a ring oscillator, or a generator of 128 bits of state that is no cryptographic one, so theirs
+is HMAC_DRBG (`sanitiser.drbg`) from a secret that was provisioned.
 """
 
 import os
@@ -30,7 +30,6 @@ def system_entropy(board: str):
 
 
 def _radio_is_on() -> bool:
-    """Whether wireless or Bluetooth is on."""
     import network
 
     for interface in (network.STA_IF, network.AP_IF):
@@ -45,7 +44,6 @@ def _radio_is_on() -> bool:
 
 
 def _wipe(data: bytes) -> None:
-    """Overwrite what `os.urandom` has left in memory."""
     import uctypes
 
     view = uctypes.bytearray_at(uctypes.addressof(data), len(data))

@@ -1,7 +1,6 @@
-"""What a board is told by its fleet: policies, roots, the time, and what stops it.
+"""What a board is told by its fleet: policies, roots, the time, and what stops it; docs/firmware.md has the rules.
 
-Documents are judged one after the other, while ticks go on; at most a quarter of the time goes into that. What is
-accepted is stored first and then put in force, between two ticks. What is refused changes nothing but the status.
+What is accepted is stored first and then put in force, between two ticks.
 """
 
 import asyncio
@@ -19,17 +18,11 @@ _TIME_MS = 3600000
 
 
 class Following:
-    """What a board of a fleet follows.
+    """What a board of a fleet follows; `image` is burnt in, `trusted` was accepted before.
 
-    Args:
-        image: what is burnt in.
-        trusted: what was accepted before.
-        version: of the policies that run.
-        now: gives Unix time in seconds.
-        switch: puts policies in force, once what is to be kept is stored: called with both, policies may be none.
-        idle: is called often while something is judged.
-        name: of the topics of this device.
-        fleet: the same of the fleet.
+    `version` is of the policies that run; `now` gives Unix time in seconds. `switch` puts policies in force, once what
+    is to be kept is stored: called with both, policies may be None. `idle` is called often while something is judged.
+    `name` is of the topics of this device, `fleet` of the fleet's.
     """
 
     def __init__(self, image, trusted, version: int, now, switch, idle, name: str, fleet: str) -> None:

@@ -23,14 +23,9 @@ def _nothing() -> None:
 
 
 def check(policy, ceiling=None, idle=_nothing) -> int:
-    """Refuse a policy whose claims are not proven, or above the ceiling.
+    """Bound the ratio of all that a stream says; refuse a policy whose claims are not proven, or above the ceiling.
 
-    Args:
-        ceiling: the largest likelihood ratio that is accepted, over 2^128; any if there is none.
-        idle: is called often, as this takes long.
-
-    Returns:
-        Bound on the ratio of everything that the stream says, over 2^128.
+    Bound and ceiling are over 2^128; without a ceiling any is accepted. `idle` is called often, as this takes long.
     """
     extra = _exp_up(*window_rate(policy))
     if policy.windows_guarantee is not None and _bound(policy, extra, extra, policy.windows_guarantee, idle) is None:
@@ -237,7 +232,6 @@ def _ratio_up(top: int, bottom: int) -> int:
 
 
 def _exp_up(top: int, bottom: int) -> int:
-    """e^(top/bottom) over 2^128, rounded up."""
     if not top:
         return ONE
     if top > 200 * bottom:
@@ -256,13 +250,11 @@ def _exp_up(top: int, bottom: int) -> int:
 
 
 def _sqrt_up(value: int) -> int:
-    """The root of a number over 2^128, rounded up."""
     root = _isqrt(value << BITS)
     return root if root * root == value << BITS else root + 1
 
 
 def _isqrt(value: int) -> int:
-    """The largest integer whose square is not above a value."""
     root = 1 << (2 * len("%x" % value) + 1)
     while True:
         better = (root + value // root) // 2

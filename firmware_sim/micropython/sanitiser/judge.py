@@ -1,8 +1,7 @@
 """Which documents a board accepts: the rules of the agent (`fugu/contract/trust.py`), in their order.
 
 A document is untrusted bytes until its envelope is well-formed and enough of a role's keys have signed it; what is
-inside is read only then. Loaded when there is something to judge, and unloaded afterwards; so are the parts of it,
-one after the other.
+inside is read only then. Loaded only while there is something to judge, one part after the other.
 """
 
 import hashlib
@@ -22,20 +21,11 @@ _MOST_VERSION = (1 << 32) - 1
 
 
 def judge(kind: str, payload: bytes, image, trusted, now: int, idle):
-    """Judge what has arrived.
+    """Judge what has arrived where a `kind` is expected: root, policy, time or stop; `now` is Unix time in seconds.
 
-    Args:
-        kind: what is expected where it came from: root, policy, time or stop.
-        image: what is burnt in.
-        trusted: what was accepted before.
-        now: Unix time in seconds.
-        idle: is called often, as this takes long.
-
-    Returns:
-        What is to be kept, none if this changes nothing; and the policies of a policy document, else none.
-
-    Raises:
-        RefusedError: and why.
+    `image` is burnt in, `trusted` was accepted before; `idle` is called often, as this takes long. It returns what is
+    to be kept, None if this changes nothing; and the policies of a policy document, else None. RefusedError says why
+    not.
     """
     if kind == "root":
         return _follow(payload, image, trusted, idle), None

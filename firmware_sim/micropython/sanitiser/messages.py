@@ -122,10 +122,9 @@ def policy_status(version: int, judged: bytes, reason: str, detail: str, refused
 
 
 def committed(payload: bytes, key: bytes, fleet: str, device: str) -> tuple:
-    """The counter of a watermark that the holder of the key has said, and (sequence, through, gaps) of each stream.
+    """The counter of a watermark, and (sequence, through, gaps) of each stream.
 
-    Raises:
-        MessageError: it is none, or somebody else has said it.
+    MessageError if it is none, or if somebody other than the holder of the key has said it.
     """
     if payload[:1] != b"\x02":
         raise MessageError("another schema")

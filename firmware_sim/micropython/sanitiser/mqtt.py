@@ -35,21 +35,11 @@ def _packet(kind: int, body: bytes) -> bytes:
 
 
 class Link:
-    """A connection to a broker.
+    """A connection to a broker, `at` host and port; an account of empty strings is none; a context switches TLS on.
 
-    Args:
-        at: host and port.
-        client_id: names the session.
-        account: user name and password; both empty for none.
-        context: of TLS, or none.
-        will: topic and bytes that the broker publishes, retained, when the connection dies.
-        subscriptions: topics.
-        on_message: called with topic and bytes; with none instead of more bytes than a board has room for.
-        keep_alive: seconds.
-
-    Attributes:
-        connected: whether the broker has accepted the connection and the subscriptions.
-        connections: how many there have been.
+    `client_id` names the session; `will` is topic and bytes that the broker publishes, retained, when the connection
+    dies. `on_message` is called with topic and bytes, or None instead of more bytes than a board has room for.
+    `connected` says whether the broker has accepted the connection and the subscriptions.
     """
 
     def __init__(self, at, client_id, account, context, will, subscriptions, on_message, keep_alive=30) -> None:

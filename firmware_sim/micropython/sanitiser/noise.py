@@ -10,13 +10,9 @@ BLOCK_WORDS = 16
 
 
 def randomiser(rows, entropy):
-    """A function that draws the symbol for a state, or for none, from a table.
+    """A function that draws the symbol for a state, or for None, from a table of each state's thresholds.
 
-    Every word is overwritten with zero when it is taken.
-
-    Args:
-        rows: for each state its thresholds.
-        entropy: fills a writable buffer with independent uniform bytes.
+    `entropy` fills a buffer with independent uniform bytes; every word is overwritten with zero when it is taken.
     """
     block = bytearray(4 * BLOCK_WORDS)
     left = 0

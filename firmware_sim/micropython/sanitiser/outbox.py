@@ -25,23 +25,12 @@ class OutboxError(Exception):
 
 
 class Outbox:
-    """The segments of one stream.
+    """The segments of one stream, in a folder that is made; OutboxError if what is there has another clock.
 
-    Args:
-        folder: made if it is not there.
-        policy: whose stream it is.
-
-    Attributes:
-        reserved: no tick above it may have been drawn.
-        last_framed: the last tick of the newest frame.
-        indices: by the name of a window, the index of the last one that was released.
-        clock: epoch and period of the stream, in microseconds.
-        shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
-        counter: of the newest watermark that was taken.
-        newest: id of the newest segment, 0 for none.
-
-    Raises:
-        OutboxError: what is there has another clock.
+    No tick above `reserved` may have been drawn. `last_framed` is the last tick of the newest frame; `indices` has, by
+    the name of a window, the index of the last one that was released; `clock` is epoch and period in microseconds.
+    Numbers are ahead of the wall clock by `shift` ticks from the tick `since` on. `counter` is of the newest watermark
+    that was taken, `newest` the id of the newest segment, 0 for none.
     """
 
     def __init__(self, folder: str, policy) -> None:
@@ -82,11 +71,7 @@ class Outbox:
         return free >= _SPARE_BLOCKS + self._frame_bytes // block
 
     def reserve(self, through: int) -> None:
-        """Make sure, before they are drawn, that ticks up to this one are never drawn again.
-
-        Raises:
-            OSError: they must not be drawn.
-        """
+        """Make sure that ticks up to this one are never drawn again; after an OSError they must not be drawn."""
         if through > self.reserved or self._waiting:
             self.seal([], through)
 
@@ -96,10 +81,7 @@ class Outbox:
             self.seal([], self.reserved, shift, since)
 
     def seal(self, frames: list, reserved: int, shift=None, since=None) -> None:
-        """Write frames that have ended, and what is reserved from now on: one file, closed once.
-
-        Args:
-            frames: (sequence, previous, last, bytes) of each.
+        """Write frames that have ended, (sequence, previous, last, bytes), and what is reserved: one file, closed once.
 
         Raises:
             OSError: not written; they stay in memory, and go with the next. Nothing may be drawn until then.
@@ -155,8 +137,7 @@ class Outbox:
     def forget_committed(self, commits: list, sent: int) -> bool:
         """Forget what is durable elsewhere: (sequence, through, gaps) of each; of what was sent, up to a segment.
 
-        Returns:
-            Whether the oldest that is left is missed there, though later ones have arrived.
+        It returns whether the oldest that is left is missed there, though later ones have arrived.
         """
         for name, through, gaps in commits:
             self._covered[name] = through, gaps

@@ -13,12 +13,7 @@ _THRESHOLD = 16384
 def accepted(image, idle):
     """What was kept of documents, the image's own policies, and those to run: of the newest document, or the own.
 
-    Args:
-        idle: is called often, as this takes long.
-
-    Raises:
-        OSError: what was kept is damaged.
-        RefusedError: the image's own policies may not run.
+    OSError if what was kept is damaged, RefusedError if the image's own policies may not run.
     """
     if hasattr(gc, "threshold"):
         gc.threshold(_THRESHOLD)  # collected seldom, memory falls to pieces
@@ -47,12 +42,7 @@ def board(image, read, clock=None):
 
 
 def run(read) -> None:
-    """Run the image on this board, for ever.
-
-    Args:
-        read: the sensor: gives an integer, or none if there is no reading; does not wait. Of several streams, a
-            dictionary with the sensor of each.
-    """
+    """Run the image on this board, for ever; `read` is as of `sanitiser.board.Board`."""
     import asyncio
 
     import image

@@ -1,6 +1,6 @@
 """Readings become states, in integers; the same states as the agent's `fugu.contract.discretisers` has.
 
-A reading is an integer in the policy's unit, or of a policy of names anything with a text; none is a missing reading.
+A reading is an integer in the policy's unit, or of a policy of names anything with a text; None is a missing reading.
 All that is remembered is in memory, and gone after a restart.
 """
 
@@ -11,7 +11,6 @@ UNIT = 1 << 32
 
 
 def _above(edges: tuple, value: int) -> int:
-    """How many edges are at or below a value."""
     low, high = 0, len(edges)
     while low < high:
         middle = (low + high) // 2
@@ -25,8 +24,7 @@ def _above(edges: tuple, value: int) -> int:
 class Classifier:
     """The discretiser of a policy, tick by tick.
 
-    Attributes:
-        beginning: whether the newest tick is one of those after a start that have no state, whatever the reading is.
+    `beginning`: the newest tick is one of those after a start that have no state, whatever the reading is.
     """
 
     def __init__(self, policy) -> None:

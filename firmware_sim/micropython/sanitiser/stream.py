@@ -1,7 +1,4 @@
-"""One stream: ticks and readings go in, frames come out. No I/O.
-
-What has to be durable before a tick may be drawn, and what a restart begins with, is `sanitiser.outbox`.
-"""
+"""One stream: ticks and readings go in, frames come out. No I/O; `sanitiser.outbox` has what must be durable."""
 
 from sanitiser.frames import symbol_frame, window_frame
 from sanitiser.noise import randomiser, uniform_below
@@ -10,16 +7,11 @@ from sanitiser.windows import Counter
 
 
 class Stream:
-    """A stream under a policy.
+    """A stream under a verified policy; `entropy` fills a writable buffer with independent uniform bytes.
 
-    Args:
-        policy: verified.
-        entropy: fills a writable buffer with independent uniform bytes.
-        last_framed: last tick of the newest frame, -1 for none.
-        last_indices: by the name of a window, the index of the last one that was released.
-        since: no window that begins before this tick is counted.
-        shift: by how many ticks the numbers are ahead of the wall clock.
-        noise_entropy: for the noise of windows, if it is another; tests tell them apart.
+    `last_framed` is the last tick of the newest frame, -1 for none; `last_indices` are, by name, of the last window
+    that was released; no window that begins before `since` is counted; numbers are ahead of the wall clock by `shift`
+    ticks. `noise_entropy` is for the noise of windows, if it is another; tests tell them apart.
     """
 
     def __init__(self, policy, entropy, last_framed=-1, last_indices=None, since=0, shift=0, noise_entropy=None):

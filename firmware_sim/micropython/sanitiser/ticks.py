@@ -35,13 +35,9 @@ class SystemClock:
 
 
 class Anchored:
-    """Wall time by the monotonic clock.
+    """Wall time by the monotonic clock; before `not_before` (microseconds of Unix time) the wall clock is wrong.
 
-    Args:
-        not_before: microseconds of Unix time before which the wall clock is known to be wrong.
-
-    Attributes:
-        anchors: how many there have been: none before the time is known, one more with each jump that counts.
+    `anchors` counts them: none before the time is known, one more with each jump that counts.
     """
 
     def __init__(self, clock, not_before: int) -> None:
@@ -135,17 +131,10 @@ class TickClock:
 class Ticker:
     """Draws for the ticks of one stream when they come.
 
-    Args:
-        policy: verified; none for a stream that has none now.
-        clock: an `Anchored`.
-        outbox: of the stream.
-        stream: makes a `Stream` of a policy that begins after what the outbox knows.
-        read: the sensor: a reading, or none.
-        silent: why nothing may be drawn at a Unix time in seconds: a code of a status, or none.
-
-    Attributes:
-        next_tick: the next to draw for.
-        trouble: what keeps ticks from being drawn, if anything does: a code of a status.
+    The policy is verified; None for a stream that has none now. `stream` makes a `Stream` of a policy that begins after
+    what the outbox knows; `read`, the sensor, gives a reading or None; `silent` says why nothing may be drawn at a Unix
+    time in seconds: a code of a status, or None, as `trouble` says what keeps ticks from being drawn. `next_tick` is
+    the next to draw for.
     """
 
     def __init__(self, policy, clock, outbox, stream, read, silent=lambda _seconds: None) -> None:
@@ -192,11 +181,7 @@ class Ticker:
             return False
 
     def close(self) -> None:
-        """Let the frame under way leave, as it is.
-
-        Raises:
-            OSError: it stays, and leaves with the next.
-        """
+        """Let the frame under way leave, as it is; after an OSError it stays, and leaves with the next."""
         if self._stream is not None and not self._stream.is_empty:
             self._outbox.seal(self._stream.close(), self._last)
 

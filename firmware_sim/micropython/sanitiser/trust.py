@@ -1,7 +1,4 @@
-"""What a board has accepted so far, in a file that is replaced as a whole.
-
-A power cut leaves the old file or the new one: it is written beside the old one, and littlefs renames at one moment.
-"""
+"""What a board has accepted, in a file that is replaced as a whole: littlefs renames at one moment."""
 
 import hashlib
 import os
@@ -22,16 +19,12 @@ class RefusedError(Exception):
 
 
 class TrustState:
-    """What is kept of documents.
+    """What is kept of documents; 0 stands for none.
 
-    Attributes:
-        root: the root document in force; empty for a board of no fleet.
-        version, digest: of the newest policy document that was ever accepted; 0 for none.
-        policies: compiled, of that document.
-        valid_until: of that document, 0 for no end.
-        silent_then: whether nothing is drawn from then on.
-        time: the newest time that was signed, in Unix seconds.
-        stopped: nothing is drawn under documents up to this version; 0 for none.
+    `root` is the one in force, empty for a board of no fleet. `version`, `digest`, the compiled `policies` and
+    `valid_until` are of the newest policy document that was ever accepted; after that time nothing is drawn if
+    `silent_then`. `time` is the newest that was signed, in Unix seconds. Nothing is drawn under documents up to the
+    version `stopped`.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -51,14 +44,7 @@ class TrustState:
         return other
 
     def store(self, path: str, enrolled: bytes) -> None:
-        """Replace the file.
-
-        Args:
-            enrolled: the root that was burnt into the image.
-
-        Raises:
-            OSError: the old one is still there.
-        """
+        """Replace the file; `enrolled` is the root burnt into the image. After an OSError the old one is there."""
         head = (_MAGIC, self.version, self.time, self.stopped, self.valid_until, self.silent_then, self.digest)
         data = bytearray(struct.pack(_HEAD, *head, hashlib.sha256(enrolled).digest()[:16]))
         for part in [self.root] + self.policies:
@@ -70,14 +56,10 @@ class TrustState:
 
 
 def load(path: str, enrolled: bytes) -> TrustState:
-    """What was kept; nothing if there is no file.
+    """What was kept; nothing if there is no file. OSError if it cannot be read, or is damaged.
 
-    Args:
-        enrolled: the root that is burnt into the image. If it is another than before, the trust in all roots that were
-            followed since ends; versions go on.
-
-    Raises:
-        OSError: the file cannot be read, or is damaged, which no power cut does: versions must not begin anew.
+    No power cut damages it, and versions must not begin anew. If another root is burnt into the image than before, the
+    trust in all roots that were followed since ends; versions go on.
     """
     trusted = TrustState(enrolled)
     try:

@@ -1,7 +1,6 @@
-"""Counting states over windows of ticks, in memory, with the noise in the count from its first moment.
+"""Counts of states over windows of ticks, in memory, by the agent's rules (`edge_agent/window.py`).
 
-The rules are the agent's (`edge_agent/window.py`): a count begins at its noise, so the true count is nowhere, and a
-window leaves at the first tick at or after its end.
+A count begins at its noise, so the true count is nowhere; a window leaves at the first tick at or after its end.
 """
 
 from sanitiser.noise import discrete_laplace
@@ -11,13 +10,9 @@ COUNT_LOW, COUNT_HIGH = -(1 << 63), (1 << 63) - 1
 
 
 class Counter:
-    """The windows of one definition that are under way.
+    """The windows of one definition that are under way; `draw` gives uniform integers below a number.
 
-    Args:
-        window: of the policy.
-        draw: uniform integers below a number.
-        last_index: of the last window that was ever released, -1 for none.
-        since: no window that begins before this tick is counted.
+    `last_index` is of the last window that was ever released, -1 for none; none that begins before `since` is counted.
     """
 
     def __init__(self, window, draw, last_index: int, since: int) -> None:

@@ -9,16 +9,10 @@ _FAILED = 5
 
 
 class Flash:
-    """A block device in RAM.
+    """A block device in RAM; `data` are its bytes, whole blocks.
 
-    Args:
-        data: its bytes, whole blocks.
-        most: writes and erasures that work before the power goes; none for no end.
-        torn: whether half of the write at which the power goes is done.
-
-    Attributes:
-        failing: so many of the next writes fail.
-        writes: writes and erasures, and `programmed` and `erased` how many bytes and blocks of them.
+    After `most` writes and erasures (None: no end) the power goes, in the middle of that write if `torn`. `failing` of
+    the next writes fail. `writes` counts writes and erasures, `programmed` and `erased` their bytes and blocks.
     """
 
     def __init__(self, data, most=None, torn=False) -> None:
@@ -43,7 +37,6 @@ class Flash:
         return len(self.data)
 
     def _works(self) -> bool:
-        """Whether a write or an erasure is done."""
         if self.dead:
             return False
         self.writes += 1
@@ -90,12 +83,7 @@ class Flash:
 
 
 class FileFlash(Flash):
-    """A block device in a file of the host, which outlives the process.
-
-    Args:
-        file: opened to be read and written, without a buffer.
-        on_cut: ends the process.
-    """
+    """A block device in a file of the host, opened without a buffer, which outlives the process that `on_cut` ends."""
 
     def __init__(self, file, on_cut) -> None:
         super().__init__(None)

@@ -1,7 +1,7 @@
 """Runs under MicroPython's Unix port: an image on hardware that is simulated. Argument: a file of settings.
 
 The hardware is a flash memory in a file, a clock that drifts and jumps, a heap that somebody else fills, and sensors
-that show the states of a chain. What has been drawn and what has been sealed is said in a log of the simulation's own.
+that show the states of a chain. A log of the simulation's own says what has been drawn and sealed.
 """
 
 import asyncio
@@ -138,11 +138,9 @@ class Hardware:
 
 
 def device_clock(jump: int, patient: int):
-    """The board's clocks, with faults.
+    """The board's clocks; the wall clock is off by `jump` microseconds.
 
-    Args:
-        jump: microseconds by which the wall clock is off.
-        patient: of how many streams time waits for the slowest, so that no tick is late; 0 for a real clock.
+    Time waits for the slowest of `patient` streams, so that no tick is late; 0 is for a real clock.
     """
     from sanitiser.ticks import SystemClock
 

@@ -35,8 +35,7 @@ def recompute(
 ) -> list[Claim]:
     """All claims of a policy: of all that it releases, of windows alone, of points.
 
-    Args:
-        known, all_points: what known chains, and all points of a stream, lose; see `fugu.audit.exact.chains`.
+    What known chains, and all points of a stream, lose is told by `fugu.audit.exact.chains`.
     """
     if policy.get("kind") == "points":
         near, far, whole = policy["epsilon"], policy["factor"] * policy["epsilon"], policy["stream_loss"]

@@ -83,11 +83,11 @@ class ShownBoundedChains(OddsRatioChains):
         return self._joint
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """None: a `ChainClassError`."""
+        """Raise a ChainClassError."""
         raise ChainClassError(_NOT_FOLLOWED)
 
     def decimated(self, step: int) -> ChainClass:
-        """None: a `DecimationError`."""
+        """Raise a DecimationError."""
         raise DecimationError(_ONE_PERIOD)
 
 
@@ -134,7 +134,7 @@ class ShownChains(KnownChains):
         return adversary == "ignorant" and super().follows(length, adversary)
 
     def work(self, length: int, adversary: Adversary) -> int:
-        """As of known chains, for those who know no state; else none that grows."""
+        """As for known chains, for those who know no state; else work that does not grow."""
         return super().work(length, adversary) if adversary == "ignorant" else 0
 
     def started(self, start: Start | None) -> Chains:
@@ -144,11 +144,11 @@ class ShownChains(KnownChains):
         return self._joint
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """None: a `ChainClassError`."""
+        """Raise a ChainClassError."""
         raise ChainClassError(_NOT_FOLLOWED)
 
     def decimated(self, step: int) -> ChainClass:
-        """None: a `DecimationError`."""
+        """Raise a DecimationError."""
         raise DecimationError(_ONE_PERIOD)
 
 
@@ -157,8 +157,8 @@ def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> 
 
     The epsilon of a guarantee is also for joint states, which differ in several streams at once: of streams that hardly
     depend on one another it is the sum of what each loses, while each loses little more than it would alone. `rates`
-    are what a tick of each stream tells at most, in nats; `None` for what the class allows. Without a bound:
-    ChainClassError.
+    are what a tick of each stream tells at most, in nats; `None` for what the class allows. Raises ChainClassError
+    without a bound.
     """
     rate = np.array(chains.joint_rates([stream.rate for stream in chains.streams] if rates is None else rates))
     if chains.odds_ratio is not None:
@@ -187,7 +187,7 @@ class ClassOfChains(Protocol):
 
     @property
     def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else none."""
+        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else empty."""
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""
@@ -270,8 +270,8 @@ def known_chains(chains: Chains, start: Start | None = None) -> tuple[MarkovChai
 def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     """Return a class that holds P^D, D = `step` >= 1, for every stationary chain P of a class.
 
-    Of bounded chains it holds every product. Raises DecimationError if a probability of the class rounds to 0 or 1, or
-    the class is of one period.
+    Of bounded chains it holds every product. Raises DecimationError if a probability rounds to 0 or 1, or the class is
+    of one period.
     """
     return chains if step == 1 else class_of(chains).decimated(step)
 
@@ -288,14 +288,12 @@ _NO_BOUND = 1e6
 
 @dataclass(frozen=True)
 class ChainLoss:
-    """What a stream loses, rounded up.
+    """What a stream of so many ticks, or an endless one, loses; rounded up.
 
     Attributes:
         epsilon: bound on the log-likelihood ratio between two states of a tick, over all ticks, in nats.
-        bound: the name of a bound, or "exact" where some release with these rates, a count or symbols for one, really
-            loses epsilon.
+        bound: a name, or "exact" where some release with these rates, a count or symbols for one, really loses epsilon.
         chains: the class of chains that it holds for, in words.
-        length: ticks of the stream, or `None` for an endless one.
         by_tick: (n,) the largest loss of each tick, for streams that end.
     """
 
@@ -310,8 +308,7 @@ class ChainLoss:
 class ChainAccountant:
     """Accounts for a finite set of chains, each with its start, or a class of `fugu.contract.chains`.
 
-    What takes long is computed once. Raises ChainClassError if the set is empty, or its chains have different numbers
-    of states.
+    What takes long is computed once. Raises ChainClassError if the set is empty or of different numbers of states.
     """
 
     def __init__(self, chains: Chains) -> None:
@@ -348,9 +345,8 @@ class ChainAccountant:
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
 
-        Raises:
-            ChainClassError: a rate is negative; or `informed` was asked for more than 128 ticks (use `loss` with the
-                largest rate: it covers any schedule below).
+        Raises ChainClassError if a rate is negative, or `informed` was asked for more than 128 ticks (use `loss` with
+        the largest rate: it covers any schedule below).
         """
         schedule = np.asarray(rates, dtype=np.float64)
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either

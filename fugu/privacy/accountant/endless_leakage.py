@@ -69,15 +69,11 @@ def log_ratios(distributions: Floats) -> Floats:
 
 @dataclass
 class EndlessLeakage:
-    """What leakages of one kernel need again and again.
-
-    Args:
-        transition: (k, k), row-stochastic: a chain's transition matrix, or that of the reversed chain.
-        error: of the logarithms of its entries.
+    """What leakages of one kernel (k, k), a chain's or the reversed chain's, need again and again.
 
     Attributes:
-        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it, as far as of
-            use.
+        error: of the logarithms of the kernel's entries.
+        quilts: (n, k, k): quilts[m - 1] bounds what the state m ticks away tells, whatever is said of it.
         largest: (n,) the largest entry of each.
         blocks: (m, P^m, its order) for some of these m: the recursion may also take m ticks at once.
     """
@@ -89,7 +85,6 @@ class EndlessLeakage:
     blocks: list[tuple[int, Floats, Order]] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Tabulate the kernel itself; its powers when they are asked for."""
         self.transition = np.ascontiguousarray(self.transition)
         self.blocks = [(1, self.transition, ratio_order(self.transition))]
         self.quilts, self.largest = np.empty((0, self.states, self.states)), np.empty(0)

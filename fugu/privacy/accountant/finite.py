@@ -43,12 +43,9 @@ _TIGHT = 1e-10
 
 
 class KnownChains:
-    """One of a few known chains, each with its start; all with one number of states.
+    """One of a few known chains, each with its start; all with one number of states, else a ChainClassError.
 
     `secrets` (k, k) is 1 for states that must not be told apart and 0 for others; `None` for all of them.
-
-    Raises:
-        ChainClassError: there is none, or they have different numbers of states.
     """
 
     def __init__(self, chains: tuple[MarkovChain, ...], secrets: Floats | None = None) -> None:
@@ -66,7 +63,7 @@ class KnownChains:
 
     @property
     def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else none."""
+        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else empty."""
         rates = [member.rates for member in self._members]
         sticky = tuple(pair for pair in rates if pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1)
         return sticky if len(sticky) == len(rates) else ()
@@ -74,8 +71,7 @@ class KnownChains:
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
 
-        Raises ChainClassError if a start is neither stationary nor forgotten, and the odds ratios of steps have no
-        bound.
+        Raises ChainClassError if a start is neither stationary nor forgotten, and odds ratios have no bound.
         """
         every = odds_ratio_loss(self._odds_ratio, float(rate.max())), ODDS_RATIO_BOUND
         if adversary == "universal":

@@ -1,20 +1,18 @@
 """One step of the chain accountant: how much a mixture can tell two states apart.
 
 Given a kernel K (a, b) of distributions over the states y of the next tick, and bounds M (b, b) on how much everything
-from that tick on depends on y, each function here bounds, for all pairs of rows x, x',
+from that tick on depends on y, each function here bounds, rounded outward, for all pairs of rows x, x',
 
     max over h in H(M) of log( K[x,:].h / K[x',:].h ),   H(M) = { h > 0 : h_y / h_y' <= exp(M[y,y']) for all y, y' }
 
 This is a linear programme: maximise K[x,:].h subject to K[x',:].h = 1. `exact_step` solves it. `box_step` relaxes the
-cone to a box around each reference state, where the maximum has a threshold structure; the least of the references is
-exact for two states. For many states `transport_step` looks for good solutions of the dual, each of which is a bound.
-All results are rounded outward.
+cone to a box around each reference state; the least of the references is exact for two states. For many states
+`transport_step` looks for good solutions of the dual, each of which is a bound.
 
 Transport: for a ratio rho, let c = K[x,:] - rho K[x',:]. If amounts f[y,z] >= 0 move all of every positive c_y to
 negative c_z, with the sum over y of f[y,z] exp(M[y,z]) at most -c_z, then c.h <= 0 for all h of the cone, because
 h_y <= exp(M[y,z]) h_z; so log(rho) bounds the maximum. Moving along the cheapest pairs first is not always optimal, but
-every move that works is a proof. What is left at the end is piecewise linear in rho, so that Newton's method soon finds
-the least rho with a proof.
+every move that works is a proof. What is left at the end is piecewise linear in rho, for Newton's method.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -69,19 +67,17 @@ def _transported(
     moves: Moves,
     work: tuple[Floats, Floats, Floats, Ints, Ints],
 ) -> tuple[bool, float, float]:
-    """Whether transport proves above.h <= ratio * below.h for all h of the cone.
+    """Whether transport proves above.h <= ratio * below.h, ratio > 1, for all h of the cone.
 
     Args:
         above, below: (b,) distributions.
-        ratio: above 1.
         high, low: (b, b) exp(M) and exp(-M).
         nearest: (b, b) for each state all states by rising M.
         moves: (b + 1,) those of `Moves` for this pair, tried first; replaced by those that were made.
         work: rows (b,), whatever they hold.
 
     Returns:
-        Whether it does; how much can still be taken, or, negative, how much is left to give; and how that changes with
-        the ratio.
+        Whether it does; how much can still be taken, or, negative, is left to give; its change with the ratio.
     """
     left, drift, price, givers, at = work
     size = above.size

@@ -1,7 +1,7 @@
 """The chain accountant for a stream that ends: any per-tick loss, any start, tick by tick.
 
-The future's leakage goes backward with the transition matrix, the past's forward with kernels of the reversed chain,
-Q_t[x,y] = Pr(X_{t-1} = y | X_t = x), between the states that are possible at each tick: others are no secret there.
+The future's leakage goes backward with the transition matrix, the past's forward with the reversed chain's kernels
+Q_t[x,y] = Pr(X_{t-1} = y | X_t = x) between states that are possible: others are no secret.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """

@@ -1,8 +1,7 @@
 """A stream's loss for chains of many states that move a few steps at a time, such as walks on a grid.
 
-The accountant's recursion R <- F(loss + R) takes the bound by transport further down until that gains little, which on
-a walk is soon. A pair of states has few successors, so its step is a small linear programme, solved for itself. F is
-monotone, so that a step down from a bound is a bound.
+The accountant's recursion R <- F(loss + R) takes the bound by transport down until that gains little. A pair of states
+has few successors, so its step is a small linear programme. F is monotone, so that a step down from a bound is a bound.
 
 Source: docs/proofs/chain-accountant.md, "The chain accountant".
 """
@@ -147,8 +146,7 @@ _EXACT = 18.0  # rounding counts e^bound times in the exact step, so that it is 
 def local_step(transition: Floats, bounds: Floats) -> Floats:
     """One step of the recursion, each pair of rows on the columns that either can reach.
 
-    Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; as `inner_maximum.step`, never above its best
-    relaxation.
+    Bounds (k, k), 0 on the diagonal, from closed ones, at most 500; never above the best relaxation.
     """
     states = len(transition)
     result = np.zeros((states, states))

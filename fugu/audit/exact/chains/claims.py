@@ -74,7 +74,7 @@ def stationary(chain: Rows) -> list[Fraction]:
 def known_loss(chain: Rows, tick: Rows, adversary: str, start: Any = None, *, bridges: bool = True) -> Fraction:
     """At least the e^epsilon of an endless stream; two states for which a tick has the ratio 1 are no secret.
 
-    It starts with a distribution, "any", or none, if it has run for ever. With `bridges` known states are followed tick
+    It starts with a distribution, "any", or None, if it has run for ever. With `bridges` known states are followed tick
     by tick.
     """
     if adversary == "universal":

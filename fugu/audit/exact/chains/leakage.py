@@ -179,13 +179,10 @@ def quilts(kernel: Kernel, most: int, worth: Callable[[int, Matrix, Matrix], Mat
 def followed(kernel: Kernel, tick: Rows, distributions: Rows, bounds: Sequence[Matrix], any_of: bool) -> Matrix:
     """At least the leakages of every length at whose end a state y is n[y] times as likely, whatever ticks tell.
 
-    n is one of some distributions, or of their hull: a known state is a column of the kernel. One tick more makes K n
-    of n. What is bounded is the ratio of h[a] n[a] and h[b] n[b]; what K n alone tells is taken out after the step.
-    Once n is constant up to a factor, all later ones are.
-
-    Args:
-        bounds: on all of these; by quilts, and by all means, on those at whose end nothing is known.
-        any_of: whether the hull counts; then any evidence on the states tells no less, as in `soft_step`.
+    n is one of some distributions, or of their hull (`any_of`; then any evidence on the states tells no less, as in
+    `soft_step`): a known state is a column of the kernel. `bounds` hold for all of these; by quilts, and by all means,
+    for those at whose end nothing is known. One tick more makes K n of n. What is bounded is the ratio of h[a] n[a] and
+    h[b] n[b]; what K n alone tells is taken out after the step. Once n is constant up to a factor, all later ones are.
     """
     (cap, quilt, ignorant), odds = bounds, kernel.soft([0] * len(tick)) if any_of else []
     leakage = worst = each(lambda _: ONE, tick)

@@ -23,10 +23,7 @@ def guessed_ratio(
     """The largest above . h of all h >= 0 with below . h <= 1 and h[a] <= wide[a][b] h[b].
 
     By the simplex method on the dual, which is the least ratio with amounts f[a,b] >= 0 that prove it, from the best
-    where all amounts go to one target.
-
-    Args:
-        wide: from `most` on it counts as infinite.
+    where all amounts go to one target. From `most` on `wide` counts as infinite.
 
     Returns:
         The ratio, and a, b and f[a,b] of amounts above 0.
@@ -73,8 +70,7 @@ def guessed_ratio(
 def guessed_limit(step: Callable[[Matrix], Matrix], one: int, size: int, most: int) -> Matrix:
     """The limit of leakage <- step(leakage) from `one` on, by steps that shrink geometrically in the end.
 
-    Args:
-        most: what counts as infinite.
+    `most` counts as infinite.
     """
     leakage = [[one] * size for _ in range(size)]
     for _ in range(_MOST_GUESSES):
@@ -107,13 +103,10 @@ def _moved(one: Matrix, other: Matrix) -> float:
 def useful_distances(
     rows: Rows, paid: Callable[[int], int], worth: Callable[[int, Matrix, Matrix], Matrix], one: int, most: int
 ) -> Iterable[int]:
-    """The n for which a quilt of n ticks is the best of any two states.
+    """The n for which a quilt of n ticks is the best of any two states; `rows` are of the kernel.
 
-    Args:
-        rows: of the kernel.
-        paid: what the n - 1 nearest ticks can tell.
-        worth: of that, and of what states n and n + 1 ticks away tell.
-        one: a ratio of 1; `most` is infinite.
+    `paid` is what the n - 1 nearest ticks can tell; `worth` is of that, and of what states n and n + 1 ticks away tell.
+    `one` is a ratio of 1; `most` is infinite.
     """
     power, columns = rows, list(zip(*rows, strict=True))
     near = _told(power, one, most)
