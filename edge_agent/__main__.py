@@ -139,7 +139,6 @@ def _doctor(config: Path) -> int:
 
 
 def _leave(_number: int, _frame: object) -> None:
-    """Asked to stop before anything has begun."""
     sys.exit(0)
 
 

@@ -45,11 +45,7 @@ MOST_WAITING_BYTES = 4 * MAX_DOCUMENT_BYTES
 
 
 class Agent:
-    """One device.
-
-    `sensors` has one for each of the plan's streams; `entropy` fills a buffer with the operating system's randomness;
-    `refused` counts useless messages by reason.
-    """
+    """One device; `sensors` are those of the plan's streams, `refused` counts useless messages by reason."""
 
     def __init__(
         self,
@@ -134,7 +130,6 @@ class Agent:
             self._time.signed(self._signed)
 
     def _silent(self, seconds: float) -> StatusCode | None:
-        """Why nothing may be drawn at a Unix time in seconds."""
         if self._paused:
             return StatusCode.PAUSED
         return None if self._fleet is None else self._fleet.silent(seconds)
@@ -160,10 +155,7 @@ class Agent:
         self._wake.set()
 
     def run(self) -> None:
-        """Run until `stop` is called or every sensor has finished; then drain.
-
-        Raises LinkError if the broker's credentials cannot be read.
-        """
+        """Run until `stop` or the end of every sensor; then drain. Raises LinkError for unreadable credentials."""
         self._link.start()
         self._notifier.ready()
         in_order = False
@@ -201,7 +193,6 @@ class Agent:
     # MQTT
 
     def _communicate(self) -> None:
-        """Handle what the network thread has left, and send what there is to send."""
         self._link.maintain()
         self._watch_broker()
         self._local.answer(self._told)
@@ -233,7 +224,6 @@ class Agent:
         self._cut_off = True
 
     def _offer_table(self, name: str, payload: bytes) -> bool:
-        """Offer a table that the gateway has signed; whether it was taken."""
         stream = next((stream for stream in self._ticks.streams if stream.plan.stream == name), None)
         return stream is not None and stream.offer_table(payload)
 
@@ -334,10 +324,7 @@ class Agent:
         self._link.publish(status_topic(self._plan.fleet, self._plan.device), status.encode(), retain=True)
 
     def _drain(self) -> bool:
-        """Close the frames that are not full, and wait a limited time for the outbox to empty.
-
-        Returns whether it was said that the device is offline.
-        """
+        """Close frames that are not full, and wait for the outbox; whether it was said that the device is offline."""
         if self._fleet is not None:
             self._fleet.close()
         try:

@@ -1,8 +1,8 @@
 """What ties an outbox to one machine: identifiers of hardware, which no copy of its disk takes along.
 
-Two devices with copies of one outbox would draw for the same ticks, and together publish more than either may. The file
-holds salted hashes of the identifiers; they themselves never leave the machine or are logged. Not every machine has an
-identifier; the gateway notices a copy by its frames.
+Two devices with copies of one outbox would draw for the same ticks, and what they publish together tells more than
+either may. The file holds salted hashes of the identifiers; they themselves never leave the machine or are logged. It
+is no guarantee: not every machine has an identifier, and the gateway notices a copy by its frames.
 
 A machine is recognised by its board, product or given name. A network card counts where none of these can be compared,
 so that a changed card alone stops no device that has a number of its own.
@@ -34,11 +34,7 @@ class BindingError(FuguError, reason=Reason.OUTBOX):
 
 
 def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tuple[str, str]]:
-    """Pairs of a kind and a value that identify this machine; none if nothing can be read.
-
-    `binding` is `auto`, `off` for nothing, or a name that was given to the device by hand. `root` is of the file
-    system.
-    """
+    """What identifies this machine, pairs of kind and value; `binding` is `auto`, `off`, or a name given by hand."""
     if binding == "off":
         return frozenset()
     if binding != "auto":
@@ -51,16 +47,9 @@ def identifiers(binding: str = "auto", root: Path = Path("/")) -> frozenset[tupl
 
 
 def bind(db: sqlite3.Connection, outbox: Path, found: frozenset[tuple[str, str]], *, moved: bool) -> None:
-    """Check that an outbox belongs to the machine, or let it belong to it if it belongs to none.
+    """Check that an outbox belongs to the machine (another than before if `moved`), or bind one that is nobody's.
 
-    Args:
-        db: the outbox, with its table `device` and the one of this module.
-        outbox: how messages call it.
-        moved: whether it is known that this is another machine.
-
-    Raises:
-        BindingError: it belongs to another machine.
-        sqlite3.Error: it cannot be used.
+    Raises BindingError if it is another machine's, sqlite3.Error if it cannot be used.
     """
     (salt,) = db.execute("SELECT salt FROM device").fetchone()
     digests = {(kind, hashlib.sha256(salt + f"{kind}\0{value}".encode()).digest()) for kind, value in found}

@@ -66,7 +66,6 @@ def _paused(outbox: Path, seconds: float | None) -> str:
 
 
 def _waited_for(outbox: Path, seen: Callable[[Sequence[str]], bool]) -> bool:
-    """Whether the agent that runs here has noticed."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < deadline:
         try:

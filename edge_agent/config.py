@@ -1,7 +1,6 @@
 """An agent's configuration file, checked together with the policies it names.
 
-The check needs a document parser that costs more memory than the agent itself, so `check_in_child` does it in a child
-process that ends at once; what comes back are plain values.
+The document parser needs more memory than the agent, so `check_in_child` runs it in a child process that ends at once.
 """
 
 from __future__ import annotations
@@ -27,10 +26,8 @@ __all__ = ["check_in_child", "load"]
 def load(path: str | Path) -> AgentPlan:
     """Read a TOML file and verify every policy in it; file names in it are relative to its folder.
 
-    Raises:
-        ConfigError: the file is unreadable or a field is wrong.
-        PolicyError: a policy is malformed.
-        GuaranteeError: a policy's guarantee is false, or above the configured ceiling.
+    Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError for a false one or above the
+    ceiling.
     """
     return _plan(_checked(Path(path)))
 

@@ -27,11 +27,7 @@ __all__ = ["SMALL_US", "Anchor", "Clock", "DeviceClock", "SystemClock", "TickClo
 
 
 class TickClock:
-    """What the streams of one epoch and period have in common.
-
-    Attributes:
-        shift, since: by how many ticks the numbers are ahead of the wall clock, and the first tick of that.
-    """
+    """What the streams of one epoch and period have in common; from `since` on, numbers are ahead by `shift` ticks."""
 
     def __init__(self, epoch_us: int, period_us: int) -> None:
         self.epoch_us = epoch_us
@@ -146,9 +142,8 @@ _log = logging.getLogger(__name__)
 class DeviceClock:
     """Wall time by the monotonic clock; used from the agent's loop.
 
-    Attributes:
-        anchors: how many there have been: none before the time is known, another with each jump that counts.
-        continues: whether the first is that of an agent before, on the same machine since it was switched on.
+    `anchors` counts them: none before the time is known, another with each jump that counts. `continues` is whether the
+    first is that of an agent before, on the same machine since it was switched on.
     """
 
     def __init__(

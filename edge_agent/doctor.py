@@ -247,7 +247,6 @@ def _broker(
 
 
 def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Finding:
-    """Whether the gateway's clock, as it signs it, and this machine's agree."""
     if payload is None:
         return Finding("signed time", "warn", "the broker has none: the gateway does not run, or has no key")
     now = time.time()

@@ -19,10 +19,7 @@ __all__ = ["accepted", "open_trust", "plain", "to_run"]
 
 
 def accepted(config: AgentConfig, path: Path) -> tuple[dict[str, Any], list[tuple[dict[str, Any], dict[str, Any]]]]:
-    """What an enrolled device begins with: the fields of `Managed`, and its streams; none before its first policy.
-
-    Raises FuguError if what was kept is damaged, or does not hold any more.
-    """
+    """The fields of `Managed` and the streams accepted so far, if any. Raises FuguError if they hold no more."""
     trust = open_trust(config, path.parent)
     managed: dict[str, Any] = {
         "streams": [stream.stream for stream in config.streams],
@@ -62,10 +59,7 @@ def plain(policy: AnyPolicy) -> dict[str, Any]:
 
 
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each policy of a document, with the sensor that the configuration gives to its stream.
-
-    Raises FalseGuaranteeError if there is no sensor, ConfigError if a sensor needs another policy.
-    """
+    """Each policy with its stream's sensor. Raises FalseGuaranteeError without one, ConfigError if it does not fit."""
     streams = {stream.stream: stream for stream in config.streams}
     found = []
     for policy in verdict.policies:

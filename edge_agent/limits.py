@@ -16,10 +16,7 @@ __all__ = ["limits"]
 
 
 def limits(path: str | Path) -> list[str]:
-    """Lines that say for each stream what its policy may not change, and what may be told at most.
-
-    `path` is of a configuration that `load` accepts.
-    """
+    """Lines that say for each stream of a valid configuration what its policy may not change, and may tell at most."""
     folder, config = Path(path).parent, read_config(Path(path))
     pins: dict[str, SymbolPins | MeasuredPins | None]
     if config.enrolment is None:

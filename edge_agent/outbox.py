@@ -4,10 +4,8 @@ No tick is drawn for twice. A frame's ticks are reserved on the disk before its 
 them. What is drawn waits in memory until its frame is full; one transaction then forces the frame's bytes to disk and
 reserves the next frame's ticks. The bytes are re-sent unchanged until they are forgotten. When the power goes, the
 ticks of a frame that was not full are absent. Where each tick is to be committed before the next, ticks are written one
-by one.
-
-What cannot be reserved must not be drawn. What was drawn and cannot be written stays in memory, and is tried again
-before the next tick.
+by one. What cannot be reserved must not be drawn. What was drawn and cannot be written stays in memory, and is tried
+again before the next tick.
 
 A window's counts come here once, with their noise, and are a frame at once, `{stream}/{window}` by index. The window's
 index and what was drawn for its ticks are committed with it, so that none is released twice.
@@ -44,8 +42,7 @@ class OpenFrame:
         reserved: no tick above it may have been drawn, as far as the disk knows.
         last: the last tick that was drawn, or may have been before a restart.
         shift, since: by how many ticks the numbers are ahead of the wall clock, from which tick on.
-        first, outputs: what was drawn and is in no frame yet, of consecutive ticks.
-        stored: how many of the outputs are on the disk.
+        first, outputs, stored: what was drawn and is in no frame yet, and how many of them are on the disk.
     """
 
     reserved: int
@@ -108,10 +105,7 @@ class OutboxError(FuguError, reason=Reason.OUTBOX):
 
 
 def open_outbox(path: Path, fleet: str, device: str) -> tuple[sqlite3.Connection, int]:
-    """Open a file, or make it, for one process alone; return the counter of the newest watermark taken as well.
-
-    Raises OutboxError if it cannot be used, or is of another device.
-    """
+    """Open or make a file; also its newest watermark counter. Raises OutboxError if unusable, or another device's."""
     db = open_database(
         path,
         OUTBOX,
@@ -160,10 +154,7 @@ def known_stream(db: sqlite3.Connection, plan: StreamPlan) -> OpenFrame:
 
 
 def known_window(db: sqlite3.Connection, stream: str, window: WindowPlan) -> int:
-    """Register a window; the index of the last one ever committed, or -1.
-
-    Raises OutboxError if its ticks have changed: its indices would mean other ticks.
-    """
+    """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
     ticks = (window.start, window.length, window.stride)
     row = db.execute(
         "SELECT start, length, stride, last_index FROM windows WHERE stream = ? AND window = ?", (stream, window.name)
@@ -216,14 +207,9 @@ class Outbox:
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
 
     def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
-        """Belong to the machine with these identifiers: see `edge_agent.binding`.
+        """Belong to the machine with these identifiers, another than before if `moved`: see `edge_agent.binding`.
 
-        Args:
-            moved: whether it is known that this is another machine than before.
-
-        Raises:
-            BindingError: it is another machine; the file is closed.
-            OutboxError: the file cannot be used.
+        Raises BindingError if it is another machine; the file is closed.
         """
         try:
             bind(self._db, self.path, found, moved=moved)
@@ -246,10 +232,7 @@ class Outbox:
             raise OutboxError(f"cannot use the outbox {self.path}: {error}") from None
 
     def register(self, plan: StreamPlan) -> int:
-        """Register a stream; the last tick that may ever have been drawn, or -1.
-
-        Raises OutboxError if the stream's clock has changed: its ticks would mean other moments.
-        """
+        """Register a stream; the last tick maybe ever drawn, or -1. Raises OutboxError if its clock has changed."""
         known = known_stream(self._db, plan)
         self._open.setdefault(plan.stream, known)
         return self._open[plan.stream].last
@@ -283,10 +266,7 @@ class Outbox:
             self._db.execute("INSERT INTO anchor VALUES (?, ?)", anchor)
 
     def register_window(self, stream: str, window: WindowPlan) -> int:
-        """Register a window of a stream; the index of the last one ever committed, or -1.
-
-        Raises OutboxError if its ticks have changed: its indices would mean other ticks.
-        """
+        """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
         return known_window(self._db, stream, window)
 
     @contextmanager
@@ -362,9 +342,8 @@ class Outbox:
     def append_windows(self, plan: StreamPlan, closed: Sequence[ClosedWindow]) -> None:
         """Turn the noisy counts of ended windows into frames; force them to disk with what was drawn for their ticks.
 
-        Raises:
-            sqlite3.Error, OutboxFullError: they could not be made durable, and must not be released any other way.
-            OutboxError: a window is not later than every committed one of its name.
+        After sqlite3.Error or OutboxFullError they must not be released any other way. Raises OutboxError for a window
+        that is not later than every committed one of its name.
         """
         frame = self._open[plan.stream]
         reserved = max(frame.reserved, frame.last)
@@ -468,5 +447,4 @@ class Outbox:
 
 
 def _size(plan: StreamPlan) -> int:
-    """Roughly the most bytes that a frame of a stream takes."""
     return 64 + plan.frame_ticks * (1 if plan.noise is None or plan.noise.bits else 16)

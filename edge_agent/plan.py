@@ -19,13 +19,9 @@ __all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """One window of a policy that has been verified.
+    """One verified window: n holds the ticks start + n * stride .. + length - 1, and `counts` numbers are counted.
 
-    Attributes:
-        start, length, stride: window n holds the ticks start + n * stride .. + length - 1.
-        counts: how many numbers are counted.
-        places: for each state the number that it counts towards, or None.
-        clip: the most that is counted; None for all.
+    `places` has for each state the number that it counts towards, or None; `clip` is the most that is counted, or None.
     """
 
     name: str
@@ -137,12 +133,10 @@ class Managed:
     """What an enrolled device has to know of the policies that it is sent.
 
     Attributes:
-        streams: names of the streams that it has sensors for.
         trust: file of what was accepted.
         version, valid_until: of the policy document in force, 0 for none; in Unix seconds, None for ever.
         on_expiry: what is done from then on, "hold" or "stop".
-        time: the newest time that the gateway has signed.
-        fresh_seconds: how old that may be before the device calls itself stale; None means any age.
+        time, fresh_seconds: the newest that the gateway has signed; the age that makes the device stale, or None.
         key: by which the gateway's watermarks are known, in hexadecimal; None takes those of anybody.
         stopped: the gateway has said to draw nothing under documents up to this version; 0 for none.
     """
@@ -161,12 +155,7 @@ class Managed:
 
 @dataclass(frozen=True, slots=True)
 class ClockSettings:
-    """What the owner says of the wall clock.
-
-    Attributes:
-        trusted: that it is right as soon as the agent starts.
-        confirm_seconds: how long it has to stay where it jumped before that counts.
-    """
+    """What the owner says of the wall clock: right at once if `trusted`; jumps count after `confirm_seconds`."""
 
     trusted: bool = False
     confirm_seconds: float = 600.0
@@ -181,9 +170,7 @@ class AgentPlan:
             once the broker has acknowledged it.
         durability, max_bytes, when_full: of the outbox, see `Keeping`.
         grace_seconds: how long a frame is kept that a watermark covers which anybody could have written.
-        binding: what the outbox is bound to, see `edge_agent.binding`.
         drain_seconds: how long an orderly stop waits for the outbox to empty.
-        status_seconds: time between two status messages.
         descriptions: by stream, what the device tells of it itself, where there is no gateway to do so.
     """
 

@@ -190,10 +190,7 @@ class Measurer:
         self._sent: dict[int, _Held] = {}
 
     def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """The point to release for a tick with or without a state: see fugu/contract/noise_table.py.
-
-        `shift` is by how many ticks the number is ahead of the wall clock.
-        """
+        """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/contract/noise_table.py."""
         table, centres = self._in_force(tick, shift)
         if state is None:
             state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))

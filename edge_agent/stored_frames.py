@@ -33,12 +33,10 @@ _SLACK = 1024
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """How an outbox keeps things.
+    """How an outbox keeps things: each tick committed before the next if `by_tick`, else a full frame.
 
-    Attributes:
-        by_tick: whether each tick is committed before the next; else a frame is, when it is full.
-        max_bytes: the most that frames may take on the disk, together with what belongs to them.
-        drop_oldest: whether the oldest is dropped when they do; else no tick is drawn any more.
+    Frames and what belongs to them take at most `max_bytes` on the disk; then the oldest is dropped if `drop_oldest`,
+    else no tick is drawn any more.
     """
 
     by_tick: bool = False
@@ -55,12 +53,7 @@ class StoredFrame(NamedTuple):
 
 
 class StoredFrames:
-    """The frames in a database that one connection uses.
-
-    Attributes:
-        newest: id of the newest frame, 0 for none.
-        dropped: frames that were dropped since the start.
-    """
+    """The frames in a database that one connection uses, the newest's id, and how many were dropped since the start."""
 
     def __init__(self, db: sqlite3.Connection, keeping: Keeping, now: Callable[[], float] = time.monotonic) -> None:
         self._db = db
@@ -76,9 +69,9 @@ class StoredFrames:
 
     @contextmanager
     def changing(self, *, forced: bool) -> Iterator[None]:
-        """One transaction, or a part of the outer one, which also deletes what need not be kept.
+        """One transaction, also of deletions, or a part of the outer one.
 
-        `forced` makes it, and all before it, outlast a power cut.
+        If it is `forced`, it and all before outlast a power cut.
         """
         if self._db.in_transaction:
             yield

@@ -27,10 +27,7 @@ _Key = tuple[str, int, int]
 
 
 class SharedSensor:
-    """A sensor as the streams of one clock see it.
-
-    `newest` is the newest tick that was read, or -1; earlier ones have no reading any more.
-    """
+    """A sensor as the streams of one clock see it; `newest` is the newest tick read, the only one with a reading."""
 
     def __init__(self, sensor: Sensor) -> None:
         self.sensor = sensor
@@ -93,10 +90,7 @@ class Sensors:
 
 
 def open_sensors(plans: Sequence[StreamPlan]) -> list[Sensor]:
-    """Open for each stream its sensor, the same object for equal sensors and clocks.
-
-    Raises ConfigError if one cannot be opened, or would have to be opened twice where that cannot be.
-    """
+    """Open for each stream its sensor, one for equal sensors and clocks. Raises ConfigError if that cannot be."""
     check_shared(plans)
     opened: dict[_Key, Sensor] = {}
     for plan in plans:
@@ -130,7 +124,6 @@ class Stream:
 
     Attributes:
         drawn_us: elapsed time at which it, or one of its clock, may have been drawn for last, if any was.
-        finished: whether the sensor has no more readings.
         trouble: why no tick is drawn now, if none is.
         refusal: why the newest table was refused, if it was; for the journal.
         watch: over its class, if there is anything to see; for the owner only.

@@ -50,9 +50,7 @@ class Ticker:
         silent: why nothing may be drawn at a time in seconds, and no sensor read, if that is so.
 
     Attributes:
-        streams: in the order of their policies.
-        storage_trouble: what keeps symbols from becoming durable, if anything does.
-        not_drawn: ticks since the start that were not drawn for because of that.
+        storage_trouble, not_drawn: what keeps symbols from becoming durable, if anything does; ticks lost by that.
         stopping: set it to draw no more; a signal handler may.
     """
 
@@ -78,8 +76,7 @@ class Ticker:
     def begin(self, plans: Sequence[StreamPlan], sensors: Sequence[Sensor]) -> None:
         """Begin with the tick after this one.
 
-        Streams with the same sensor and the same clock get the same readings. Raises OutboxError if the clock of a
-        stream, or the ticks of a window, have changed.
+        Streams with the same sensor and clock get the same readings. Raises OutboxError for a changed clock or window.
         """
         for plan, sensor in zip(plans, sensors, strict=True):
             self.streams.append(self._open(plan, self._sensors.adopt(plan, sensor)))
@@ -231,7 +228,6 @@ class Ticker:
         return found if found <= MOST_MULTIPLE else 1
 
     def _ready_us(self, stream: Stream) -> int:
-        """Elapsed time at which a stream's next tick is drawn."""
         due, period = stream.clock.due(stream.next_tick, self._clock.offset_us), stream.plan.period_us
         if stream.sensor.recorded or stream.drawn_us is None:
             return due
@@ -286,10 +282,7 @@ class Ticker:
         self._release(stream, tick)
 
     def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
-        """Note that the outbox took nothing, and tell the journal when that begins.
-
-        Raises OutboxError if its file is gone or another one: only a start finds what is there.
-        """
+        """Note that the outbox took nothing. Raises OutboxError if its file is gone: only a start can help."""
         if isinstance(error, FileLostError):
             raise OutboxError(f"the outbox is lost, and what was in it: {error}") from None
         full = isinstance(error, OutboxFullError) or is_full(error)

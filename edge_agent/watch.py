@@ -72,13 +72,10 @@ def watched_class(policy: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class Watch:
-    """A sequential test of one stream's states.
+    """A sequential test of one stream's states, with `steps` pairs of neighbouring ticks so far.
 
-    Attributes:
-        steps: pairs of neighbouring ticks that were counted.
-        evidence: logarithm of the average product so far.
-        alarm: the first tick at which it was above 1/ALARM, or None.
-        own: by hour, the largest epsilon that a stretch which ended in it would need.
+    `evidence` is the logarithm of the average product; `alarm` the first tick at which it was above 1/ALARM, or None;
+    `own` has by hour the largest epsilon that a stretch which ended in it would need.
     """
 
     def __init__(self, states: int, chains: dict[str, Any]) -> None:
@@ -188,7 +185,6 @@ def _log_e_value(counts: Counts, chains: dict[str, Any]) -> float:
 
 
 def _log_mixed(row: Sequence[int]) -> float:
-    """The integral of the likelihood of a row of counts, over Jeffreys' prior."""
     half = len(row) / 2
     return math.lgamma(half) - math.lgamma(sum(row) + half) + sum(math.lgamma(n + 0.5) - math.lgamma(0.5) for n in row)
 

@@ -64,15 +64,12 @@ class WindowCount:
         return counts
 
     def __repr__(self) -> str:
-        """Never the counts."""
         return "<window count>"
 
     def __format__(self, spec: str) -> str:
-        """Never the counts."""
         return "<window count>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
         raise TypeError("a window count does not leave the process")
 
 

@@ -1,4 +1,4 @@
-"""The file of a gateway: what `fugu gateway run` and `cluster` serve, where it is kept, and who is told what of it.
+"""The file of a gateway: what `fugu gateway run` and `cluster` serve, and who is told what of it.
 
 File names in it are relative to its folder.
 """
@@ -169,10 +169,7 @@ class GatewayConfig(Document):
     page: PageConfig | None = None
 
     def settings(self, shard: str | None = None, shards: int = 1) -> GatewaySettings:
-        """What the process is started with; `shard` is `i/N` or `fleet/N`, if it is one of several.
-
-        Raises FuguError if there is no such shard, or the settings do not go together.
-        """
+        """Settings of the process, or of the shard `i/N` or `fleet/N`. Raises FuguError if they do not go together."""
         enrolled = None
         if (signed := self.signed) is not None:
             operator = signed.operator.of(self.broker)

@@ -25,12 +25,9 @@ _LOOK_SECONDS = 1.0
 
 
 class Stopping(NamedTuple):
-    """How devices are stopped.
+    """How devices are stopped: `sign` gives the signed stop of a device, up to a version.
 
-    Attributes:
-        sign: gives the signed stop of a device, up to a version.
-        newest: the version of the newest policy document of the fleet.
-        in_force: the version that each enrolled device has said last that it follows.
+    `newest` is the version of the fleet's newest policy document, `in_force` the last that each device says it follows.
     """
 
     sign: Callable[[str, int], bytes]
@@ -85,10 +82,7 @@ class Contradictions:
         self._due |= set(self._stops)
 
     def pump(self) -> None:
-        """Stop those who are to be stopped, and let those go on who have a newer document.
-
-        Raises DatabaseError if the store cannot be used; it is tried again.
-        """
+        """Stop devices, and let those with a newer document go on. Raises DatabaseError; it is tried again."""
         if self._stopping is None:
             return
         for device, version in list(self._found.items()):

@@ -34,11 +34,9 @@ _STORED = -1
 
 
 class Running(NamedTuple):
-    """A stream's policy.
+    """A stream's policy, and whether the device has named its version.
 
-    Attributes:
-        confirmed: whether the device has named its version.
-        others: other versions that it has named, or stored frames are of, the newest last: some frames may come yet.
+    `others` are versions that it has named, or stored frames are of, the newest last: some frames may come yet.
     """
 
     policy: AnyPolicy
@@ -47,10 +45,7 @@ class Running(NamedTuple):
 
 
 class InForce:
-    """The policies in force, for the gateway's worker.
-
-    `refusals` has the reason of each device that has refused the newest document that it judged.
-    """
+    """The policies in force; `refusals` are the reasons of devices that refused the newest document they judged."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
@@ -130,9 +125,8 @@ def digest(payload: bytes) -> bytes:
 class Describing:
     """Publishes descriptions; used by the gateway's worker.
 
-    Args:
-        counters: counts `descriptions` (messages), also those that clear one.
-        left: whether a device of the catalogue is in the fleet no more.
+    `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device of the catalogue
+    is in the fleet no more.
     """
 
     def __init__(

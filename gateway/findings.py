@@ -165,13 +165,10 @@ def _rule(code: AlarmCode, kind: Kind) -> str:
 
 @dataclass(slots=True)
 class Alarm:
-    """Something that an operator has to look at.
+    """Something that an operator has to look at; `since` is in Unix seconds, `detail` of the first time.
 
-    Attributes:
-        name: of a device, or what else the code is about; empty for the gateway's own, and for names too many.
-        since: when it began, in Unix seconds.
-        count: how often it has happened since.
-        detail: what is known beyond that, in a few words; of the first time.
+    `name` is of a device, or what else the code is about; empty for the gateway's own, and for names that were too
+    many.
     """
 
     code: AlarmCode
@@ -192,10 +189,7 @@ class Alarm:
 
 
 class Alarms:
-    """All alarms of a gateway; one thread uses it.
-
-    `seconds` is a clock that only goes forward, `wall` Unix time in seconds.
-    """
+    """All alarms of a gateway, of one thread; `seconds` is a clock that only goes forward, `wall` Unix time."""
 
     def __init__(self, seconds: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time) -> None:
         self._seconds = seconds

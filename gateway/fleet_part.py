@@ -44,10 +44,7 @@ _LOOK_SECONDS = 0.5
 class OfShards(NamedTuple):
     """What releases about the devices of shards need.
 
-    Attributes:
-        channel: owned by the worker's thread.
-        progress: of all shards.
-        missing: the shards that nothing was heard of lately.
+    The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
     """
 
     channel: ShardChannel
@@ -58,14 +55,8 @@ class OfShards(NamedTuple):
 class FleetPart:
     """Used by the gateway's worker; made, started and closed by the thread that starts the gateway.
 
-    Args:
-        store: knows what was released, and of what Home Assistant was told.
-        progress: knows how far devices are.
-        hold: told of all devices that refuse their newest document.
-        of_shards: where other processes have the devices.
-
-    Raises:
-        FuguError: one line that says what is wrong.
+    `store` knows what was released, and of what Home Assistant was told, `progress` how far devices are. `hold` is told
+    of all devices that refuse their newest document. `of_shards` is given where other processes have the devices.
     """
 
     def __init__(
@@ -151,10 +142,7 @@ class FleetPart:
         return {} if self._schedule is None else self._schedule.following()
 
     def needed(self) -> dict[tuple[str, str], int]:
-        """For device and stream the first tick that a release needs which is still to be made.
-
-        Raises DatabaseError or LedgerError if a file cannot be used.
-        """
+        """By device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
         return {} if self._schedule is None else self._schedule.needed()
 
     def heard(self, topic: str, payload: bytes) -> bool:
@@ -167,7 +155,6 @@ class FleetPart:
         return self._told is not None and self._told.heard(topic, payload)
 
     def _note_versions(self, topic: str, payload: bytes) -> None:
-        """Follow which policies devices say that they run, and which documents they refuse."""
         try:
             parsed = parse_topic(topic)
             if parsed.fleet != self._fleet or parsed.kind not in ("status", "policy_status"):
@@ -246,10 +233,9 @@ class FleetPart:
         self._to_renew = self._releases
 
     def _renew(self, releases: Releases) -> None:
-        """Bring the ledger's accounts up to date; no release is made before that.
+        """Bring the ledger's accounts up to date, before any release.
 
-        Raises DatabaseError if the ledger's server is away, and it is tried again; or if somebody else has taken the
-        ledger.
+        Raises DatabaseError if the ledger's server is away, and is tried again, or if somebody else has taken it.
         """
         try:
             releases.renew()

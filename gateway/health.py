@@ -63,12 +63,9 @@ class Note(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """The newest frame of a device.
+    """The newest frame of a device: when it came, by a steady clock, and the Unix time of its last tick.
 
-    Attributes:
-        at: when it came, in seconds of a steady clock.
-        end: of its last tick, in Unix seconds.
-        limit: seconds without another after which the device is silent.
+    After `limit` seconds without another the device is silent.
     """
 
     at: float
@@ -118,8 +115,7 @@ class Sources(NamedTuple):
 class Monitor:
     """Watches a gateway from a thread of its own, between `start` and `stop`.
 
-    The socket is beside `store`, if that is a file. `latest` is what it has found at its newest look; for other
-    threads. `seconds` is a clock that only goes forward, `wall` Unix time in seconds.
+    The socket is beside a store that is a file. Other threads may read `latest`, what the newest look has found.
     """
 
     def __init__(
@@ -277,7 +273,6 @@ class Monitor:
         self._look_for_silence(now, self._connected_since)
 
     def _look_at_shards(self, now: float) -> None:
-        """Say what the shards have alarms of, and which of them are missing."""
         if (shards := self._sources.shards) is None:
             return
         missing = shards.missing
@@ -387,7 +382,6 @@ class Monitor:
 
 
 def _frame_seconds(policy: AnyPolicy) -> float:
-    """How often a device sends a frame of a stream at least, in seconds."""
     ticks = policy.frame_ticks
     if not isinstance(policy, MeasurePolicy) and policy.table is None:
         ticks = min(window.stride for window in policy.windows)

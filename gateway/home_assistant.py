@@ -147,7 +147,6 @@ def _share(one: Description, topic: str, of: str, seconds: float) -> Component:
 
 
 def _counted(one: Description) -> dict[str, Component]:
-    """Shares of the ticks that a device has counted itself, of each window."""
     topic = count_topic(one.fleet, one.device, one.stream)
     found = {}
     for window in one.windows:
@@ -178,7 +177,6 @@ def _counted(one: Description) -> dict[str, Component]:
 
 
 def _estimated(one: Description) -> dict[str, Component]:
-    """Shares of the ticks of a message, as the gateway estimates them from symbols."""
     topic = estimate_topic(one.fleet, one.device, one.stream)
     found = {}
     for index, label in _shown(one.states):
@@ -269,7 +267,6 @@ def _literal(text: str) -> str:
 
 
 def _attributes(**values: str) -> str:
-    """A template that gives a JSON object; the values are expressions."""
     pairs = ", ".join(f"'{key}': {value}" for key, value in values.items())
     return f"{{{{ {{{pairs}}} | tojson }}}}"
 
@@ -287,13 +284,10 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 
 
 class HomeAssistant:
-    """Used by the gateway's worker.
+    """Used by the gateway's worker; `pause` is seconds to wait after Home Assistant has started.
 
-    Args:
-        describe: the descriptions of the streams of each device; None takes back whatever was published before.
-        counters: counts `discovery`: documents that were published or taken back.
-        seconds: a clock that only goes forward.
-        pause: seconds to wait after Home Assistant has started.
+    `describe` gives the descriptions of each device's streams; None takes back whatever was published before.
+    `counters` counts `discovery`: documents that were published or taken back.
     """
 
     def __init__(

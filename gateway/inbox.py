@@ -1,7 +1,4 @@
-"""From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway.
-
-A bounded inbox, in messages and in bytes, is between the network thread and the worker.
-"""
+"""From what the broker delivers to a validated frame, or to a reason why not; nothing here can stop the gateway."""
 
 from __future__ import annotations
 
@@ -80,8 +77,7 @@ class Inbox:
     waits for it would starve.
 
     Args:
-        capacity: in messages.
-        capacity_bytes: of their payloads together; a message that begins below it is taken.
+        capacity, capacity_bytes: in messages, and bytes of payloads; a message that begins below it is taken.
         patience: seconds to wait for room; then the message is refused.
         pause: seconds between the turns of a device that has sent more than its share.
     """
@@ -102,10 +98,7 @@ class Inbox:
         self._closed = False
 
     def deliver(self, messages: Sequence[Message]) -> int:
-        """Append messages, but for those that are larger than any valid one.
-
-        Returns how many were not taken, because the queue is closed or full, or has its share of their device.
-        """
+        """Append messages of valid size; how many were not taken: closed, full, or beyond their device's share."""
         missed = 0
         with self._changed:
             for at, message in enumerate(messages):
@@ -153,7 +146,7 @@ class Inbox:
     def take(self, most: int, timeout: float) -> list[Event]:
         """Remove all answers and of each device its oldest messages; empty after the timeout, or if closed and empty.
 
-        `most` messages are taken, of a device at most so many that a round with them is short.
+        Of a device at most so many of `most` messages are taken that a round with them is short.
         """
         with self._changed:
             if self._slow:
@@ -266,10 +259,7 @@ class Birth(NamedTuple):
 class Ingest:
     """Checks messages against the contract, the policies and the time.
 
-    Args:
-        now_us: microseconds of Unix time.
-        refused: told the topic and the reason of each message that is refused.
-        streams: learns of the streams of symbols.
+    `refused` is told topic and reason of each message that is refused; `streams` learns of the streams of symbols.
     """
 
     def __init__(

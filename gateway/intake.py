@@ -29,15 +29,9 @@ __all__ = ["Intake", "OwnDevices"]
 class Intake:
     """Used by the gateway's worker.
 
-    Args:
-        needed: for device and stream the first tick that a release needs which is still to be made.
-        may_forget: whether that is known.
-
-    Attributes:
-        contradictions: told of every conflict.
-
-    Raises:
-        SettingsError: devices are to be stopped, and nothing is signed.
+    `needed` has for device and stream the first tick that a coming release needs, `may_forget` whether that is known.
+    `contradictions` is told of every conflict. Raises SettingsError if devices are to be stopped, and nothing is
+    signed.
     """
 
     def __init__(
@@ -139,10 +133,7 @@ _LOOK_SECONDS = 0.5
 
 
 class OwnDevices:
-    """Subscribes to what the devices of a shard send; used by the gateway's worker.
-
-    `counters` counts `strays` (messages of devices that are other shards': an old session's).
-    """
+    """Subscribes to a shard's devices; `counters` counts `strays`, messages of other shards' (an old session's)."""
 
     def __init__(self, shard: Shard, store: Store, link: Link, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._shard = shard

@@ -50,10 +50,7 @@ Location = Path | Server
 
 
 def part_of(location: Location, name: str) -> Location:
-    """Where a part is kept: in a file beside the file, or in a schema beside the schema.
-
-    Its name has small letters, digits and dashes.
-    """
+    """The file beside the file, or schema beside the schema, of a part: small letters, digits and dashes."""
     if isinstance(location, Path):
         return location.parent / f"{location.stem}-{name}{location.suffix}"
     return replace(location, part=f"{location.part}{location.part and '-'}{name}")

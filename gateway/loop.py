@@ -63,10 +63,7 @@ _LOOK_SECONDS = 0.1
 
 
 class HistoryCheck:
-    """The check of one store; nothing for one on a server, which has checksums.
-
-    `problem` is what is wrong, in a line that says what to do; empty as long as nothing was found.
-    """
+    """The check of a store that is a file; `problem` says in a line what is wrong and what to do, or is empty."""
 
     def __init__(self, location: Location) -> None:
         self._path = location if isinstance(location, Path) else None
@@ -141,9 +138,8 @@ class UselessError(FuguError):
 class Gateway:
     """A gateway that runs in threads of its own between `start` and `stop`.
 
-    Attributes:
-        counters: what has happened so far, by name; refusals under their `Reason`.
-        failed: set if the worker has ended by itself: its files are of no use, or it met what it never should.
+    `counters` has what has happened so far, refusals under their `Reason`. `failed` is set if the worker has ended by
+    itself: its files are of no use, or it met what it never should.
     """
 
     def __init__(self, settings: GatewaySettings) -> None:
@@ -188,9 +184,8 @@ class Gateway:
     def start(self) -> None:
         """Check policies and store, compile the kernels, then begin to connect.
 
-        Raises:
-            NotArrangedError: another number of processes shares the devices; it may be tried again.
-            FuguError: one line that says which policy, store or setting is wrong.
+        Raises NotArrangedError, to be tried again, if another number of processes shares the devices; else a FuguError
+        with one line that says which policy, store or setting is wrong.
         """
         settings, shard = self._settings, self._shard
         catalogue = Catalogue.load(settings.policies, settings.fleet, (lambda _: True) if shard is None else shard.owns)
@@ -323,14 +318,12 @@ class Gateway:
         return self._intake
 
     def _tell(self, brief: Mapping[str, Any]) -> None:
-        """Say how this shard is, from the monitor's thread."""
         assert self._shard is not None
         more = {"alive": self.is_alive, "inbox": self._inbox.waiting}
         with contextlib.suppress(DatabaseError):  # the worker finds the same, and says what is wrong
             self._beats.beat(self._shard.index, {**brief, **more})
 
     def _certificates(self) -> dict[str, float]:
-        """When the certificates end by which the gateway and the broker know each other."""
         broker, enrolled = self._broker, self._settings.enrolled
         files = {"authority": broker.ca_file, "gateway": broker.cert_file}
         files["operator"] = None if enrolled is None else enrolled.operator.cert_file
@@ -361,7 +354,6 @@ class Gateway:
         )
 
     def _details(self) -> dict[str, object]:
-        """For those who ask: what only the gateway itself knows."""
         found: dict[str, object] = {
             "inbox": self._inbox.waiting + self._of_shards("inbox"),
             "store_bytes": self._store_bytes(),
@@ -421,7 +413,6 @@ class Gateway:
         self._inbox.notify(Acknowledged(message_id, accepted))
 
     def _report_connection(self) -> None:
-        """Say in one line that there is no connection, and in one that there is again."""
         if self._link.connected and self._unreachable:
             self._unreachable = False
             _log.warning("connected to the broker")
@@ -491,7 +482,6 @@ class Gateway:
                 self._use_store(pump)
 
     def _is_for_others(self, message: Message) -> bool:
-        """Whether a message is not for the intake."""
         if self._fleet_part is not None and self._fleet_part.heard(message.topic, message.payload):
             return True
         return self._own is not None and self._own.heard(message.topic)

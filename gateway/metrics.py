@@ -73,14 +73,7 @@ class Listen(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What is told at a scrape.
-
-    Attributes:
-        connected: to the broker.
-        round_seconds: since the worker has finished a round.
-        inbox: messages that wait for the worker.
-        store_bytes: what the store takes on the disk.
-    """
+    """What is told at a scrape; `round_seconds` are since the worker has finished a round, `inbox` messages wait."""
 
     health: Health
     counters: Counter[str]
@@ -91,10 +84,7 @@ class Reading(NamedTuple):
 
 
 class Metrics:
-    """Serves what `read` finds at every scrape, in a thread of its own, from `start` to `stop`.
-
-    Raises MetricsError if the library is missing, or the address cannot be used.
-    """
+    """Serves what `read` finds at each scrape, in its own thread. Raises MetricsError without library or address."""
 
     def __init__(self, listen: Listen, read: Callable[[], Reading]) -> None:
         try:

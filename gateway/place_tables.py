@@ -41,11 +41,9 @@ __all__ = ["TableSender"]
 
 
 class Made(NamedTuple):
-    """Noise for a set of possible states.
+    """Noise for a set of possible states; None with a `reason` if the fallback has to do.
 
-    Attributes:
-        noise: None if the fallback has to do; `reason` says why.
-        added: pairs (exposed state, partner) that were joined.
+    `added` are pairs (exposed state, partner) that were joined.
     """
 
     noise: Noise | None
@@ -56,9 +54,8 @@ class Made(NamedTuple):
 def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> Made:
     """Make noise that passes the device's check while some states are possible, or say why there is none.
 
-    Args:
-        possible: N booleans, at least two true.
-        likely: N booleans within them; the others have the nearest of these as surrogates.
+    `possible` has N booleans, at least two true; the states that are not `likely` have the nearest of these as
+    surrogates.
     """
     policy, values = model.policy, model.values
     try:
@@ -96,10 +93,8 @@ FOR_EVER = MAX_TICK + 1
 class TableSender:
     """Looks now and then at what each device will need.
 
-    Args:
-        counters: counts `tables_made`, `tables_sent`, `tables_failed`.
-        now_us: microseconds of Unix time.
-        sealed: the bytes of a table for a stream of a device; without it, those of its message.
+    `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `sealed` gives the bytes of a table for a stream of
+    a device; without it, those of its message are sent.
     """
 
     def __init__(

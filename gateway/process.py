@@ -97,7 +97,6 @@ def serve(
 
 
 def _start_seconds(store: Location) -> float:
-    """How long it may take at most to look at a store that is a file."""
     if not isinstance(store, Path):
         return STUCK_SECONDS
     return STUCK_SECONDS + (store.stat().st_size if store.exists() else 0) / _START_BYTES_PER_SECOND

@@ -40,10 +40,7 @@ RESERVED_US = 10_000_000
 
 
 class WatermarkCounter:
-    """Counts from where the store or the clock says, whichever is further.
-
-    `now_us` is Unix time, asked once, `elapsed_us` a monotonic time; both in microseconds.
-    """
+    """Counts from the store or the Unix time at the start, whichever is further; both clocks in microseconds."""
 
     def __init__(
         self,
@@ -89,10 +86,7 @@ class Waiting:
         return sum(len(line.serials) for line in self._lines.values())
 
     def put(self, outgoing: Outgoing) -> int | None:
-        """Add one, in place of what waits of the same frame.
-
-        Returns the serial of one that is not published any more, if there are too many of its sequence.
-        """
+        """Add one in place of what waits of its frame; the serial of one that is now one too many, if any."""
         line = self._lines.setdefault(outgoing.stream_id, _Line(outgoing))
         line.serials[outgoing.frame] = outgoing.serial
         return line.serials.pop(min(line.serials)) if len(line.serials) > MOST_WAITING else None
@@ -182,10 +176,7 @@ class Publisher:
         self._read_through = 0
 
     def pump(self, *, idle: bool) -> None:
-        """Publish what there is room for; when there is nothing else to do, also tidy the outbox.
-
-        Raises DatabaseError if the store cannot be used; nothing is lost then.
-        """
+        """Publish what there is room for; when idle, also tidy the outbox. Raises DatabaseError; nothing is lost."""
         self._say_watermarks()
         self._report_symbols()
         self._report()

@@ -42,12 +42,10 @@ MOST_INTERVALS = 4096
 
 @dataclass
 class _Sequence:
-    """What the store says of a sequence of frames, kept in memory.
+    """What the store says of a sequence of frames, kept in memory; `number` is None while nothing is stored.
 
-    Attributes:
-        number: None while nothing is stored.
-        begin: frames that begin before it are not stored.
-        rewritten: whether more than the end of its coverage has changed since that was stored.
+    Frames that begin before `begin` are not stored. `rewritten` is whether more than the end of the coverage has
+    changed since that was stored.
     """
 
     number: int | None
@@ -65,11 +63,6 @@ class Recorder:
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
         conflict: told the device, the sequence and the frame of each conflict, within the transaction.
-        seconds: a clock that only goes forward.
-
-    Attributes:
-        streams: the slots of streams of symbols.
-        symbols, points: what is known from them.
     """
 
     def __init__(
@@ -125,7 +118,6 @@ class Recorder:
         return found
 
     def _record_symbols(self, slot: int, frames: list[SymbolFrame], counted: Counter[str]) -> None:
-        """Look at frames of a stream of symbols one by one."""
         device, stream = self.streams.names[slot]
         sequence = self._load(device, stream)
         known = sequence.coverage.end >= 0
@@ -140,10 +132,7 @@ class Recorder:
         self.symbols.read_again()
 
     def seal(self, *, now: bool = False) -> None:
-        """Seal the journal if it is large or old, or `now`, and store what the broker is known to have been told.
-
-        Raises DatabaseError if the store does not take it; nothing is lost then.
-        """
+        """Seal the journal if large or old, or `now`, with what the broker has. Raises DatabaseError without loss."""
         tail, seconds = self._store.symbols.tail, self._seconds()
         if not tail.rows and not now:
             self._sealed = seconds

@@ -86,12 +86,8 @@ class _Removal(NamedTuple):
 class Retention:
     """Goes through all sequences of a store that the calling thread owns, again and again.
 
-    Args:
-        needed: for device and stream the first tick that is needed whatever its age.
-        lag: ticks of later symbols or points that estimates see.
-        counters: counts `frames_removed`, of which chunks and parts of them are one each.
-        now_us: microseconds of Unix time.
-        seconds: a clock that only goes forward.
+    `needed` has for device and stream the first tick that is needed whatever its age. Estimates see `lag` later ticks.
+    `counters` counts `frames_removed`, of which chunks and parts of them are one each.
     """
 
     def __init__(
@@ -126,10 +122,7 @@ class Retention:
         self._next = 0.0
 
     def pump(self) -> None:
-        """Look at some sequences, and remove some frames.
-
-        Raises DatabaseError if the store cannot be used; nothing is lost then, and it is tried again.
-        """
+        """Look at some sequences, and remove some frames. Raises DatabaseError; it is tried again."""
         if self._seconds() < self._next:
             return
         aged = self._store.aged
@@ -220,12 +213,10 @@ class Retention:
         self._counters["frames_removed"] += 1
 
     def _ends_us(self, sequence: Sequence, one: Aged) -> int:
-        """When a frame ended, in microseconds of Unix time."""
         clock = self._catalogue.policy(sequence.device, sequence.stream, one.version).clock
         return clock.epoch_us + (self._last(sequence, one) + 1) * clock.period_us
 
     def _last(self, sequence: Sequence, one: Aged) -> int:
-        """The wall tick that a frame ended with."""
         return one.last - self._recorder.shifts(sequence.device, sequence.name).at(one.key)
 
 

@@ -34,13 +34,10 @@ class GatewaySettings:
         store: path of an SQLite file, or a database of a PostgreSQL server.
         policies: directory of policy files, `*.json`; None if all policies are in a fleet's registry.
         lag: ticks of later symbols that each estimate sees.
-        releases: configuration of batch releases.
         ledger: of the releases; beside the store if not given.
         enrolled: files of a fleet whose devices are sent their policies.
-        keep: how long frames and estimates stay in the store.
         on_conflict: whether an operator is told of a device that contradicts itself, or it is stopped as well.
         metrics: where Prometheus may ask; nowhere if not given.
-        home_assistant: whether Home Assistant is told of devices.
         shards: how many processes share the devices, if there are several.
         shard: this is one of them; None is the process of the whole fleet.
     """

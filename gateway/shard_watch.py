@@ -58,8 +58,7 @@ class Beat(NamedTuple):
 class ShardChannel:
     """An open channel; one thread uses it at a time, several processes have it open.
 
-    `lease` is of what this process says in it; None if it only reads. Raises ShardChannelError if it cannot be opened,
-    or another process holds that.
+    `lease` is of what this process says in it, or None. Raises ShardChannelError if it cannot be opened, or is held.
     """
 
     def __init__(self, location: Location, lease: Lease | None = None) -> None:
@@ -130,13 +129,7 @@ class _Known:
 class ShardWatch:
     """Looks in a thread of its own, between `start` and `stop`, at a channel that only this uses, and closes.
 
-    Args:
-        count: how many shards there are.
-        counters: counts `shards_restarted`.
-        seconds: a clock that only goes forward.
-
-    Attributes:
-        reports: by shard, how it was when it last said so.
+    `counters` counts `shards_restarted`. `reports` has by shard how it was when it last said so.
     """
 
     def __init__(

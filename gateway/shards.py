@@ -58,10 +58,7 @@ class Shard:
 
 
 class Role(NamedTuple):
-    """What a process is of a fleet's gateway whose processes are started one by one, wherever they run.
-
-    `shard` is None for what the fleet has once.
-    """
+    """What a process is of a gateway with several: one of the shards; None for what the fleet has once."""
 
     shards: int
     shard: Shard | None

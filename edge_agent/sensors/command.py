@@ -1,6 +1,6 @@
 """Readings from a command: one that is run at each tick, or one that goes on and says a line now and then.
 
-No shell is involved. What a command writes to standard error goes nowhere, since it may be a reading as well.
+No shell is involved. Standard error goes nowhere, since it may hold a reading as well.
 """
 
 from __future__ import annotations
@@ -103,10 +103,7 @@ _POLL_SECONDS = 0.01
 
 
 class CommandSensor(CallSensor):
-    """Runs a command once a tick; a tick gets the last line that the run before it wrote.
-
-    A run is ended after `timeout` seconds, and has no reading then.
-    """
+    """Runs a command once a tick, for at most `timeout` seconds; a tick gets the last line of the run before it."""
 
     def __init__(self, words: Sequence[str], timeout: float) -> None:
         super().__init__(lambda: output_of(words, timeout))
@@ -193,7 +190,6 @@ class CommandLineSensor(LiveSensor):
 
 
 def _begun(words: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a command in a process group of its own."""
     try:
         return subprocess.Popen(
             words,
@@ -225,10 +221,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
 
 
 def _exit_code(process: subprocess.Popen[bytes], deadline: float) -> int:
-    """The exit code of a command that says nothing more; it is not reaped, so that its number stays its own.
-
-    Raises TimeoutExpired if it goes on for too long.
-    """
+    """The exit code of a silent command, not reaped: its number stays its own. Raises TimeoutExpired if too slow."""
     while (found := os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
         if time.monotonic() > deadline:
             raise subprocess.TimeoutExpired("", 0.0)

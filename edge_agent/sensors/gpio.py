@@ -16,16 +16,12 @@ __all__ = ["GpioSensor"]
 
 
 class GpioSensor:
-    """The level of a pin: 1 where it is active, else 0.
+    """The level of a pin, by Broadcom's number: 1 where it is active, else 0. Raises ConfigError.
 
     Args:
-        pin: Broadcom's number of the GPIO line.
         pull_up: True: pulled up, active when low; False: pulled down, active when high; None: no resistor.
         active_state: of a pin without a resistor, whether it is active when high.
         since: whether a tick is 1 also if the pin was active at any moment since the tick before.
-
-    Raises:
-        ConfigError: gpiozero is not installed, or cannot open the pin.
     """
 
     recorded = False

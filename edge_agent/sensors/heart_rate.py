@@ -43,12 +43,8 @@ def heart_rate(measurement: bytes, *, needs_contact: bool) -> float:
 class HeartRateSensor(LiveSensor):
     """The newest heart rate of a monitor that is connected; it is looked for again and again when it is not.
 
-    Args:
-        address: six bytes as `AA:BB:CC:DD:EE:FF`.
-        client: makes a client as bleak's `BleakClient` does, of an address and what to call when it is disconnected.
-
-    Raises:
-        ConfigError: bleak is not installed.
+    `address` has six bytes as `AA:BB:CC:DD:EE:FF`; `client` makes a client as bleak's `BleakClient`, of an address and
+    a callback for its loss. Raises ConfigError without bleak.
     """
 
     def __init__(self, address: str, *, needs_contact: bool, client: Callable[..., Any] | None = None) -> None:
@@ -84,7 +80,6 @@ class HeartRateSensor(LiveSensor):
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        """Connect, and take notifications until the connection is lost."""
         gone = asyncio.Event()
         client = self._client(self._address, lambda _client: gone.set())
         try:

@@ -155,7 +155,6 @@ class MqttSensor(LiveSensor):
         return update._replace(works=True) if update.works is None and self._online else update
 
     def _wrong(self) -> str:
-        """What is wrong with the connection, or else with the newest message."""
         if not self._link.connected:
             failed = "its broker cannot be reached, or refuses the connection" if self._link.last_error else ""
             return self._refusal or failed

@@ -37,15 +37,12 @@ class Reading:
         return self._value
 
     def __repr__(self) -> str:
-        """Never the value."""
         return "<reading>"
 
     def __format__(self, spec: str) -> str:
-        """Never the value."""
         return "<reading>"
 
     def __reduce__(self) -> NoReturn:
-        """Refuse to be pickled or copied."""
         raise TypeError("a reading does not leave the process")
 
 
@@ -62,11 +59,9 @@ class FailedError(UnavailableError):
 
 
 class SensorUpdate(NamedTuple):
-    """What a source has said since it was last asked.
+    """What a source has said since it was last asked: its newest reading, if one came.
 
-    Attributes:
-        reading: the newest reading, if one came.
-        works: that it works, or that it does not, as far as it said so by anything but a reading.
+    `works` is what it said, by anything but a reading, of whether it works.
     """
 
     reading: Reading | None

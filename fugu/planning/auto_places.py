@@ -61,8 +61,8 @@ _Progress = Callable[[str, float], None]
 class PlacePlan(NamedTuple):
     """The points to release, or why none are worth it (`recommended` is then of kind `none`).
 
-    Errors of `candidates` are in metres; `curves` are pairs of epsilon and error, `sides` metres of a cell, for each of
-    them. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
+    Errors of `candidates` are in metres; for each of them `curves` are pairs of epsilon and error, and `sides` metres
+    of a cell. `least_epsilon` is the least looked at, from the wanted one on, at which points beat guessing by two.
     `reasons` say why nothing is recommended although something was good enough. `held_back` are the places of the third
     set, increasing, as indices of traces.
     """

@@ -33,13 +33,7 @@ _LOADED = ["gateway.cluster.prepared", "ray"]  # each forked process reads the m
 
 
 class State(NamedTuple):
-    """How an actor is.
-
-    Attributes:
-        ready: whether it can serve parts.
-        parts: those that it serves, by name, and their processes.
-        problem: why it is not ready, or a part cannot start, in a line.
-    """
+    """How an actor is: whether it can serve, the processes of its parts by name, and in a line what is wrong."""
 
     ready: bool
     parts: dict[str, int]
@@ -119,7 +113,6 @@ class HostActor:
                 os._exit(1)  # Ray starts it again
 
     def _take(self, vacancies: Vacancies) -> None:
-        """Start processes for some of the parts that nobody has: half of what is left of the share, at least one."""
         left = self._share - len({one.part for one in self._running})
         vacant = vacancies.look(time.monotonic(), 0.0 if left > 0 else _MORE_SECONDS)
         starting = {one.part for one in self._running if not one.started}

@@ -52,11 +52,7 @@ class _Host(HostActor):
 
 
 class Cluster:
-    """A connection to a Ray cluster whose nodes have the same files; one in a process.
-
-    `address` is HOST:PORT of the head node, or "auto" for the cluster of this machine. Raises ClusterError if there is
-    no such cluster.
-    """
+    """A connection, one in a process, to a Ray cluster at HOST:PORT or "auto". Raises ClusterError if there is none."""
 
     def __init__(self, address: str, fleet: str) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # else it reports to its makers
@@ -92,10 +88,7 @@ class Cluster:
         return sorted(self._actors)
 
     def make(self, node: str, mark: str, given: Given, share: int) -> str:
-        """Make an actor on a node, where Ray starts it again when its process has ended; returns its name.
-
-        `mark`, of what it is given, makes its name together with the node's. It is to take `share` parts.
-        """
+        """Make an actor for `share` parts, named by node and `mark`; Ray starts it again when its process has ended."""
         name = f"{node}{mark}"
         where = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         options: dict[str, Any] = {"lifetime": "detached", "max_restarts": -1, "scheduling_strategy": where}
@@ -150,16 +143,10 @@ _ROUND_SECONDS = 1.0
 def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], None] = lambda: None) -> int:
     """Serve a fleet by actors of a Ray cluster until SIGTERM or SIGINT, then stop them in order; the exit code.
 
-    Actors that go on from before are kept if they were made with the same settings, and stopped otherwise. If this
-    process is killed, they go on.
-
-    Args:
-        settings: of the whole fleet; `shards` of them, whose stores are on a server.
-        address: of the head node.
-        started: called when all of them serve.
-
-    Raises:
-        FuguError: one line that says what keeps the gateway from starting; no actor that was made is left.
+    The stores of the `shards` in its settings are on a server. Actors that go on from before are kept if they were made
+    with the same settings, and stopped otherwise. If this process is killed, they go on. `started` is called when all
+    serve. Raises FuguError with one line that says what keeps the gateway from starting; no actor that was made is
+    left.
     """
     if not isinstance(settings.store, Server):
         raise ClusterError(f"the store {settings.store.name} is a file: shards on several machines need a server")
@@ -192,10 +179,7 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
 
 
 def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
-    """Wait until the actors on all nodes have come far enough; whether that is not wanted any more.
-
-    Raises ClusterError if one that was made here cannot serve.
-    """
+    """Wait for the actors on all nodes; whether that is not wanted any more. Raises ClusterError for a useless one."""
     while True:
         states = cluster.states()
         for name in made:

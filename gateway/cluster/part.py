@@ -67,10 +67,7 @@ class Vacancies:
         self._db.close()
 
     def look(self, now: float, more: float = 0.0) -> list[str]:
-        """Look once; the parts that have been vacant for `more` seconds beyond that.
-
-        `now` is seconds of a steady clock, from before the call.
-        """
+        """Look once, at `now` of a steady clock; the parts vacant for `more` seconds beyond the usual."""
         try:
             silence = self._db.silence([_lease_of(part).name for part in self._parts])
         except DatabaseError:
@@ -82,10 +79,7 @@ class Vacancies:
 
 
 class Claim:
-    """That this process has a part, until it is closed or the process ends.
-
-    Raises ShardChannelError if another process has it and says so, or the server is away.
-    """
+    """That this process has a part, until it ends. Raises ShardChannelError: another has it, or no server."""
 
     def __init__(self, channel: Server, part: str) -> None:
         self.part = part
@@ -121,12 +115,7 @@ FLEET = "fleet"
 
 
 class Given(NamedTuple):
-    """What all processes of a fleet's gateway in a cluster are started with.
-
-    Attributes:
-        settings: of the whole fleet, whose store is on a server.
-        folder: where paths begin that are not absolute; on every node.
-    """
+    """What all processes of a gateway in a cluster are started with; paths are relative to `folder` on every node."""
 
     settings: GatewaySettings
     folder: Path

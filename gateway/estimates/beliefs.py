@@ -24,9 +24,8 @@ __all__ = ["GIVEN", "Bank", "Beliefs", "follow", "look_back"]
 class Models(NamedTuple):
     """What kernels read; a model's numbers begin at its entries of `at`.
 
-    Attributes:
-        facts: (models, 5): states k; which models mean the same by their states; where in `numbers` the transition
-            matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
+    `facts` (models, 5) are states k; which models mean the same by their states; where in `numbers` the transition
+    matrix (k, k), the likelihoods (m + 1, k) of the symbols, and the stationary distribution (k,) begin.
     """
 
     facts: Ints
@@ -79,11 +78,9 @@ _FEW = 64
 
 
 class Beliefs(NamedTuple):
-    """Of so many streams what is known of each.
+    """What is known of each stream: its distribution (streams, k) at its newest tick that has a symbol.
 
-    Attributes:
-        state: (streams, 3): index of the model, `NONE` or `GIVEN`; newest tick that has a symbol; its shift.
-        distribution: (streams, k), at that tick.
+    `state` (streams, 3) is the index of the model, `NONE` or `GIVEN`; that tick; its shift.
     """
 
     state: Ints
@@ -112,9 +109,8 @@ class Beliefs(NamedTuple):
 def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: Columns, order: Ints) -> Floats:
     """Bring beliefs up to date, in place; (n, k) the distributions of rows' first ticks, given all symbols before.
 
-    Args:
-        which, model: (n,) of each row the stream in `beliefs`, and the index of its model.
-        order: (n,) the rows in the order of their streams and ticks; rows without symbols change nothing.
+    `which` and `model` (n,) are each row's stream and model, `order` (n,) the rows in the order of their streams and
+    ticks. Rows without symbols change nothing.
     """
     firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
     work = np.empty((4, beliefs.distribution.shape[1], beliefs.distribution.shape[1]))
@@ -247,11 +243,8 @@ def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ti
 def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:
     """What frames say of their own ticks, each given the symbols of up to `lag` later ones of the same frame.
 
-    Args:
-        model, firsts: (n,) of each row; (n, k), as `follow` returns it.
-
-    Returns:
-        (n, k) means over the ticks of a row of the probabilities of the states, and (n, k) those of its last tick.
+    `model` (n,) is of each row, `firsts` (n, k) as `follow` returns it. Returns (n, k) means over the ticks of a row of
+    the probabilities of the states, and (n, k) those of its last tick.
     """
     means, lasts = np.zeros_like(firsts), np.zeros_like(firsts)
     longest = int(columns.ticks.max(initial=1))

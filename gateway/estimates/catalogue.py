@@ -37,10 +37,7 @@ _Model = TypeVar("_Model", SymbolModel, MeasureModel)
 
 
 class Catalogue:
-    """Policies that have passed their checks.
-
-    Each must be for `fleet`; those of devices that `owns` denies are left out.
-    """
+    """Policies of one fleet that have passed their checks; those of devices that `owns` denies are left out."""
 
     def __init__(self, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> None:
         self.fleet = fleet
@@ -53,10 +50,7 @@ class Catalogue:
 
     @classmethod
     def load(cls, directory: Path | None, fleet: str, owns: Callable[[str], bool] = lambda _device: True) -> Self:
-        """Read every `*.json` file of a directory; without one, policies have to come from elsewhere.
-
-        Raises PolicyError, or GuaranteeError for a false guarantee, with the name of the first file that is wrong.
-        """
+        """Read every `*.json` file of a directory, if any. Raises PolicyError or GuaranteeError with a file's name."""
         catalogue = cls(fleet, owns)
         if directory is None:
             return catalogue
@@ -78,9 +72,7 @@ class Catalogue:
     def add(self, policy: AnyPolicy) -> None:
         """Accept frames under a policy.
 
-        Raises:
-            PolicyError: it is for another fleet, or contradicts one with the same version.
-            GuaranteeError: its own guarantee is false.
+        Raises PolicyError if it is another fleet's, or contradicts one of its version, GuaranteeError if it is false.
         """
         if policy.fleet != self.fleet:
             raise PolicyError(f"policy is for fleet {policy.fleet}, this gateway serves {self.fleet}")
@@ -123,9 +115,8 @@ class Catalogue:
     def find(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
         """The policy in force that a frame names, as a model of its kind.
 
-        Raises:
-            UnknownDeviceError, UnknownStreamError, UnknownPolicyVersionError: the first part that is not known.
-            WrongKindError: the stream is of the other kind.
+        Raises UnknownDeviceError, UnknownStreamError or UnknownPolicyVersionError, the first that holds, or
+        WrongKindError.
         """
         return _of_kind(self._entry(device, stream, version), kind)
 

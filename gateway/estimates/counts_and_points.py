@@ -108,10 +108,7 @@ class PointMismatchError(FuguError, reason=Reason.POINT_MISMATCH):
 
 
 class Points(Kind[MeasureFrame]):
-    """The kind of frames of points.
-
-    The calling thread owns `store`; estimates see `lag` ticks of later points.
-    """
+    """The kind of frames of points; estimates see `lag` ticks of later points."""
 
     counter = ""
 
@@ -210,7 +207,6 @@ class Points(Kind[MeasureFrame]):
             yield model.estimate(distribution, frame, tables, later, self._lag, ticks)
 
     def _tables(self, place: Place, model: MeasureModel) -> Tables:
-        """The tables of a policy version: its own, and those that were sent."""
         return partial(self._table, place.number, model)
 
     def _table(self, number: int, model: MeasureModel, table: int) -> TimedTable | None:

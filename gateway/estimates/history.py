@@ -67,10 +67,7 @@ class _Laid(NamedTuple):
 
 
 class CountedEstimates:
-    """What windows and symbols in the store tell together.
-
-    The calling thread owns `store`; estimates see `lag` ticks of later symbols.
-    """
+    """What windows and symbols in the store tell together; estimates see `lag` ticks of later symbols."""
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
         self._store = store
@@ -117,7 +114,6 @@ class CountedEstimates:
         return None if laid is None or window is None else _Found(frame, window, known, laid)
 
     def _laid(self, place: Place, frame: WindowFrame, known: SymbolModel) -> _Laid | None:
-        """The symbols of a window and of the `lag` ticks after it."""
         number = self._store.stream_id(place.device, place.stream)
         first, last, end = frame.first, frame.first + frame.length - 1, frame.first + frame.length - 1 + self._lag
         found = [] if number is None else self._store.symbols.holding(number, first, end)
@@ -153,10 +149,9 @@ class StateRow(NamedTuple):
 
 
 class ValueRow(NamedTuple):
-    """What is known of a measurement at one tick.
+    """What is known of a measurement at one tick; `mean` is in the policy's unit.
 
     Attributes:
-        mean: d numbers, in the policy's unit.
         covariance: the entries on and above the diagonal, row by row.
         protection: the least number of possible states that any one is hidden among; 0 if nothing was released.
         lag: ticks of later points that it has seen; each tick is told with and without.
@@ -179,10 +174,10 @@ _FoundWindows = dict[tuple[int, int], Row]
 def estimates_between(
     location: Location, device: str, stream: str, first: int = 0, last: int | None = None, lag: int = 8
 ) -> Iterator[Row]:
-    """The estimates of a stream's ticks first..last, by default the newest, in tick order.
+    """The estimates of a stream's ticks first..last, or to the newest, in tick order; its gateway may be running.
 
-    The store's gateway may be running. Estimates see `lag` ticks of later symbols or points. Raises StoreError if there
-    is no such store, or it has nothing of the stream.
+    Estimates see `lag` ticks of later symbols or points. Raises StoreError if there is no store, or nothing of the
+    stream.
     """
     last = MAX_TICK if last is None else last
     with closing(Store(location, create=False)) as store, store.snapshot():

@@ -65,8 +65,5 @@ class Kind(Protocol[Frame]):
         return
 
     def report(self, place: Place, first: int) -> Estimate | WindowCount | None:
-        """What people are told of the frame that begins at a tick, or of the window of an index; None if it is gone.
-
-        Raises FuguError if it cannot be said.
-        """
+        """What people are told of the frame at a tick or window index; None if it is gone. Raises FuguError."""
         return None

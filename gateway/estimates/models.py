@@ -70,11 +70,7 @@ class Model(NamedTuple):
 
 
 class SymbolModel(NamedTuple):
-    """One policy of a stream of symbols, windows, or both.
-
-    Attributes:
-        allowed, bits: the symbols that its frames may hold, none without a table; bits of a symbol.
-    """
+    """One policy of symbols, windows, or both: the symbols that its frames may hold, and the bits of each."""
 
     policy: Policy
     allowed: bytes
@@ -156,12 +152,11 @@ Tables = Callable[[int], TimedTable | None]
 class PointEstimates(NamedTuple):
     """Estimates of a measurement at consecutive ticks, given the points released up to `lag` ticks after each.
 
-    Attributes:
-        first: tick of the first row.
-        means: for each tick the posterior mean, d numbers in the policy's unit.
-        covariances: for each tick the entries on and above the diagonal of the posterior covariance, row by row.
-        protection: for each tick the least number of possible states that any one is hidden among; 0: nothing released.
-        log_likelihoods: for each tick that of what was released, given all before; 0 if nothing was.
+    Attributes, by tick from `first` on:
+        means: the posterior means, d numbers in the policy's unit.
+        covariances: the entries on and above the diagonal of the posterior covariance, row by row.
+        protection: the least number of possible states that any one is hidden among; 0: nothing was released.
+        log_likelihoods: that of what was released, given all before; 0 if nothing was.
         shift: by how many ticks the rows' numbers are ahead of the wall clock.
     """
 
@@ -175,16 +170,10 @@ class PointEstimates(NamedTuple):
 
 
 class MeasureModel:
-    """One verified policy of a measured stream.
+    """One verified policy of a measured stream; a PolicyError if there are too many states and points to estimate with.
 
-    Attributes:
-        values: f, (N, d) integers.
-        reach: the sets of possible states, tick by tick.
-        grid: where on the earth the states are, if the policy says so.
-        meaning: models of equal meaning have the same states on the same clock, so that a belief carries over.
-
-    Raises:
-        PolicyError: there are too many states and points to estimate with.
+    `values` are f, (N, d) integers. `reach` has the sets of possible states, tick by tick. `grid` is where on the earth
+    the states are, if the policy says so. For `meaning` see `Model`.
     """
 
     def __init__(self, policy: MeasurePolicy) -> None:
@@ -244,7 +233,6 @@ class MeasureModel:
         return distributions
 
     def _part(self, tick: int) -> int:
-        """Which of the matrices leads from a tick to the next."""
         return bisect_right(self._changes, tick % self.policy.cycle)
 
     def measured(self, distribution: Floats) -> Floats:
@@ -272,14 +260,9 @@ class MeasureModel:
         lag: int = 0,
         ticks: slice = slice(None),
     ) -> PointEstimates:
-        """The estimates of some of a frame's ticks.
+        """The estimates of some `ticks` of a frame, from 0 on, from the distribution of its first.
 
-        Args:
-            distribution: of its first tick.
-            tables: those it was drawn from.
-            later: what was released after it, tick by tick.
-            lag: ticks of later points that each estimate sees.
-            ticks: of the frame, from 0 on.
+        `later` is what was released after it, tick by tick; each estimate sees `lag` ticks of that.
         """
         found, seen = self.follow(distribution, frame.first, (*frame.released, *later), tables)
         chosen = range(len(frame.released))[ticks]

@@ -30,13 +30,7 @@ _PAGES = 4, 32
 
 
 class TickProbabilities(NamedTuple):
-    """Probabilities (n, s) of the states at n consecutive ticks.
-
-    Attributes:
-        version: of the policy whose states they are.
-        first: tick of the first row.
-        shift: by how many ticks the numbers are ahead of the wall clock.
-    """
+    """Probabilities (n, s) of a policy version's states at n ticks from `first` on; numbers are ahead by `shift`."""
 
     version: int
     first: int
@@ -73,10 +67,7 @@ class _Stretch(NamedTuple):
 
 
 class Past:
-    """Reads a store.
-
-    Estimates see `lag` ticks of later symbols. `bank` has the models that were needed so far.
-    """
+    """Reads a store, with the models needed so far in `bank`; estimates see `lag` ticks of later symbols."""
 
     def __init__(self, store: Store, catalogue: Catalogue, lag: int) -> None:
         self._frames = store.symbols
@@ -296,9 +287,7 @@ def _rows(
 ) -> tuple[Columns, dict[int, Beliefs], list[tuple[int, int]]]:
     """What is to be sealed, by sequence and in tick order.
 
-    Returns:
-        The rows; what is known of each sequence before its first one, if anything is; and the ticks from which on
-        chunks are made anew, by sequence.
+    Also what is known of each sequence before its first row, and the ticks from which on its chunks are made anew.
     """
     every = store.symbols.tail.every()
     numbers, begins = np.unique(every.number, return_index=True)

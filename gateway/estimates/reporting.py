@@ -40,9 +40,7 @@ _DIGITS, _DEGREE_DIGITS, _METRE_DIGITS, _ANGLE_DIGITS = 6, 7, 1, 4
 def state_estimate(policy: Policy, first: int, last: int, shift: int, shares: Floats, now: Floats) -> StateEstimate:
     """The report of a frame of symbols with this first and last tick and shift.
 
-    Args:
-        shares: (k,), the means over its ticks of the probabilities of the states.
-        now: (k,), those of its last tick.
+    `shares` (k,) are the means over its ticks of the probabilities of the states, `now` (k,) those of its last tick.
     """
     labels = policy.discretiser.states
     likely = int(now.argmax())
@@ -65,9 +63,7 @@ def measured_estimate(
 ) -> PlaceEstimate | ValueEstimate:
     """The report of the newest tick of a frame of points: a place if the policy says where its states are.
 
-    Args:
-        distribution: (N,), the probabilities of the measured states.
-        protection: as `MeasureModel.degree`.
+    `distribution` (N,) is of the measured states, `protection` as `MeasureModel.degree`.
     """
     policy = model.policy
     values = model.values * np.array(policy.resolution)
@@ -170,12 +166,7 @@ class Fresh(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What is to be told of a stream.
-
-    Attributes:
-        tick: the newest one.
-        estimate: None if it cannot be said; `refused` is why not.
-    """
+    """What is to be told of a stream at its newest tick; None if it cannot be said, as `refused` says."""
 
     place: Place
     tick: int
@@ -186,12 +177,8 @@ class Report(NamedTuple):
 class Reports:
     """What waits.
 
-    Args:
-        past: for the models.
-        lag: ticks of later symbols that estimates see.
-        unread: streams that may have something to tell from before the start.
-        look_up: finds the newest frame of a stream in the store, as a single row, if there is one.
-        place: of a stream's number.
+    `unread` streams may have something to tell from before the start. `look_up` finds the newest stored frame of a
+    stream, as a single row. `place` is of a stream's number. Estimates see `lag` ticks of later symbols.
     """
 
     def __init__(

@@ -46,15 +46,9 @@ class Tracked(NamedTuple):
 
 
 class Symbols(Kind[SymbolFrame]):
-    """The kind of frames of symbols.
+    """The kind of frames of symbols, with what the `past` says, and `reports` of what is new.
 
-    Args:
-        store: owned by the thread that calls.
-        lag: ticks of later symbols that estimates see.
-        streams: the slots of streams.
-
-    Attributes:
-        past, reports: what stored symbols say, and what is to be told.
+    The calling thread owns `store`; estimates see `lag` ticks of later symbols.
     """
 
     counter = ""
@@ -137,10 +131,8 @@ class Symbols(Kind[SymbolFrame]):
     def mark(self, slot: int, number: int, interval: tuple[int, int] | None, shift: int, *, known: bool) -> None:
         """Note that frames of a stream were looked at one by one; those that go on from there need not be.
 
-        Args:
-            interval: the last one that is accounted for, (after, end], if there is one.
-            shift: of its newest frame.
-            known: whether there was anything of the stream before this round.
+        `interval` is the last one that is accounted for, (after, end], if any; `shift` is of the newest frame; `known`
+        is whether there was anything of the stream before this round.
         """
         added = self._round.closer.get(slot)
         if known and self._marks[slot, END] == UNKNOWN and self._beliefs.state[slot, 0] < 0:

@@ -95,10 +95,7 @@ _TYPES = (
 
 
 def parse(payloads: Sequence[bytes]) -> tuple[Columns, Bools]:
-    """Read frames of symbols: a row for each payload, with number 0, and (n,) whether it was read.
-
-    The other rows mean nothing.
-    """
+    """Read frames of symbols: a row for each payload, with number 0, and (n,) whether the row means anything."""
     rows = len(payloads)
     data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     ends = np.cumsum(np.fromiter(map(len, payloads), dtype=np.int64, count=rows))

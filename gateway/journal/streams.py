@@ -55,10 +55,7 @@ def grown(array: Ints, size: int, fill: int) -> Ints:
 
 
 class Streams:
-    """Slots 0, 1, ..., by device and stream.
-
-    `names` are device and stream of each slot, `topics` the slot of each topic on which a valid frame has come.
-    """
+    """Slots by device and stream: the `names` of each, and the slots of `topics` on which a valid frame has come."""
 
     def __init__(self) -> None:
         self.names: list[tuple[str, str]] = []

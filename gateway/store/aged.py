@@ -114,10 +114,7 @@ class AgedStore:
         self._keep(chunk.number, rest.first)
 
     def forget(self, device: str) -> Forgotten | None:
-        """Remove all frames of a device, and what follows from them; None if there never was one.
-
-        Coverage stays, so that no frame is asked for or stored again.
-        """
+        """Remove a device's frames and what follows; None without any. Coverage stays: nothing is asked for again."""
         numbers = [row[0] for row in self._db.execute("SELECT id FROM streams WHERE device=?", (device,))]
         if not numbers:
             return None

@@ -151,7 +151,7 @@ class Shifts:
         """Take the numbers first..last of a new frame; the spans that are new, or have changed.
 
         `end` is the last number of any frame so far, or -1. Raises ShiftError if a number before has a larger shift, or
-        one after a smaller one; nothing has changed.
+        one after a smaller one.
         """
         spans = self._spans
         place = next((i for i, span in enumerate(spans) if span.shift >= shift), len(spans))
@@ -198,10 +198,7 @@ class Shifts:
         return self._spans[0].shift if self._spans else 0
 
     def owner(self, first: int, last: int) -> tuple[int | None, int]:
-        """The shift of a whole window of wall ticks, and the number that the shift begins with.
-
-        The shift is None if the device is no part of the window.
-        """
+        """The shift of a window of wall ticks, None if the device is no part of it, and the number it begins with."""
         if not self._spans:
             return None, 0
         newest = next((span for span in reversed(self._spans) if span.wall <= last), self._spans[0])

@@ -50,8 +50,7 @@ class Lease:
 
     Attributes:
         name: of the part; small letters, digits, spaces and dashes.
-        take: whether it is taken from a process that has it, and has perhaps ended unnoticed: that one can write
-            nothing from then on. Only on a server; a file is given back by the operating system.
+        take: whether it is taken, on a server only, from a process that has it and can write nothing from then on.
         silent: as `take`, but only if that process has said nothing to the server for so many seconds.
         shares: whether processes that hold other names write at the same time, until `Database.new_generation`.
     """
@@ -140,15 +139,10 @@ class Database(Protocol):
 
 
 class SQLiteDatabase:
-    """A `Database` in a file.
+    """A `Database` in a file; no other error than `kind.refused` is raised.
 
-    Args:
-        create: whether it may be made; else it must be there.
-        lease: for this process alone; None if it shares it.
-        read_only: nothing is written, and nobody waits for this process.
-
-    Raises:
-        FuguError: always `kind.refused`: it cannot be opened, is of another kind or version, or is held elsewhere.
+    It may be made if `create`. `lease` is for this process alone; None if it shares it. If `read_only`, nothing is
+    written, and nobody waits for this process.
     """
 
     def __init__(
@@ -201,10 +195,7 @@ class SQLiteDatabase:
         return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
-        """Write the file anew, so that what was removed is nowhere in it, nor beside it.
-
-        Raises DatabaseError if there is no room for a second one, or somebody else reads it.
-        """
+        """Write the file anew, so that what was removed is nowhere. Raises DatabaseError: no room, or a reader."""
         self._db.execute("VACUUM")
         (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if blocked:

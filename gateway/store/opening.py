@@ -18,15 +18,11 @@ __all__ = ["is_there", "open_engine"]
 def open_engine(
     location: Location, kind: Kind, *, create: bool = True, lease: Lease | None = None, read_only: bool = False
 ) -> Database:
-    """Open a database, and make it if it is new.
+    """Open a database, and make it if it is new and `create`.
 
-    Args:
-        create: whether it may be made; else it must be there.
-        lease: for this process alone; None if it shares it.
-        read_only: it must be there, nothing is written, and nobody waits for this process.
-
-    Raises:
-        FuguError: `kind.refused`: it cannot be opened, is of another kind or version, or another process holds it.
+    `lease` is for this process alone; None if it shares it. If `read_only`, it must be there, nothing is written, and
+    nobody waits for this process. Raises `kind.refused` if it cannot be opened, is of another kind or version, or is
+    held.
     """
     if isinstance(location, Path):
         return SQLiteDatabase(location, kind, create=create, lease=lease, read_only=read_only)

@@ -94,13 +94,8 @@ class _Identity(NamedTuple):
 class PostgresDatabase:
     """A `Database` on a server, in the first schema of the search path, or in the part's beside that.
 
-    Args:
-        create: whether it may be made; else it must be there.
-        lease: for this process alone; None if it shares it.
-        read_only: the server refuses whatever would write.
-
-    Raises:
-        FuguError: it cannot be opened, is of another kind or version, or another process holds it.
+    It may be made if `create`. `lease` is for this process alone; None if it shares it. If `read_only`, the server
+    refuses whatever would write. Raises FuguError if it cannot be opened, is of another kind or version, or is held.
     """
 
     def __init__(
@@ -223,10 +218,7 @@ class PostgresDatabase:
         return {keys[key]: s for key, s in self.execute(f"SELECT {_KEY}, {_SILENCE} {_LOCKS}") if key in keys}
 
     def check(self) -> None:
-        """See whether what this process holds is still its own.
-
-        Raises FileLostError if it is not, AwayError if that cannot be asked now.
-        """
+        """See whether this process still holds what it did. Raises FileLostError; AwayError if it cannot be asked."""
         if self._lease is not None and not self._in_transaction:
             self._be_sure(self.execute(_epochs(self._lease)).fetchone())
 
@@ -407,7 +399,6 @@ class PostgresDatabase:
         return int.from_bytes(digest[:8], "big", signed=True)
 
     def _roll_back(self) -> None:
-        """End a transaction, if its end has not been the server's, or the connection's."""
         self._in_transaction = False
         with suppress(psycopg.Error):
             if not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE:
@@ -479,7 +470,6 @@ def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | No
 
 
 def _writer(lease: Lease) -> str:
-    """The lock that a transaction under a lease has alone."""
     return f"writer {lease.name}" if lease.shares else "write"
 
 

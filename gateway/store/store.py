@@ -1,7 +1,7 @@
 """What outlives the gateway, in one database: which sequences of frames there are, and what is known of all of them.
 
-Each kind of frames has a part of the store. One thread uses a store at a time. Everything that a batch of frames
-changes is one transaction, durable before anybody is told.
+One thread uses a store at a time. All that a batch of frames changes is one transaction, durable before anybody is
+told.
 """
 
 from __future__ import annotations
@@ -54,13 +54,7 @@ class DiscoveryStore:
 
 
 class Conflict(NamedTuple):
-    """The conflicts of one sequence of frames.
-
-    Attributes:
-        first: the first tick of the frame that came first, also of windows.
-        since, last: when the first and the last such frame came, in Unix seconds.
-        times: how many came.
-    """
+    """The conflicts of one sequence, and how many `times`; `since` and `last` are Unix seconds, `first` is a tick."""
 
     device: str
     sequence: str
@@ -210,17 +204,10 @@ class Outgoing(NamedTuple):
 class Store:
     """An open store.
 
-    Args:
-        lease: whether this process alone has it until it is closed: two gateways would take each other's session at the
-            broker. None if others may have it.
-        shard: whose devices alone are seen; all if this is None.
-
-    Attributes:
-        symbols, points, windows: the frames of each kind, and what follows from them.
-        aged: what is kept no longer.
-
-    Raises:
-        StoreError: it cannot be opened, is no store or of another version, or another process holds it.
+    If `lease` is not None, this process alone has it until it is closed: two gateways would take each other's session
+    at the broker. With `shard`, its devices alone are seen. `symbols`, `points` and `windows` are the frames of each
+    kind, and what follows from them. Raises StoreError if it cannot be opened, is no store or of another version, or is
+    held.
     """
 
     def __init__(
@@ -255,18 +242,12 @@ class Store:
         self._db.check()
 
     def refuse_damage(self, *, history: bool) -> None:
-        """Raise a StoreError, a line that says what to do, if the pages of the file do not fit together.
-
-        Without `history`, only what does not grow with the history is read.
-        """
+        """Raise a StoreError for pages that do not fit; without `history`, only of what does not grow with it."""
         if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
 
     def rewrite(self) -> None:
-        """Write the file anew, so that what was removed is nowhere in it, nor beside it.
-
-        Raises DatabaseError if there is no room for a second one, or somebody else reads it.
-        """
+        """Write the file anew, so that what was removed is nowhere. Raises DatabaseError: no room, or a reader."""
         self._db.rewrite()
 
     @property
@@ -277,8 +258,8 @@ class Store:
     def arrange(self, shards: int, seal: Callable[[], None]) -> None:
         """Let so many processes share the devices from now on, if it were not so many before.
 
-        Rows are devices', but for those of the journal: `seal` leaves nothing in it. All of it is one transaction,
-        after which no process of before can write. Raises DatabaseError; nothing has changed then.
+        Journal rows are not one device's: `seal` empties it. All is one transaction, after which no process of before
+        can write. Raises DatabaseError; nothing has changed then.
         """
         if self.shards != shards:
             with self.new_generation():

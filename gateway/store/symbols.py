@@ -338,13 +338,10 @@ class Chunk(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A stream as it was when it was sealed last.
+    """A stream as it was when it was sealed last: its `last` tick that had a symbol, with its `shift` and `version`.
 
-    Attributes:
-        last, shift, version: its newest tick that had a symbol, and of that tick.
-        distribution: (k,), at that tick, given all symbols up to it.
-        chunk, ticks: the first tick of its last chunk, -1 if that is gone; its ticks.
-        reported: the newest tick that was reported, -1 if none was.
+    `distribution` (k,) is at that tick, given all symbols up to it. `chunk` is the first tick of its last chunk, of so
+    many `ticks`, -1 if that is gone. `reported` is the newest tick that was reported, or -1.
     """
 
     number: int
@@ -424,11 +421,9 @@ CREATE TABLE heads (
         tail.add(columns)
 
     def seal(self, removed: Iterable[tuple[int, int]], chunks: Iterable[Chunk], heads: Iterable[Head]) -> None:
-        """Put chunks in the place of what the journal holds, and of other chunks; `read_again` after the transaction.
+        """Put `chunks` in the place of the journal and of chunks from the `removed` ticks on; then call `read_again`.
 
-        Args:
-            removed: sequences, and ticks from which on their chunks go.
-            heads: of all sequences that have new chunks; what was reported of them stays.
+        `heads` are those of all sequences with new chunks; what was reported of them stays.
         """
         self._db.executemany("DELETE FROM chunks WHERE stream=? AND first>=?", removed)
         self._db.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?, ?, ?, ?)", map(_chunk_row, chunks))

@@ -42,10 +42,7 @@ def board(image, read, clock=None):
 
 
 def run(read) -> None:
-    """Run the image on this board, for ever.
-
-    `read`, the sensor, or a dictionary of those of several streams, gives an integer, or None, and does not wait.
-    """
+    """Run the image on this board, for ever; `read` is as of `sanitiser.board.Board`."""
     import asyncio
 
     import image

@@ -1,7 +1,4 @@
-"""What a board has accepted so far, in a file that is replaced as a whole.
-
-A power cut leaves the old file or the new one: it is written beside the old one, and littlefs renames at one moment.
-"""
+"""What a board has accepted, in a file that is replaced as a whole: littlefs renames at one moment."""
 
 import hashlib
 import os

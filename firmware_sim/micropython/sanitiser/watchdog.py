@@ -1,7 +1,6 @@
-"""What restarts a board that hangs: a timer that has to be fed.
+"""What restarts a board that hangs: the hardware's timer, which has to be fed; on the Unix port a process of its own.
 
-On boards it is the hardware's. The Unix port has none: there a process of its own kills this one, and whoever has
-started it starts it again. On a very busy machine `WATCHDOG_SECONDS` in the environment says how long a loop may take.
+That one kills the board. On a busy machine `WATCHDOG_SECONDS` in the environment says how long a loop may take.
 """
 
 import os

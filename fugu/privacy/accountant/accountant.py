@@ -83,11 +83,11 @@ class ShownBoundedChains(OddsRatioChains):
         return self._joint
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """None: a `ChainClassError`."""
+        """Raise a ChainClassError."""
         raise ChainClassError(_NOT_FOLLOWED)
 
     def decimated(self, step: int) -> ChainClass:
-        """None: a `DecimationError`."""
+        """Raise a DecimationError."""
         raise DecimationError(_ONE_PERIOD)
 
 
@@ -134,7 +134,7 @@ class ShownChains(KnownChains):
         return adversary == "ignorant" and super().follows(length, adversary)
 
     def work(self, length: int, adversary: Adversary) -> int:
-        """As of known chains, for those who know no state; else none that grows."""
+        """As for known chains, for those who know no state; else work that does not grow."""
         return super().work(length, adversary) if adversary == "ignorant" else 0
 
     def started(self, start: Start | None) -> Chains:
@@ -144,11 +144,11 @@ class ShownChains(KnownChains):
         return self._joint
 
     def followed(self, start: Start | None) -> tuple[MarkovChain, ...]:
-        """None: a `ChainClassError`."""
+        """Raise a ChainClassError."""
         raise ChainClassError(_NOT_FOLLOWED)
 
     def decimated(self, step: int) -> ChainClass:
-        """None: a `DecimationError`."""
+        """Raise a DecimationError."""
         raise DecimationError(_ONE_PERIOD)
 
 
@@ -187,7 +187,7 @@ class ClassOfChains(Protocol):
 
     @property
     def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else none."""
+        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else empty."""
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""

@@ -63,7 +63,7 @@ class KnownChains:
 
     @property
     def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else none."""
+        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else empty."""
         rates = [member.rates for member in self._members]
         sticky = tuple(pair for pair in rates if pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1)
         return sticky if len(sticky) == len(rates) else ()
