@@ -22,7 +22,7 @@ from edge_agent.local_control import NO_USE, LocalStatusError, ask_status
 from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import open_sensors
-from fugu.contract.discretisers import Classifier
+from fugu.contract.classify import Classifier
 from fugu.contract.errors import FuguError, ReplayError, StatusCode
 from fugu.contract.fleet_documents import TimeDocument
 from fugu.contract.topics import status_topic, symbols_topic, time_topic

@@ -202,6 +202,6 @@ def _noise(policy: dict[str, Any]) -> Noise | None:
     if policy["kind"] == "symbols":
         table = policy.get("table")
         return None if table is None else SymbolNoise(NoiseTable(tuple(map(tuple, table["rows"]))))
-    from edge_agent.randomiser import PointSource
+    from edge_agent.measurer import PointSource
 
     return PointSource.of(policy)

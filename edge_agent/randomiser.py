@@ -12,16 +12,12 @@ import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from fugu.contract.errors import FuguError
 from fugu.contract.frames import symbol_bits
-from fugu.contract.measure_frames import Point, Released, pack_released
-from fugu.contract.measure_table import MOST_HELD, TimedTable, decoded_table
-from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
-from fugu.contract.noise_table import SCALE, NoiseTable, public_row, uniform_below
+from fugu.contract.noise_table import NoiseTable, public_row
 
-__all__ = ["Mechanism", "Noise", "PointSource", "SymbolNoise", "randomiser", "system_entropy"]
+__all__ = ["Mechanism", "Noise", "SymbolNoise", "randomiser", "system_entropy"]
 
 
 BLOCK_WORDS = 1024
@@ -128,120 +124,3 @@ def randomiser(table: NoiseTable, entropy: Callable[[memoryview], None]) -> Call
 
     os.register_at_fork(after_in_child=discard)
     return draw
-
-
-MAX_TABLE_BYTES = 1 << 19
-
-
-class TableRefusedError(FuguError):
-    """A table that has arrived may not be used."""
-
-
-@dataclass(frozen=True, slots=True)
-class PointSource:
-    """What a measured stream draws from: its policy's tables, verified, the fallback first."""
-
-    version: int
-    measurement: Measurement
-    tables: tuple[TimedTable, ...]
-
-    @classmethod
-    def of(cls, policy: dict[str, Any]) -> PointSource:
-        """Take what the agent needs from a verified policy's JSON form."""
-        tables = (policy["fallback"], *policy["tables"])
-        return cls(policy["version"], Measurement.of(policy), tuple(decoded_table(text) for text in tables))
-
-    @property
-    def bits(self) -> int:
-        """Points have no symbols."""
-        return 0
-
-    @property
-    def cycle(self) -> int:
-        """Ticks after which the steps that are possible repeat."""
-        return self.measurement.cycle
-
-    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
-        """Draw points."""
-        measurer = Measurer(self, entropy)
-        return Mechanism(lambda tick, state, shift: pack_released(measurer.draw(tick, state, shift)), measurer.offer)
-
-
-class _Held(NamedTuple):
-    """A table that may be drawn from; for a staircase with the centre of each state.
-
-    Centres are looked up when a table comes, not when a point is drawn: finding the surrogate of an unlikely state
-    takes longer than finding that it is likely, and the time of a draw must not tell.
-    """
-
-    table: TimedTable
-    centres: tuple[Point, ...]
-
-
-class Measurer:
-    """Draws the released points of one stream."""
-
-    def __init__(self, plan: PointSource, entropy: Callable[[memoryview], None]) -> None:
-        self._plan = plan
-        self._below = uniform_below(entropy)
-        self._reach = ConstraintSets(plan.measurement)
-        self._tables = tuple(self._held(table) for table in plan.tables)
-        self._fallback = self._tables[0]
-        self._sent: dict[int, _Held] = {}
-
-    def draw(self, tick: int, state: int | None, shift: int = 0) -> Released:
-        """The point to release for a tick; `shift` is how far numbers are ahead. See fugu/contract/noise_table.py."""
-        table, centres = self._in_force(tick, shift)
-        if state is None:
-            state = public_row(self._below(SCALE), len(self._plan.measurement.coordinates))
-        noise = table.noise
-        if isinstance(noise, NoiseTable):
-            return Released(table.number, noise.points[noise.draw(state, self._below(SCALE))])
-        return Released(table.number, noise.draw(centres[state], self._below))
-
-    def _held(self, table: TimedTable) -> _Held:
-        noise = table.noise
-        return _Held(table, () if isinstance(noise, NoiseTable) else self._plan.measurement.centres(noise.likely))
-
-    def _in_force(self, tick: int, shift: int) -> _Held:
-        """The newest table for a tick; the fallback if there is none, or if only one state is possible.
-
-        Tables are for what is possible at the tick's number. Where that is not what is possible at its time, because
-        the clock was set, only the fallback protects all that is.
-        """
-        constraint = self._reach.at(tick)
-        if constraint & (constraint - 1) == 0 or self._reach.at(tick - shift) != constraint:
-            return self._fallback
-        held = (*reversed(self._sent.values()), *reversed(self._tables))
-        return next((one for one in held if one.table.covers(tick, constraint)), self._fallback)
-
-    def offer(self, payload: bytes, next_tick: int) -> None:
-        """Take a table that has arrived, to be used from `next_tick` on.
-
-        Raises:
-            FrameError: it is no table.
-            TableRefusedError: it is stale, of another policy, for states that are never the possible ones, or says
-                something else than before.
-            GuaranteeError: it does not keep the policy's promise.
-        """
-        if len(payload) > MAX_TABLE_BYTES:
-            raise TableRefusedError(f"a table of {len(payload)} bytes")
-        table = TimedTable.decode(payload)
-        if table.policy_version != self._plan.version:
-            raise TableRefusedError(f"table {table.number} is for policy version {table.policy_version}")
-        if table.number < len(self._plan.tables):
-            raise TableRefusedError(f"number {table.number} is that of a table of the policy")
-        if table.until <= next_tick:
-            raise TableRefusedError(f"table {table.number} is stale: it ended at tick {table.until}")
-        if table.constraint and not self._reach.has(table.constraint):
-            raise TableRefusedError(f"table {table.number} is for a set of states that is never the possible one")
-        if (before := self._sent.get(table.number)) is None:
-            check_noise(self._plan.measurement, table.noise, table.constraint)
-            held = self._held(table)
-        elif (before.table.constraint, before.table.noise) != (table.constraint, table.noise):
-            raise TableRefusedError(f"table {table.number} has come before, with other content")
-        else:
-            held = before._replace(table=table)
-        others = [one for one in self._sent.values() if one.table.number != table.number]
-        useful = [one for one in (*others, held) if one.table.until > next_tick]
-        self._sent = {one.table.number: one for one in useful[-MOST_HELD:]}

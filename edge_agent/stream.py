@@ -18,7 +18,7 @@ from edge_agent.sensors import Sensor, only_one, open_sensor
 from edge_agent.sensors.source import Reading
 from edge_agent.watch import Watch
 from edge_agent.window import StreamWindows
-from fugu.contract.discretisers import Classifier
+from fugu.contract.classify import Classifier
 from fugu.contract.errors import FuguError, StatusCode, cause
 
 __all__ = ["Sensors", "SharedSensor", "Stream", "check_shared", "open_sensors"]

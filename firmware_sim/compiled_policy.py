@@ -18,7 +18,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from fugu.contract.discretisers import STEPS, UNIT, Baseline, Categories, Thresholds
+from fugu.contract.baseline import STEPS, UNIT
+from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import PolicyDocument
 from fugu.contract.guarantee import Guarantee

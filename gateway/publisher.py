@@ -25,10 +25,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from fugu.contract.envelope import sign_committed
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.reports import Estimate, WindowCount
 from fugu.contract.topics import committed_topic, count_topic, estimate_topic
+from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
 from gateway.recorder import Recorder
 from gateway.store.store import Outgoing, Store

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from edge_agent.config_file import ConfigError
-from edge_agent.sensors.command import CallSensor, import_function
+from edge_agent.sensors.call import CallSensor, import_function
 from edge_agent.sensors.source import ChangeSensor, LineSensor, ReplaySensor, Sensor
 
 __all__ = ["only_one", "open_sensor", "silence_warning"]

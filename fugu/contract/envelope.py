@@ -9,20 +9,17 @@ they are packed in the message.
 """
 
 import hashlib
-import hmac
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final, Literal, Self, get_args
 
 import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.errors import FrameLengthError, FrameRangeError
-from fugu.contract.frames import Committed, packed_streams
 from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, read_row, unpacked
 
 __all__ = [
-    "KEY_BYTES",
     "MAX_ENVELOPE_BYTES",
     "ROOTS",
     "ROOTS_SCHEMA",
@@ -30,10 +27,8 @@ __all__ = [
     "Kind",
     "decode_roots",
     "encode_roots",
-    "is_authentic",
     "key_name",
     "sign",
-    "sign_committed",
 ]
 
 
@@ -126,23 +121,3 @@ def decode_roots(payload: bytes) -> tuple[bytes, ...]:
 
 def _signed(kind: str, payload: bytes) -> bytes:
     return _DOMAIN + kind.encode() + b"\0" + payload
-
-
-KEY_BYTES = 32
-_WATERMARK_DOMAIN = "fugu/2 committed"
-
-
-def sign_committed(key: bytes, fleet: str, device: str, message: Committed) -> Committed:
-    """The message with its tag, under a key of 32 bytes."""
-    return replace(message, tag=_tag(key, fleet, device, message))
-
-
-def is_authentic(key: bytes, fleet: str, device: str, message: Committed) -> bool:
-    """Whether the holder of the key has said this, counter and all, to this device; takes as long either way."""
-    return hmac.compare_digest(message.tag, _tag(key, fleet, device, message))
-
-
-def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
-    binary(key, KEY_BYTES, KEY_BYTES, "key")
-    head = b"".join(name.encode() + b"\0" for name in (_WATERMARK_DOMAIN, fleet, device))
-    return hmac.digest(key, head + message.counter.to_bytes(8, "big") + packed_streams(message), "sha256")

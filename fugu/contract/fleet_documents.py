@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, DocumentFile, first_problem
-from fugu.contract.envelope import KEY_BYTES, Envelope, key_name
+from fugu.contract.envelope import Envelope, key_name
 from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
@@ -20,6 +20,7 @@ from fugu.contract.pins import Pins
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
 from fugu.contract.topics import NAME_PATTERN
+from fugu.contract.watermark import KEY_BYTES
 
 __all__ = [
     "Address",

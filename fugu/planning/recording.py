@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Floats, Ints
-from fugu.contract.discretisers import Baseline, Classifier, Discretiser, Thresholds
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
 from fugu.host.csv_file import csv_rows
 from fugu.planning.errors import PlanningError
 

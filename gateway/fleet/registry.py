@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fugu.contract.envelope import KEY_BYTES
+from fugu.contract.watermark import KEY_BYTES
 from gateway.fleet.entries import (
     Device,
     Document,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fugu.cli.demo.evaluation import RECORDINGS
-from fugu.contract.discretisers import Classifier
+from fugu.contract.classify import Classifier
 from fugu.privacy.chain_model import ChainModel
 from tests.support.command import Fugu
 

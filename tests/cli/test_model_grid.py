@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.discretisers import Classifier
+from fugu.contract.classify import Classifier
 from tests.support.command import Fugu
 
 STEP = 500 / 111_320  # degrees of latitude, and of longitude at the equator

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.discretisers import Classifier
+from fugu.contract.classify import Classifier
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import StaircaseNoise
 from fugu.contract.measurement import ConstraintSets

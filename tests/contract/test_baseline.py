@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fugu.contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
 from fugu.contract.chains import BinaryChains
-from fugu.contract.discretisers import MAX_BASELINE_TICKS, STEPS, UNIT, Baseline, Classifier, RunningMean
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline
 from fugu.contract.guarantee import ratio_loss
 from tests.support.proofs import check_printed
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.discretisers import Categories, Classifier, Thresholds
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Categories, Thresholds
 
 SECRET = 71.5319
 BANDS = {

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains
+from fugu.contract.classify import Classifier
 from fugu.contract.descriptions import (
     MAX_DESCRIPTION_BYTES,
     Description,
@@ -22,7 +23,7 @@ from fugu.contract.descriptions import (
     describe,
     encode_description,
 )
-from fugu.contract.discretisers import Cells, Classifier
+from fugu.contract.discretisers import Cells
 from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
 from fugu.contract.policy import Clock, Policy
 from fugu.contract.sentences import LAST_US, class_sentence, instant_text

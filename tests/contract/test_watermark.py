@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.envelope import is_authentic, sign_committed
 from fugu.contract.errors import FrameError, FrameLengthError
 from fugu.contract.frames import Committed, Gap, StreamCommit
+from fugu.contract.watermark import is_authentic, sign_committed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"
 KEY = bytes(range(32))

@@ -15,7 +15,9 @@ import pytest
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
 from edge_agent.sensors import ReplaySensor
-from fugu.contract.discretisers import UNIT, Baseline, Classifier
+from fugu.contract.baseline import UNIT
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.noise_table import NoiseTable
 from fugu.mqtt import Broker

@@ -10,7 +10,8 @@ import pytest
 
 from edge_agent.config_file import ConfigError
 from edge_agent.sensors import open_sensor
-from fugu.contract.discretisers import Cells, Classifier
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Cells
 
 SQUARE = {
     "kind": "cells",

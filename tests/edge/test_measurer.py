@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from edge_agent.device_clock import TickClock
-from edge_agent.randomiser import MAX_TABLE_BYTES, Measurer, TableRefusedError
+from edge_agent.measurer import MAX_TABLE_BYTES, Measurer, TableRefusedError
 from edge_agent.sensors import ReplaySensor
 from edge_agent.stream import SharedSensor, Stream
 from edge_agent.window import StreamWindows

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from edge_agent.agent import Agent
 from edge_agent.local_control import described
+from edge_agent.measurer import Measurer, PointSource
 from edge_agent.outbox import Outbox
 from edge_agent.plan import StreamPlan
-from edge_agent.randomiser import BLOCK_WORDS, Measurer, PointSource, randomiser
+from edge_agent.randomiser import BLOCK_WORDS, randomiser
 from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
 from edge_agent.ticker import Ticker
 from fugu.contract.frames import SymbolFrame, WindowFrame

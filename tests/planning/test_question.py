@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fugu.contract.discretisers import Baseline, Categories, Classifier, Thresholds
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import Baseline, Categories, Thresholds
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import DEFAULT_BASELINE, Question, choose_states
 from fugu.planning.readings import Kind, Readings

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Ints
-from fugu.contract.discretisers import ON_OFF, Baseline, Cells, Classifier, Discretiser, Thresholds
+from fugu.contract.classify import Classifier
+from fugu.contract.discretisers import ON_OFF, Baseline, Cells, Discretiser, Thresholds
 from fugu.planning.recording import states_of
 
 PULSE = Baseline(baseline_ticks=5, lowest=40.0, highest=200.0)

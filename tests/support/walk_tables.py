@@ -6,7 +6,7 @@ from array import array
 
 import numpy as np
 
-from edge_agent.randomiser import PointSource
+from edge_agent.measurer import PointSource
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import Noise, TimedTable

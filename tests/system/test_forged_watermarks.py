@@ -11,9 +11,9 @@ import pytest
 
 from edge_agent.local_control import ask_status
 from firmware_sim.devices import AgentProcess
-from fugu.contract.envelope import is_authentic, sign_committed
 from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import committed_topic, parse_topic
+from fugu.contract.watermark import is_authentic, sign_committed
 from fugu.host.files import write_secret
 from gateway.fleet import Registry
 from tests.support.brokers import Mosquitto, wait_until
