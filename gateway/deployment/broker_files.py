@@ -103,8 +103,9 @@ class BrokerFolder:
 
         DeploymentError if its name is taken, or the authority's key missing.
 
-        `ca_key`, needed with mutual TLS only, is for a key that is not where it was written to. `renew` changes nothing
-        about an account that exists but its credentials, and the streams of a device that are given.
+        `now` has a zone. `ca_key`, needed with mutual TLS only, is for a key that is not where it was written to.
+        `renew` changes nothing about an account that exists but its credentials, and the streams of a device that are
+        given.
         """
         name, role = account.name, account.role
         known = self.check_free(name, role, renew=renew)

@@ -50,7 +50,7 @@ class Authority:
 
     @classmethod
     def create(cls, fleet: str, now: datetime, days: int) -> Self:
-        """Make a new authority."""
+        """Make a new authority; `now` has a zone."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
         unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days))

@@ -389,6 +389,7 @@ def joint_charge(allowances: Sequence[int], base: int) -> int:
     """The most that a tick is charged for all audiences of a reader together, in units of `gateway.releases.entries`.
 
     Allowances include the base, what the device itself releases to all of them: it is one release, and counts once.
+    It is 0 if there is no audience that the gateway may tell anything.
     """
     told = sum(max(one - base, 0) for one in allowances)
     return told + base if any(one >= base for one in allowances) else 0

@@ -277,7 +277,7 @@ class Maker:
     now_us: Callable[[], int]
 
     def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
-        """Release the window that begins at a tick; yields whether it waits for others, returns the reserved entry.
+        """Release the window from a wall tick on; yields whether it waits for others, returns the reserved entry.
 
         `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
         counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
