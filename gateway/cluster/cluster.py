@@ -178,7 +178,7 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
 
 
 def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
-    """Wait for the actors on all nodes; whether that is not wanted any more. Raises ClusterError for a useless one."""
+    """Wait for all nodes' actors; whether that is not wanted any more. Raises ClusterError if one cannot serve."""
     while True:
         states = cluster.states()
         for name in made:
