@@ -228,7 +228,7 @@ class Agent:
         return stream is not None and stream.offer_table(payload)
 
     def _connected(self) -> None:
-        """Note a new connection, and publish what is due with it; paho-mqtt re-sends what was in flight."""
+        """Make status and descriptions due again; paho-mqtt re-sends what was in flight."""
         self._sender.connected()
         if not self._greeted:
             self._greeted = True

@@ -26,8 +26,7 @@ __all__ = ["check_in_child", "load"]
 def load(path: str | Path) -> AgentPlan:
     """Read a TOML file and verify every policy in it; file names in it are relative to its folder.
 
-    Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError for a false one or above the
-    ceiling.
+    Raises ConfigError for the file, PolicyError for a malformed policy, GuaranteeError if false or above the ceiling.
     """
     return _plan(_checked(Path(path)))
 

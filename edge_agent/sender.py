@@ -93,8 +93,7 @@ class Sender:
     def committed(self, message: Committed) -> bool:
         """Forget what the gateway has said is durable, of what has been sent since the start.
 
-        Returns whether the gateway has said it, and nothing newer, as far as is known. Raises sqlite3.Error; nothing is
-        lost.
+        Returns whether the gateway has said it, and nothing newer that is known. Raises sqlite3.Error; nothing is lost.
         """
         if self._key is not None and not (
             message.counter > self._outbox.counter and is_authentic(self._key, self._fleet, self._device, message)

@@ -125,8 +125,8 @@ def digest(payload: bytes) -> bytes:
 class Describing:
     """Publishes descriptions; used by the gateway's worker.
 
-    `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device of the catalogue
-    is in the fleet no more.
+    `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device has left the
+    fleet.
     """
 
     def __init__(

@@ -167,8 +167,7 @@ def _rule(code: AlarmCode, kind: Kind) -> str:
 class Alarm:
     """Something that an operator has to look at; `since` is in Unix seconds, `detail` of the first time.
 
-    `name` is of a device, or what else the code is about; empty for the gateway's own, and for names that were too
-    many.
+    `name` is of a device, or what else the code is about; empty for the gateway's own, and for too many names.
     """
 
     code: AlarmCode

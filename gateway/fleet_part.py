@@ -235,7 +235,7 @@ class FleetPart:
     def _renew(self, releases: Releases) -> None:
         """Bring the ledger's accounts up to date, before any release.
 
-        Raises DatabaseError if the ledger's server is away, and is tried again, or if somebody else has taken it.
+        Raises DatabaseError if the ledger's server is away (it is tried again), or if somebody else has taken it.
         """
         try:
             releases.renew()

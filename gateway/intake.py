@@ -30,8 +30,7 @@ class Intake:
     """Used by the gateway's worker.
 
     `needed` has for device and stream the first tick that a coming release needs, `may_forget` whether that is known.
-    `contradictions` is told of every conflict. Raises SettingsError if devices are to be stopped, and nothing is
-    signed.
+    `contradictions` hears of every conflict. Raises SettingsError if devices are to be stopped, and nothing is signed.
     """
 
     def __init__(

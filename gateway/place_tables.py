@@ -54,8 +54,7 @@ class Made(NamedTuple):
 def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> Made:
     """Make noise that passes the device's check while some states are possible, or say why there is none.
 
-    `possible` has N booleans, at least two true; the states that are not `likely` have the nearest of these as
-    surrogates.
+    `possible` has N booleans, at least two true; those not `likely` have the nearest of these as surrogates.
     """
     policy, values = model.policy, model.values
     try:

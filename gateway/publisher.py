@@ -9,12 +9,11 @@ The times of reports of a stream, or of one of its windows, never go back: older
 whoever asks. After a restart nobody knows what was told, so nothing older than the newest frame is.
 
 The numbers of watermarks go up, across restarts, and across gateways that follow each other: they are microseconds of
-Unix time as it was at the start. What has been used is reserved in the store beforehand: a clock that was set back, or
-was ahead for a while, changes nothing for a gateway that keeps its store.
+Unix time as it was at the start, so that those of a new store are above. What has been used is reserved in the store
+beforehand: a clock that was set back, or was ahead for a while, changes nothing for a gateway that keeps its store.
 
 A live subscriber needs what is newest, and none should wait for a device that sends much. So streams take turns, each
-with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not reported any
-more.
+with the newest frames that wait, as many as fit its share, at most `MOST_WAITING`. Older ones are not reported.
 """
 
 from __future__ import annotations

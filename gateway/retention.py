@@ -4,12 +4,10 @@ A frame's age is counted from its last tick to now, by the clock of its policy, 
 sealed tick of the whole fleet: a gateway whose clock has jumped ahead removes nothing too early. Of a chunk the symbols
 that have been too old for an hour are cut off. What stays, however old it is: what a release needs that is still to be
 made, the newest frames of points, which the next estimates rest on, of a stream of symbols what is known of its newest
-tick, and everything that has been charged. The work is done between batches of frames, in transactions of a bounded
-number of rows.
+tick, and everything that has been charged. Work is done between batches of frames, in transactions of bounded size.
 
 When a device is erased, these stay: which ticks it has accounted for, its policies, the last tick that was released,
-and the ledger without the sums of releases that it was a part of. So it is not asked for anything again, and nothing is
-charged or released anew.
+and the ledger without the sums of releases that it was a part of. So nothing is asked for, charged or released again.
 """
 
 from __future__ import annotations

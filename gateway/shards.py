@@ -6,8 +6,8 @@ the device's name is the largest. So from N to N + 1 shards only the devices mov
 
 A broker gives every account one connection. Shard 0 of a gateway whose account is `gateway` has the account
 `gateway-0`, if its files lie beside the gateway's: `password-0` beside `password`, or `client-0.pem` and `client-0.key`
-beside `client.pem` and `client.key`. Where no shard has such files, all connect with the gateway's account, as most
-brokers allow.
+beside `client.pem` and `client.key`. Where no shard has such files, all connect with the gateway's, as most brokers
+allow.
 
 Source: Thaler, Ravishankar: Using Name-Based Mappings to Increase Hit Rates (IEEE/ACM Transactions on Networking 1998).
 """

@@ -1,7 +1,7 @@
 """A fleet's gateway on several machines: an actor of Ray on each, and each part in a process as of `--shard i/N`.
 
-Ray knows the machines, and starts the actors again. Which part nobody has the sessions at the database say; who may
-write, the store decides.
+Ray knows the machines, and starts the actors again. Sessions at the database say which part nobody has, the store who
+may write.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The actor that Ray runs on each node for a fleet: it looks for parts of the fleet's gateway that nobody has.
 
-It serves each in a process forked from one that has loaded all that a gateway needs; never from its own, which has
-threads of Ray's.
+It serves each in a process forked from one that has loaded all that a gateway needs; never from its own, with Ray's
+threads.
 """
 
 from __future__ import annotations

@@ -145,8 +145,7 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
 
     The stores of the `shards` in its settings are on a server. Actors that go on from before are kept if they were made
     with the same settings, and stopped otherwise. If this process is killed, they go on. `started` is called when all
-    serve. Raises FuguError with one line that says what keeps the gateway from starting; no actor that was made is
-    left.
+    serve. Raises FuguError, a line on what keeps the gateway from starting; no actor that was made is left.
     """
     if not isinstance(settings.store, Server):
         raise ClusterError(f"the store {settings.store.name} is a file: shards on several machines need a server")
@@ -179,7 +178,7 @@ def run_cluster(settings: GatewaySettings, address: str, started: Callable[[], N
 
 
 def _wait(cluster: Cluster, made: Iterable[str], enough: Callable[[Collection[State]], bool], wanted: Wake) -> bool:
-    """Wait for the actors on all nodes; whether that is not wanted any more. Raises ClusterError for a useless one."""
+    """Wait for all nodes' actors; whether that is not wanted any more. Raises ClusterError if one cannot serve."""
     while True:
         states = cluster.states()
         for name in made:

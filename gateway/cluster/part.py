@@ -67,7 +67,7 @@ class Vacancies:
         self._db.close()
 
     def look(self, now: float, more: float = 0.0) -> list[str]:
-        """Look once, at `now` of a steady clock; the parts vacant for `more` seconds beyond the usual."""
+        """Look once; the parts vacant `more` seconds beyond the usual. `now`, by a steady clock, is from before."""
         try:
             silence = self._db.silence([_lease_of(part).name for part in self._parts])
         except DatabaseError:

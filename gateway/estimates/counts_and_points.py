@@ -6,7 +6,7 @@ end], given all points up to t + lag. Ticks of another policy version are not lo
 
 Counted beside what is counted for every kind: `fallback_ticks`, `exposed_ticks` (ticks at which some possible state was
 hidden among no other), `unknown_points` (of tables that this store has lost, or that a table does not have; their ticks
-count as unobserved).
+are unobserved).
 
 Of two noisy counts of one window the first is kept, and what the second would tell beside it is not.
 """

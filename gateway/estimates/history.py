@@ -176,8 +176,7 @@ def estimates_between(
 ) -> Iterator[Row]:
     """The estimates of a stream's ticks first..last, or to the newest, in tick order; its gateway may be running.
 
-    Estimates see `lag` ticks of later symbols or points. Raises StoreError if there is no store, or nothing of the
-    stream.
+    Estimates see symbols or points of `lag` later ticks. Raises StoreError for no store, or nothing of the stream.
     """
     last = MAX_TICK if last is None else last
     with closing(Store(location, create=False)) as store, store.snapshot():

@@ -1,8 +1,8 @@
 """Symbols: one of a table's for each tick, followed by the stream's model as they come, all streams at once.
 
 Frames that simply go on where their stream ends are taken as arrays. The others are looked at one by one, as frames of
-other kinds are, and end in the same journal. `warm` compiles the kernels that a round needs, so that the first frame
-does not wait for it.
+other kinds are, and end in the same journal. `warm` compiles the kernels that a round needs, so that no frame waits for
+it.
 """
 
 from __future__ import annotations

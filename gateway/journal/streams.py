@@ -1,8 +1,8 @@
 """The streams of symbols that have been heard of: a slot for each, and what their newest policy lets pass.
 
 A stream gets a slot with its first valid frame. Until its policy changes, all later frames are checked by arrays. A
-frame whose last tick lies further ahead of the gateway's clock than clocks may differ is refused. Its device keeps it,
-and sends it again.
+frame whose last tick lies further ahead of the gateway's clock than clocks may differ is refused. Its device sends it
+again.
 """
 
 from __future__ import annotations

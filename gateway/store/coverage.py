@@ -1,8 +1,8 @@
 """Which ticks of a sequence are accounted for, and by how much their numbers are ahead of the wall clock.
 
 Coverage, the interval logic behind the watermark: intervals are half open, (after, through], as in
-`fugu.contract.frames.Gap`. A frame accounts for (previous, last]: the device says that the ticks in (previous, first)
-never had a symbol.
+`fugu.contract.frames.Gap`. A frame accounts for (previous, last]: the device says that those in (previous, first) never
+had a symbol.
 
 Shifts: numbers only go up; a device whose clock went back raises the shift, and never lowers it. So the numbers of one
 shift lie side by side. Wall ticks come again after a clock went back; a wall tick belongs to the newest shift that has

@@ -100,8 +100,7 @@ class Rows(Protocol):
 class Database(Protocol):
     """An open database in autocommit mode; one thread at a time uses it.
 
-    Failures raise `fugu.host.database.DatabaseError`. An engine may read all rows of a query before it hands out the
-    first: use LIMIT.
+    Failures raise `fugu.host.database.DatabaseError`. An engine may read all rows of a query at once: use LIMIT.
     """
 
     def execute(self, query: str, values: Sequence[object] = (), /) -> Rows:
@@ -195,7 +194,7 @@ class SQLiteDatabase:
         return next(filter(None, (damage(self._db, table) for table in tables)), "")
 
     def rewrite(self) -> None:
-        """Write the file anew, so that what was removed is nowhere. Raises DatabaseError: no room, or a reader."""
+        """Write the file anew without what was removed. Raises DatabaseError if there is no room, or a reader."""
         self._db.execute("VACUUM")
         (blocked, *_) = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if blocked:
@@ -228,8 +227,7 @@ def lock_file(path: Path, kind: Kind, name: str = "") -> TextIO:
     """Take a file for this process, under a name if several may each have a part of it.
 
     The operating system gives it back when the file is closed or the process ends. The lock is a file of its own beside
-    it: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if another process has it, or it
-    cannot be made.
+    it: closing any handle of an SQLite file ends SQLite's own locks. Raises FuguError if it is held or cannot be made.
     """
     lock = Path(f"{path.resolve()}{name and '.'}{name}.lock")
     try:

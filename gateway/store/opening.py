@@ -21,8 +21,7 @@ def open_engine(
     """Open a database, and make it if it is new and `create`.
 
     `lease` is for this process alone; None if it shares it. If `read_only`, it must be there, nothing is written, and
-    nobody waits for this process. Raises `kind.refused` if it cannot be opened, is of another kind or version, or is
-    held.
+    nobody waits for this process. Raises `kind.refused` if it cannot be opened, is held, or of another kind or version.
     """
     if isinstance(location, Path):
         return SQLiteDatabase(location, kind, create=create, lease=lease, read_only=read_only)

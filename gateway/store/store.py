@@ -1,7 +1,6 @@
 """What outlives the gateway, in one database: which sequences of frames there are, and what is known of all of them.
 
-One thread uses a store at a time. All that a batch of frames changes is one transaction, durable before anybody is
-told.
+One thread uses a store at a time. A batch of frames is one transaction, durable before anybody is told.
 """
 
 from __future__ import annotations
@@ -54,7 +53,10 @@ class DiscoveryStore:
 
 
 class Conflict(NamedTuple):
-    """The conflicts of one sequence, and how many `times`; `since` and `last` are Unix seconds, `first` is a tick."""
+    """The conflicts of one sequence, and how many `times`; `since` and `last` are Unix seconds.
+
+    `first` is the first tick of the frame that came first, also of windows.
+    """
 
     device: str
     sequence: str
@@ -206,8 +208,8 @@ class Store:
 
     If `lease` is not None, this process alone has it until it is closed: two gateways would take each other's session
     at the broker. With `shard`, its devices alone are seen. `symbols`, `points` and `windows` are the frames of each
-    kind, and what follows from them. Raises StoreError if it cannot be opened, is no store or of another version, or is
-    held.
+    kind, and what follows from them. Raises StoreError if it cannot be opened, is held, no store, or of another
+    version.
     """
 
     def __init__(
@@ -242,12 +244,12 @@ class Store:
         self._db.check()
 
     def refuse_damage(self, *, history: bool) -> None:
-        """Raise a StoreError for pages that do not fit; without `history`, only of what does not grow with it."""
+        """Raise a StoreError if pages do not fit together; without `history`, only of what does not grow with it."""
         if problem := self._db.damage() if history else self._db.damage(_STATE):
             raise StoreError(f"the store {self._name} is damaged ({problem}): {STORE.remedy}")
 
     def rewrite(self) -> None:
-        """Write the file anew, so that what was removed is nowhere. Raises DatabaseError: no room, or a reader."""
+        """Write the file anew without what was removed. Raises DatabaseError if there is no room, or a reader."""
         self._db.rewrite()
 
     @property
