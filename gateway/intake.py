@@ -1,4 +1,4 @@
-"""What a shard hears: its own devices alone."""
+"""What comes of devices: taken, answered, and of a shard only its own."""
 
 from __future__ import annotations
 

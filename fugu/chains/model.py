@@ -1,4 +1,4 @@
-"""What every public function checks before a kernel runs, and the tables that kernels read.
+"""What every kernel is handed: checks, tables, and draws from a chain.
 
 A chain is (initial, transition). Symbols of many sequences are concatenated, and `lengths` says where each ends.
 """

@@ -1,4 +1,4 @@
-"""Messages between a device and the gateway: symbols, what is durable, and how the device is (schemas 1 to 3).
+"""Messages between a device and the gateway: symbols, window counts, what is durable, how the device is.
 
 Schema 5 is for counts of windows, with noise added on the device. A window's frames are a sequence of their own: in a
 `committed` message it is `{stream}/{window}`, and its windows are numbered by their index, as symbols by their tick.

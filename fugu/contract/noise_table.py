@@ -1,4 +1,4 @@
-"""Noise tables: the randomised mechanism that a device runs on states, as integers over 2^32.
+"""Noise as a device draws it: tables of integers over 2^32, and discrete Laplace noise.
 
 A table is a set of exact rational probabilities, so a privacy guarantee is a statement about integers. Its outputs are
 symbols, or points of a measurement; either way one uniform 32-bit word against one row decides. A tick without a usable

@@ -1,4 +1,4 @@
-"""Margins for the roundings of floats, outward: each named, with the errors that it is for."""
+"""Rounding outward: margins for floats, each named with the errors that it is for, and bounds of e^x and log x."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of a stream: which ticks are counted together, which states, and with how much noise.
+"""Windows of a stream: which ticks are counted together, what is asked of them, and with how much noise.
 
 One window adds sensitivity / scale to the loss of each of its ticks; losses of windows that share a tick, and of its
 symbol, add up. Source: docs/proofs/device-windows.md, "Windows counted on the device".

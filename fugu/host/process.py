@@ -1,4 +1,4 @@
-"""A process's command line, its log, and what it tells systemd (sd_notify): nothing where there is no NOTIFY_SOCKET."""
+"""A process as its machine sees it: command line, log, and what systemd is told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The common MQTT packets in bytes, and limits of what a broker can make us hold: judged by first byte and length."""
+"""Limits of what a broker can make us hold, and the common MQTT packets in bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The errors of a measurement's mechanisms, in closed form where there is one, else simulated.
+"""What is left of a measurement: errors of its mechanisms and of what others would release, over possible sets.
 
 Beside the planned noise: DPLS, differential privacy on delta-location sets with K-norm noise of the hull of all
 differences in the set (Xiao, Xiong: Protecting Locations with Differential Privacy under Temporal Correlations, CCS

@@ -1,4 +1,4 @@
-"""Read a recording, a CSV file with one row per tick, and make ticks of rows with times.
+"""Read a recording: rows with times become ticks.
 
 Columns with a meaning: `t` (seconds), `seg` and `subject` (a new value begins a new segment, and no transition is
 counted across). An empty cell or "nan" is a missing reading. Where more than 1 % of the rows have none, that is a state

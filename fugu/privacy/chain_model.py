@@ -1,4 +1,4 @@
-"""The file `chain.json`: a Markov chain fitted to a recording, with all that is needed to make a class of it.
+"""A Markov chain fitted to a recording, the tests of what it assumes, and its file `chain.json`.
 
     format            1
     source            base name of the recording

@@ -1,4 +1,4 @@
-"""The mechanism of Ghosh and Kleinberg (GK16): Laplace noise for readings that influence one another only weakly.
+"""How far readings influence others: the mechanism of Ghosh and Kleinberg, and the eigengap of a class.
 
 Source: Ghosh, Kleinberg: Inferential Privacy Guarantees for Differentially Private Mechanisms (arXiv 1603.01508). Its
 abstract promises a bound by the spectral norm of an influence matrix; the entries and the bound used here are derived

@@ -1,4 +1,4 @@
-"""Points, filtered by the tables that they were drawn from, and windows: noisy counts, reported as they come.
+"""Counts of windows, and points: taken, and told of.
 
 A frame of points is reported by what is known of its newest tick. It determines two sets of estimates: those of its own
 ticks given all points up to each, and those of the ticks t whose t + lag lies in (end of the frame before, its own

@@ -1,4 +1,4 @@
-"""The hidden Markov model of a stream, as its policy gives it, and the matrices of its tables."""
+"""The hidden Markov models of streams of symbols and of points, as their policies give them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of a fleet's private keys: one encrypted file for each, named by role and key, for their owner only.
+"""A fleet's private keys, one encrypted file for each, and the root documents that name them.
 
 A file is called `{role}-{first 8 digits of the key's name}.key`. Keys may be spread over several folders, such as the
 disks of several people. Beside them lies `root.envelope`, which is public, and the roots before it, which devices that

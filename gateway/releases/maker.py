@@ -1,4 +1,4 @@
-"""Makes one release: symbols or windows from the store, noise, the ledger's entry; `schedule` publishes it.
+"""Makes one release: sums of symbols or windows, noise, the ledger's entry. Publishing is somebody else's.
 
 Work is done a device at a time, so that the caller can go on with other things in between. Nothing is drawn and nothing
 is charged before the last step, which is one transaction of the ledger.

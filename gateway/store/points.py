@@ -1,4 +1,4 @@
-"""The parts of the store that hold frames of points, and windows: noisy counts, as they came."""
+"""The part of the store that holds points and noisy counts of windows."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def test_what_nobody_thought_of_stops_no_stream(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("edge_agent.randomiser.check_noise", broken)
+    monkeypatch.setattr("edge_agent.measurer.check_noise", broken)
     assert not stream.offer_table(message(FULL))
     assert stream.refusal == "ZeroDivisionError"
     monkeypatch.undo()

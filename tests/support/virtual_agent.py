@@ -20,7 +20,7 @@ from typing import Any
 import edge_agent.agent
 import edge_agent.randomiser
 import edge_agent.ticker
-import fugu.contract.discretisers
+import fugu.contract.classify
 from edge_agent.__main__ import main
 from fugu.host.clock import Wake
 from fugu.mqtt import Link
@@ -106,13 +106,13 @@ def run(config: str, seed: str, log: str, leak: str = "") -> int:
 
 
 def _look_at_states() -> None:
-    observe = fugu.contract.discretisers.Classifier.observe
+    observe = fugu.contract.classify.Classifier.observe
 
     def seen(discretiser: Any, *arguments: Any) -> Any:
         STATES.append(observe(discretiser, *arguments))
         return STATES[-1]
 
-    fugu.contract.discretisers.Classifier.observe = seen
+    fugu.contract.classify.Classifier.observe = seen
 
 
 def _after_each_tick(action: Callable[[Any, Any], None]) -> None:

@@ -1,4 +1,4 @@
-"""`fugu fleet init` and `fugu fleet keys`."""
+"""`fugu fleet init` and `fugu fleet keys`, and the options that fleet commands share."""
 
 from __future__ import annotations
 

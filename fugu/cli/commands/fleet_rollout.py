@@ -1,4 +1,4 @@
-"""`fugu fleet rollout`."""
+"""`fugu fleet sign` and `fugu fleet rollout`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work of `fugu plan network`: a file to a plan, a plan to terminal or JSON."""
+"""The work of `fugu plan`, but for `plan auto`: files to a plan, a plan to terminal or JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan as JSON, or as tables and sentences."""
+"""Plans of streams and windows as JSON, or as tables and sentences."""
 
 from __future__ import annotations
 
