@@ -16,7 +16,8 @@ from fugu.audit.device import device_tests
 from fugu.cli.commands.arguments import positive
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import BrokerOption, JsonOption, broker_of, command_group, store_of
+from fugu.cli.commands.options import BrokerOption, JsonOption, command_group, store_of
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
     ledger_document,

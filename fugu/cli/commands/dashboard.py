@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import BrokerOption, broker_of
+from fugu.cli.commands.options import BrokerOption
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say
 from fugu.host.files import write_secret

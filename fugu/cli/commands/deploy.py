@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fugu.cli.commands import arguments
-from fugu.cli.commands.options import broker_of, command_group, grouped
+from fugu.cli.commands.options import command_group, grouped
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say_waiting, warn, working
 from fugu.host.checks import certificate_end

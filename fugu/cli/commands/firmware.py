@@ -9,7 +9,8 @@ import typer
 
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
 from fugu.cli.commands.arguments import one_of, positive, stream_units
-from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, broker_of, command_group
+from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command_group
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.simulation import simulate
 from fugu.cli.view.firmware import image_document, show_image, show_simulation, simulation_document

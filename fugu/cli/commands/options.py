@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_
 import typer
 
 from fugu.cli.commands.arguments import one_of
-from fugu.cli.errors import CommandError
+from fugu.cli.connection import BROKER_HELP
 from fugu.host.process import LOG_FORMATS, log_to_stderr
-from fugu.mqtt import Broker
 
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
@@ -22,40 +21,17 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "BROKER_HELP",
     "BrokerOption",
     "ConfigArgument",
     "JsonOption",
     "LogOptions",
     "UnitOption",
-    "broker_of",
     "command_group",
     "gateway_of",
     "grouped",
     "place_of",
     "store_of",
 ]
-
-
-BROKER_HELP = "The broker: HOST:PORT, or a file NAME.toml with [broker]."
-
-
-def broker_of(text: str) -> Broker:
-    """Read what `--broker` says.
-
-    Raises:
-        FuguError: it is no address, or the file cannot be read.
-    """
-    if not text.endswith(".toml"):
-        return Broker.parse(text)
-    from pydantic import BaseModel
-
-    from fugu.host.toml_file import read_toml
-
-    class File(BaseModel):
-        broker: Broker
-
-    return read_toml(Path(text), File, CommandError).broker.beside(Path(text).parent)
 
 
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConfigArgument, JsonOption, broker_of, gateway_of
+from fugu.cli.commands.options import ConfigArgument, JsonOption, gateway_of
+from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.view.ledger import show_releases
 from fugu.cli.view.terminal import answer, say_waiting, working

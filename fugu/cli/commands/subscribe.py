@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from fugu.cli.commands.options import BROKER_HELP, broker_of
+from fugu.cli.connection import BROKER_HELP, broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.readings import reading_json, reading_line
 from fugu.host.process import Parser
