@@ -182,6 +182,7 @@ def test_an_attack_without_a_tick_to_judge_is_refused():
         attack(states, states * 0, outputs, 1.0)
 
 
+@pytest.mark.long
 def test_the_change_of_odds_is_that_of_enumeration():
     symbols = np.array([1, 0, 1, 1, -1, 0])
     emission = np.array([[0.7, 0.3], [0.2, 0.8]])

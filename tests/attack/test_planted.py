@@ -126,6 +126,7 @@ def test_forward_backward_adds_up_windows_of_a_sticky_chain():
     assert found["forward-backward"].low > found["single window"].high
 
 
+@pytest.mark.long
 def test_learned_levels_find_slow_regimes_in_counts():
     states = walk(regimes(0.95, 0.05, ticks=300))
     outputs = release_counts(states, ONE, 20, Fraction(10), (1,), np.random.default_rng(1), k=2)
@@ -154,6 +155,7 @@ def test_nothing_is_found_in_pure_noise(name):
     assert one.epsilon_low < 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", COUNT_ATTACKERS)
 def test_nothing_is_found_in_counts_of_pure_noise(name):
     states, others = walk(np.full(TICKS, 0.5)), np.random.default_rng(4).integers(0, 2, TICKS)

@@ -71,6 +71,7 @@ def test_a_script_has_every_step_and_every_stay(seed: int) -> None:
     assert sum(before != state for before, state in pairwise(script)) > len(script) / 12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "found"),
     [

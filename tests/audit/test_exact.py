@@ -230,6 +230,7 @@ CLASSES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("chains", "adversary"), CLASSES)
 @pytest.mark.parametrize("windows", [(), WINDOWS])
 def test_what_is_planned_is_confirmed_and_a_millionth_less_is_not(
@@ -245,6 +246,7 @@ def test_what_is_planned_is_confirmed_and_a_millionth_less_is_not(
         assert sum(claim.loss > claim.stated for claim in recompute(told)) == 1
 
 
+@pytest.mark.long
 def test_windows_alone_are_counted_with_all_that_overlap() -> None:
     given = json.loads(planned(windows=WINDOWS).to_json())
     del given["table"]
@@ -291,6 +293,7 @@ GRAPHS: tuple[Mapping[str, Any], ...] = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_points_are_confirmed_and_a_millionth_less_is_not(graph: dict[str, Any]) -> None:
     one = measure_policy(3, graph=graph)

@@ -114,6 +114,7 @@ def test_a_class_that_is_narrower_than_the_table_allows_is_named(
     assert (code, names(told)) == (0, [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("less", "found"), [(1.05, (0, False)), (1.2, (1, True))])
 def test_a_class_that_is_hardly_narrower_is_a_note(
     fugu: Fugu, tmp_path: Path, less: float, found: tuple[int, bool]

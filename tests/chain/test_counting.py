@@ -29,6 +29,7 @@ def enumerated(symbols, initial, transition, emission, windows, adds, likelihood
     return total / total.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
 def test_marginals_are_the_sum_over_all_paths(seed):
     generator = np.random.default_rng(seed)

@@ -11,6 +11,7 @@ from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
 
+@pytest.mark.long
 @bounded
 @given(small_cases)
 def test_beliefs_and_likelihood_are_the_sum_over_all_paths(case):

@@ -45,6 +45,7 @@ def test_likelihood_rises_and_the_last_one_is_the_result_s(k):
     assert own.log_likelihood == pytest.approx(result.log_likelihoods[-1], abs=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rho", [0.02, 0.2])
 def test_recovers_a_binary_chain_from_randomised_symbols(rho):
     transition = np.array([[0.95, 0.05], [0.15, 0.85]])
@@ -55,6 +56,7 @@ def test_recovers_a_binary_chain_from_randomised_symbols(rho):
     np.testing.assert_allclose(result.transition, transition, rtol=0, atol=12 / np.sqrt(LONG))
 
 
+@pytest.mark.long
 def test_recovers_three_states():
     transition = np.array([[0.9, 0.1, 0.0], [0.05, 0.9, 0.05], [0.0, 0.2, 0.8]])
     emission = np.array([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]])

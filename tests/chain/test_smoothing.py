@@ -53,6 +53,7 @@ def test_a_long_stream_equals_hmmlearn(k):
     assert filter_beliefs(*case).log_likelihood == pytest.approx(log_likelihood, rel=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", [2, 3, 4, 5])
 def test_a_long_stream_with_gaps_equals_filter_times_backward(k):
     case = random_case(12, k, 4, LONG)
@@ -169,6 +170,7 @@ def test_fixed_lag_is_the_sum_over_all_paths(case, lag):
     np.testing.assert_allclose(fixed_lag_marginals(*case, lag), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.long
 @bounded
 @given(medium_cases, st.integers(0, 20))
 def test_fixed_lag_equals_smoothing_each_prefix(case, lag):

@@ -76,6 +76,7 @@ def by_paths(one: Case, device: int, lag: int) -> Floats:
 CASES = [(1, 4, 2, 0), (2, 6, 3, 1), (3, 5, 2, 2), (3, 5, 2, 3), (4, 4, 2, 4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", CASES)
 def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, int, int]) -> None:
     one = case(*shape)
@@ -142,6 +143,7 @@ def walk(columns: int, rows: int, seed: int) -> Floats:
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("devices", [1, 2, 53])
 def test_every_form_of_a_matrix_carries_distributions_alike(devices: int) -> None:
     """Diagonals of a walk in both directions, predecessors of scattered steps, and BLAS for a full matrix."""

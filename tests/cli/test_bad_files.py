@@ -52,6 +52,7 @@ STORES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", STORES, ids=" ".join)
 @pytest.mark.parametrize("kind", BAD)
 def test_a_store_or_ledger_that_is_none(fugu: Fugu, tmp_path: Path, words: tuple[str, ...], kind: str) -> None:
@@ -64,6 +65,7 @@ def test_a_store_or_ledger_that_is_none(fugu: Fugu, tmp_path: Path, words: tuple
     assert done.err.count("\n") == (not nothing_to_say)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", STORES, ids=" ".join)
 @pytest.mark.parametrize("path", ["", ".", "..", "/", "\udcff", "\U0001f421\n"], ids=ascii)
 def test_a_path_that_names_no_file(
@@ -203,6 +205,7 @@ def test_a_configuration_of_an_agent_that_is_none(
     assert (out, err.count("\n")) == ("", 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", AGENT[:4], ids=" ".join)
 @pytest.mark.parametrize("kind", BAD)
 def test_an_outbox_that_is_none(

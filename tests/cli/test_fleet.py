@@ -180,6 +180,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fields", "complaint"), REFUSED)
 def test_what_devices_would_refuse_is_not_pushed(
     fugu: Fugu, home: Home, fields: dict[str, Any], complaint: str
@@ -248,6 +249,7 @@ def test_a_dry_run_shows_what_would_change_and_changes_nothing(fugu: Fugu, home:
 HOUR = Window(name="hour", length=60, stride=60, states=(1,), scale="200")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "what"),
     [

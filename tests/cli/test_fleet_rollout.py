@@ -193,6 +193,7 @@ def gateway(home: Staged, outcome: Outcome) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("outcome", "code"), [("accepted", 0), ("refused", 1)])
 def test_watching_ends_with_the_rollout(home: Staged, outcome: Outcome, code: int) -> None:
     home.start("--stage", "100%", "--pace", 600)

@@ -79,6 +79,7 @@ def test_it_warns_that_fitting_leaks(fugu: Fugu, recording: Path) -> None:
     assert "leaks" in done.err
 
 
+@pytest.mark.long
 def test_a_real_recording_has_the_published_chain(fugu: Fugu) -> None:
     """The BDP paper's highly correlated recording, which is neither homogeneous nor of first order."""
     document = fugu("plan", "model", RECORDINGS / "hr_sleep_N10.csv.gz", "--column", "state", "--json").json()
@@ -103,6 +104,7 @@ def test_its_column_of_states_is_its_value_above_the_mean(fugu: Fugu) -> None:
     assert stated == derived
 
 
+@pytest.mark.long
 def test_for_people(fugu: Fugu) -> None:
     done = fugu("plan", "model", RECORDINGS / "hr_sleep_N07.csv.gz")
     assert done.code == 0
@@ -143,6 +145,7 @@ def test_rows_without_a_reading_are_a_state_where_they_are_more_than_one_in_a_hu
     assert "2 rows (1.0%) have no reading, which is more than 1 %: state 2 stands for that" in shown.out
 
 
+@pytest.mark.long
 def test_a_plan_from_such_a_recording_has_a_policy_with_a_state_for_missing_readings(
     fugu: Fugu, tmp_path: Path
 ) -> None:

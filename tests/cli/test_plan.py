@@ -51,6 +51,7 @@ def test_golden_cases_were_found() -> None:
     assert {case["tier"] for case in CASES} == {"T0", "T1", "T2"}
 
 
+@pytest.mark.long
 def test_the_plan_for_the_published_recording(fugu: Fugu) -> None:
     document = plan(fugu, *N10, "--epsilon", 1)
     assert {"rho0", "rho1", "threshold0", "threshold1", "epsilon", "adversary"} <= document.keys()
@@ -65,6 +66,7 @@ def test_the_plan_for_the_published_recording(fugu: Fugu) -> None:
     assert ordinary["accuracy"] > 0.8
 
 
+@pytest.mark.long
 def test_what_it_plans_is_what_loss_finds(fugu: Fugu) -> None:
     document = plan(fugu, *N10, "--epsilon", 2)
     noise = ("--rho0", document["rho0"], "--rho1", document["rho1"])
@@ -120,6 +122,7 @@ def test_for_people(fugu: Fugu) -> None:
 POLICY = ("--for", "home/wrist-1/heart", "--period", "0.8", "--threshold", "61.5")
 
 
+@pytest.mark.long
 def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     document = plan(fugu, *N10, "--epsilon", 1, "--every", 5, *POLICY, "--epoch", "1700000000.5", "-o", file)
@@ -138,6 +141,7 @@ def test_a_policy_survives_the_check_of_a_device(fugu: Fugu, tmp_path: Path) -> 
     assert "the guarantee holds" in fugu("check", "policy", file).out
 
 
+@pytest.mark.long
 def test_a_policy_above_the_ceiling_or_with_a_false_guarantee_is_refused(fugu: Fugu, tmp_path: Path) -> None:
     file = tmp_path / "policy.json"
     plan(fugu, *N10, "--epsilon", 1, *POLICY, "-o", file)
@@ -152,6 +156,7 @@ def test_a_policy_above_the_ceiling_or_with_a_false_guarantee_is_refused(fugu: F
     assert "above the 0.9 of its guarantee" in false.err
 
 
+@pytest.mark.long
 def test_the_clock_starts_now_unless_told_otherwise(
     fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +191,7 @@ def test_policies_that_cannot_be_written(
     assert not (tmp_path / "p.json").exists()
 
 
+@pytest.mark.long
 def test_from_a_recording_to_a_policy(fugu: Fugu, tmp_path: Path) -> None:
     """A model brings its period, its threshold and its class, and the plan says what that covers."""
     data = RECORDINGS / "hr_sleep_N10.csv.gz"

@@ -41,6 +41,7 @@ def policies(folder: Path) -> list[Policy]:
     return [policy for policy in found if isinstance(policy, Policy)]
 
 
+@pytest.mark.long
 def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_path: Path) -> None:
     names = ("--for", "home/room", "--epoch", "1700000000")
     done = fugu("plan", "joint", room, "--epsilon", "1", "-o", tmp_path / "policies", *names)
@@ -62,6 +63,7 @@ def test_policies_of_one_device_keep_one_epsilon(fugu: Fugu, room: Path, tmp_pat
         assert fugu("check", "policy", tmp_path / "policies" / f"{policy}.json", "--ceiling", "0.9").code == 1
 
 
+@pytest.mark.long
 def test_streams_of_two_devices(fugu: Fugu, room: Path, tmp_path: Path) -> None:
     names = ("--for", "home/lamp,door")
     assert fugu("plan", "joint", room, "--epsilon", "1", "-o", tmp_path / "policies", *names).code == 0
@@ -72,6 +74,7 @@ def test_streams_of_two_devices(fugu: Fugu, room: Path, tmp_path: Path) -> None:
     assert door.chains == lamp.chains
 
 
+@pytest.mark.long
 def test_json_says_what_each_stream_may_tell(fugu: Fugu, room: Path) -> None:
     options = ("--epsilon", "1", "--share", "3,1", "--known", "--window", "1h", "--symbols", ".5", "--json")
     plan = fugu("plan", "joint", room, *options).json()

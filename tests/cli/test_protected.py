@@ -94,6 +94,7 @@ def test_plans_take_the_baseline_of_their_model(fugu: Fugu, tmp_path: Path, word
     assert "--threshold is for thresholds, and the model's states are made by a baseline" in refused.err
 
 
+@pytest.mark.long
 def test_a_baseline_does_not_see_other_readings_than_its_chain() -> None:
     """A mean of every tenth reading is another, and chains of the states that it makes were never fitted."""
     plan = make_plan(

@@ -67,6 +67,7 @@ def unusual(seed: int, count: int) -> list[float]:
     return [generator.choice(kinds)() for _ in range(count)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ticks", [1, 2, 7, 100])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_mean_is_within_its_bound_of_the_one_without_rounding(ticks: int, seed: int) -> None:

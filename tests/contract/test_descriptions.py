@@ -66,6 +66,7 @@ def test_a_subscriber_needs_no_policy_to_name_and_to_time_a_symbol() -> None:
     assert found.table == SYMBOLS.table.rows if SYMBOLS.table else False
 
 
+@pytest.mark.long
 @given(st.integers(0, LAST_US), st.integers(100, 86_400_000_000 * 366), st.integers(0, 2**53))
 def test_no_policy_s_clock_is_rounded_and_ticks_beyond_the_year_9999_are_refused(
     epoch: int, period: int, tick: int
@@ -201,6 +202,7 @@ def test_what_is_no_description_is_refused_by_what_is_wrong(payload: bytes, erro
     assert len(str(refusal.value)) <= 300
 
 
+@pytest.mark.long
 @given(st.data())
 def test_garbled_text_never_does_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
     text = bytearray(encode_description(describe(PLACES)))

@@ -31,6 +31,7 @@ def random_chain(seed: int, k: int) -> np.ndarray:
     return stay * np.eye(k) + (1 - stay) * generator.dirichlet(np.ones(k), size=k)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.8])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("k", [2, 3, 4])

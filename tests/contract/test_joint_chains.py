@@ -112,6 +112,7 @@ def truth(
     return worst
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rates", [(0.1, 0.1), (0.7, 0.2)])
 def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[float, float]) -> None:
@@ -122,6 +123,7 @@ def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[flo
     assert device <= exact * (1 + 1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_a_chain_of_order_two_loses_no_more_than_said(seed: int) -> None:
     chains = order_two(seed, 0.5)
@@ -142,6 +144,7 @@ def sets_of(chains: JointChains) -> tuple[list[set[int]], list[set[int]]]:
     return single, [{x for x in every if chains.shows[x] == seen} for seen in sorted(set(chains.shows))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chains", [TWO, order_two(0, 0.5)], ids=["two streams", "order two"])
 def test_whoever_has_any_side_information_learns_no_more_than_said(chains: JointChains) -> None:
     """Any states of any of the streams, or joint ones, at other ticks."""
@@ -213,6 +216,7 @@ def test_independent_streams_as_the_manual_has_them() -> None:
     check_printed("any evidence on the rest: {} in the example", informed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_each_stream_loses_no_more_than_is_said_of_it(seed: int) -> None:
     chains = two_streams(random_chain(seed, 4), (0.6, 0.3))

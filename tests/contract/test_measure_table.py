@@ -113,6 +113,7 @@ def test_a_table_comes_back(table: TimedTable) -> None:
         assert len(found) == len(row) + 1
 
 
+@pytest.mark.long
 @given(st.sets(st.integers(0, 1023)))
 def test_a_set_is_its_members(states: set[int]) -> None:
     assert members(set_of(states)) == sorted(states)
@@ -273,6 +274,7 @@ def test_a_wrong_staircase_is_refused_by_name(
         TimedTable.decode(staircase(**changes))
 
 
+@pytest.mark.long
 def test_only_convex_symmetric_polygons_are_hulls() -> None:
     """Random even lists of corners: accepted are those whose every corner lies on the left of every other side."""
     generator = random.Random(5)

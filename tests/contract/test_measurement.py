@@ -61,6 +61,7 @@ def test_graphs_are_those_of_the_gateway(seed: int) -> None:
         check({"radius": radius}, graphs.within_radius(points, radius))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("radius", [1.0, 3.5, 400.0])
 def test_a_radius_finds_the_same_pairs_by_steps_and_by_pairs(radius: float) -> None:
     """Many states near one another, and few far apart: the search goes the shorter way."""

@@ -90,6 +90,7 @@ def test_what_cannot_be_decoded_cannot_be_encoded() -> None:
         replace(RELEASE_FRAME, charge=float("nan"))
 
 
+@pytest.mark.long
 @given(st.data())
 def test_flipped_bits_never_do_anything_but_raise_a_frame_error(data: st.DataObject) -> None:
     changed = bytearray(RELEASE_FRAME.encode())

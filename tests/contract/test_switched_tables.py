@@ -30,6 +30,7 @@ def emission(table: NoiseTable) -> Array:
     return np.array(table.weights()) / SCALE
 
 
+@pytest.mark.long
 def test_tables_that_are_strong_in_opposite_directions_cannot_take_turns() -> None:
     """Each alone would pass at 4; one switch makes 5.536 of it, taking turns 7.154."""
     q, r = ALTERNATING.q[0], ALTERNATING.r[0]

@@ -43,6 +43,7 @@ def test_a_session_ends_after_its_time_or_when_it_is_ended(tmp_path: Path) -> No
     assert not some.knows(first)
 
 
+@pytest.mark.long
 def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
     clock = Clock()
     some = login(tmp_path, clock)
@@ -56,6 +57,7 @@ def test_five_failures_a_minute_and_no_more(tmp_path: Path) -> None:
     assert some.enter(PASSWORD, HERE) is not None
 
 
+@pytest.mark.long
 def test_failures_shut_out_the_network_they_came_from_and_no_other(tmp_path: Path) -> None:
     some = login(tmp_path, Clock())
     for last in range(5):

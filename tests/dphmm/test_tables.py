@@ -165,6 +165,7 @@ ROUNDED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROUNDED)
 def test_golden_costs_of_rounding(name: str) -> None:
     """exp(-epsilon gauge) on the lattice, clamped, then certified over 2^32.

@@ -71,6 +71,7 @@ def test_the_owner_of_a_running_agent_is_told(tmp_path: Path, capsys: pytest.Cap
         ask_status(outbox)
 
 
+@pytest.mark.long
 def test_nothing_of_it_is_in_a_file_the_log_or_the_status(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A device that has found something looks like one that has not, but for its symbols."""
     caplog.set_level(logging.DEBUG)

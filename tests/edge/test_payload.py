@@ -58,6 +58,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(JSON, st.lists(st.sampled_from("ab01"), min_size=1, max_size=3))
 def test_a_path_leads_where_python_s_own_indices_lead(document: object, keys: list[str]) -> None:
     expected: object = document

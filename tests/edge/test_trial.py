@@ -99,6 +99,7 @@ def test_the_check_reads_a_sensor_and_connects_to_nobody(tmp_path: Path, capfd: 
     assert not (tmp_path / "outbox.sqlite").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("row", "code"), [(SECRET, 0), (f"x{SECRET}", 1), (" ", 1)])
 def test_the_check_ends_with_1_if_what_came_cannot_be_used(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], row: str, code: int

@@ -140,6 +140,7 @@ def test_the_worst_chains_of_a_class_raise_no_alarm(worst: list[Chain], chains: 
     assert max(run.evidence for run in runs) < -math.log(ALARM)
 
 
+@pytest.mark.long
 def test_an_alarm_leaves_open_what_chains_that_change_may_have_made() -> None:
     """Each step is of the class; a stretch that both chains made looks stickier than either."""
     members = [on_the_bound(0.05, 9.0), on_the_bound(0.7, 9.0)]
@@ -150,6 +151,7 @@ def test_an_alarm_leaves_open_what_chains_that_change_may_have_made() -> None:
     assert "epsilon is larger" in watched(walk([binary(0.5, 0.6)], 20_000, seed=1), BOX).sentence()
 
 
+@pytest.mark.long
 def test_a_slow_regime_is_found() -> None:
     """The mean chain is inside the class, those of the regimes are not."""
     regimes = [binary(0.16, 0.24)] * 40 + [binary(0.005, 0.8)] * 8

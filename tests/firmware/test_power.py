@@ -25,6 +25,7 @@ def test_power_is_cut_at_every_write(windows: tuple[Window, ...], tmp_path: Path
     assert writes > ticks
 
 
+@pytest.mark.long
 def test_power_is_cut_while_a_document_is_stored() -> None:
     told = micropython(SUPPORT / "board_trust_power.py", heap="1M")
     cuts, old, new = map(int, told.split())

@@ -38,6 +38,7 @@ def test_the_choice_depends_on_the_seed_and_not_on_the_order_of_devices() -> Non
     assert one == (("d001", "d037", "d002", "d000"),)
 
 
+@pytest.mark.long
 @given(st.lists(st.integers(1, 99), unique=True, max_size=5), st.integers(1, 60))
 def test_stages_share_out_every_device_once_and_reach_their_shares(shares: list[int], count: int) -> None:
     devices = {name: frozenset[str]() for name in names(count)}

@@ -118,6 +118,7 @@ def test_the_rules_hold(some: RolloutPlan, steps: list[Step], count: int) -> Non
         before = state
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(PLANS, STEPS, st.integers(1, 30))
 def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], count: int) -> None:
@@ -131,6 +132,7 @@ def test_the_same_call_again_does_nothing(some: RolloutPlan, steps: list[Step], 
         assert offered(advance(some, state, caught_up, now)[0]) == []
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 200), st.integers(1, 100), st.integers(1, 100))
 def test_both_thresholds_are_exact(size: int, success: int, error: int) -> None:

@@ -107,6 +107,7 @@ def test_states_by_the_kind_and_tables_by_the_version(tmp_path: Path) -> None:
     assert odds(TERNARY) <= model.chains.odds_ratio < 3 * odds(TERNARY)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ticks", "table", "why"),
     [

@@ -88,6 +88,7 @@ def test_windows_alone_have_the_noise_that_the_accountant_allows() -> None:
         assert float(Fraction(window.scale)) == pytest.approx(1.0 / allowed, rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["mqm-exact", "mqm-approx"])
 @pytest.mark.parametrize("chains", [STICKY, TURNING, KNOWN, ROOMS])
 def test_windows_that_quilts_planned_keep_epsilon_by_quilts_and_by_the_device(
@@ -124,6 +125,7 @@ def test_the_loss_is_divided_for_equal_errors_of_shares_or_as_asked() -> None:
     assert half.windows_loss.epsilon < half.loss.epsilon
 
 
+@pytest.mark.long
 def test_symbols_beside_next_to_nothing_are_those_of_a_stream_alone() -> None:
     """With q + r < 1 each direction has its own ratio, and the windows take from both what they add."""
     tiny = WantedWindow("tiny", 10, (1,), share=1e-6)
@@ -158,6 +160,7 @@ def test_noise_that_no_policy_can_hold_is_refused() -> None:
         joint_plan(STICKY, 1e-12, "universal", [COUNT])
 
 
+@pytest.mark.long
 def test_what_whoever_sees_windows_alone_learns_is_declared_beside_symbols_only() -> None:
     beside = policy(joint_plan(STICKY, 1.0, "informed", [COUNT], 0.5), latency_seconds=30.0)
     assert beside.frame_ticks == 30

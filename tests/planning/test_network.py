@@ -119,6 +119,7 @@ def test_weakly_dependent_readings_have_influence_matrices(tmp_path: Path) -> No
     assert any(each.mechanism == "gk16" for found in applied for each in found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_distances_are_those_of_the_joint_distribution(seed: int, tmp_path: Path) -> None:
     spec = read_network(written(tmp_path, random_document(seed)))
@@ -163,6 +164,7 @@ def test_a_whole_blanket_separates_where_two_nodes_cannot(tmp_path: Path) -> Non
     assert "quilt s0, s1, s2, s3" in mqm.reason
 
 
+@pytest.mark.long
 def test_more_outcomes_than_can_be_added_up(tmp_path: Path) -> None:
     coins = [{**COIN, "name": f"c{i}"} for i in range(17)]
     plan = plan_network(

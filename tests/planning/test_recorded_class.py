@@ -43,6 +43,7 @@ def recorded(path: Path, q: float, r: float, n: int = 20_000, seconds: float = 6
     return path
 
 
+@pytest.mark.long
 def test_a_recording_of_a_member_is_in_the_class_and_that_of_a_stickier_person_is_not(tmp_path: Path) -> None:
     policy = made(BoundedChains(states=2, odds_ratio=20.0))
     inside = recorded_class(policy, recorded(tmp_path / "a.csv", 0.3, 0.3))
@@ -56,12 +57,14 @@ def test_a_recording_of_a_member_is_in_the_class_and_that_of_a_stickier_person_i
     assert outside.epsilon == loss(needed, TABLE, "universal").epsilon > policy.guarantee.epsilon
 
 
+@pytest.mark.long
 def test_intervals_have_a_recording_only_if_both_of_its_are_inside(tmp_path: Path) -> None:
     path = recorded(tmp_path / "a.csv", 0.3, 0.2)
     assert recorded_class(made(BinaryChains(q=(0.25, 0.35), r=(0.15, 0.25))), path).inside
     assert not recorded_class(made(BinaryChains(q=(0.25, 0.35), r=(0.22, 0.25))), path).inside
 
 
+@pytest.mark.long
 def test_a_tick_may_be_several_readings_but_no_part_of_one(tmp_path: Path) -> None:
     path, chains = recorded(tmp_path / "a.csv", 0.05, 0.05), BoundedChains(states=2, odds_ratio=20.0)
     every = recorded_class(made(chains, 600_000_000), path)
@@ -78,6 +81,7 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path) -> None:
         recorded_class(made(BoundedChains(states=2, odds_ratio=20.0)), recorded(tmp_path / "b.csv", 0.3, 0.3, 50))
 
 
+@pytest.mark.long
 def test_the_command_says_whose_promise_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fugu = runner(capsys)
     policy = tmp_path / "policy.json"

@@ -120,6 +120,7 @@ def test_planned_one_by_one_they_lose_more(model: JointModel) -> None:
     assert 1.2 < enumerated(plan.chains, tables, 5) <= plan.apart
 
 
+@pytest.mark.long
 def test_pairs_keep_epsilon(pairs: JointModel) -> None:
     """A chain of order 2: the secret is the state, not the pair."""
     plan = plan_streams(request(pairs), ticks=2000)
@@ -196,6 +197,7 @@ def test_what_cannot_be_planned(model: JointModel) -> None:
         joint_class(model, True, ("light", "light"), 60.0)
 
 
+@pytest.mark.long
 def test_three_streams_of_more_joint_states_than_known_chains_may_have() -> None:
     """18 joint states: bounded by their odds ratio, and refused as a known chain."""
     rng = np.random.default_rng(7)

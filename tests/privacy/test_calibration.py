@@ -74,6 +74,7 @@ def test_however_large_epsilon_no_symbol_is_ever_certain(adversary: Adversary, e
     assert several.loss.epsilon <= epsilon
 
 
+@pytest.mark.long
 def test_equal_states_of_a_symmetric_chain_get_equal_noise() -> None:
     for theta in (0.05, 0.3, 0.7, 0.95):
         found = calibrate(point(theta, theta), 1.0)
@@ -91,6 +92,7 @@ def test_an_epsilon_that_is_none_is_refused(epsilon: float) -> None:
             attempt()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-12, 1e-300])
 def test_an_epsilon_below_one_word_of_randomness_is_refused(epsilon: float) -> None:
     attempts: list[Callable[[], object]] = [

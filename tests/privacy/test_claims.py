@@ -89,6 +89,7 @@ def test_universal_holds_with_three_states(seed: int) -> None:
         assert found.max() <= loss(BoundedChains(states=3, odds_ratio=alpha), table, adversary).epsilon + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.3, 0.05), (0.7, 0.8), (0.95, 0.4), (0.35, 0.35)]
 )
@@ -143,6 +144,7 @@ def test_no_chain_of_an_interval_class_loses_more_than_the_class(adversary: Adve
 # The boundary, from both sides
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize(("q", "r"), [(0.2, 0.35), (0.08938, 0.10924), (0.01, 0.3), (0.8, 0.7)])
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
@@ -205,6 +207,7 @@ def test_bdp_theorem_2_fails_by_far_on_sticky_chains() -> None:
     assert loss(point(0.1, 0.1), flips(0.001, 0.001), "ignorant").epsilon == pytest.approx(11.299225693817, abs=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r", "nominal", "real"),
     [(0.0893, 0.1092, 4.0, 4.681), (0.01, 0.3, 1.0, 1.475), (0.2, 0.35, 2.0, 2.125)],

@@ -40,6 +40,7 @@ def test_a_chain_of_the_class_raises_no_alarm(q: float, r: float) -> None:
     assert float(np.median(runs)) < 1.5
 
 
+@pytest.mark.long
 def test_chains_outside_the_class_are_found() -> None:
     for factor in (2.0, 5.0, 20.0):
         found = [most(BOX, drawn(0.08 / factor, 0.1 / factor, 20_000, seed)) for seed in range(3)]

@@ -70,6 +70,7 @@ def test_distributions_of_counts_are_those_of_paths(seed: int) -> None:
     assert found == pytest.approx(real, abs=1e-11)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(36))
 def test_what_holds_is_never_below_what_is_really_lost(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -151,6 +152,7 @@ def test_theorem_3_4_in_numbers() -> None:
     check_printed("q = .1, r = .01: {} about the first tick, and 2 x {} (started", lost[1], lost[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_rows_for_other_adversaries_and_for_influence_matrices(seed: int) -> None:
     generator = np.random.default_rng(100 + seed)
@@ -230,6 +232,7 @@ def test_theorem_3_6_by_plain_enumeration() -> None:
     assert rows["theorem 3.6, either way apart"].epsilon == pytest.approx(losses + up + down, rel=1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_max_divergence_of_beliefs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(seed)

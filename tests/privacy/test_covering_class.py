@@ -237,6 +237,7 @@ def test_an_interval_is_rounded_outward_to_two_digits(low: float, high: float) -
         assert one == pytest.approx(float(f"{one:.1e}"), rel=1e-9, abs=1e-15)
 
 
+@pytest.mark.long
 @given(odds=st.floats(1.0, 1e270), share=st.floats(1e-9, 0.999999))
 def test_an_odds_ratio_is_rounded_up_to_two_digits(odds: float, share: float) -> None:
     """And its typical member is in the class."""
@@ -247,6 +248,7 @@ def test_an_odds_ratio_is_rounded_up_to_two_digits(odds: float, share: float) ->
     assert all(p == pytest.approx(q, rel=0.06) for p, q in zip(chains.transition[0], (1.0 - share, share), strict=True))
 
 
+@pytest.mark.long
 def test_gaps_end_stretches_however_many_ticks_they_are() -> None:
     """Where stretches are cut must not depend on how many ticks without a state come first."""
     states = switching([(0.2, 0.3), (0.05, 0.1)], 700, 20_000, 3)

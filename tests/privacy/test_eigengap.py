@@ -177,6 +177,7 @@ def test_lemma_4_8_bounds_every_influence(seed: int) -> None:
             assert influence(chain, None, a, b) <= stationary * (1 + 1e-9) + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_exact_mechanism_never_needs_more(seed: int) -> None:
     for chain in random_chains(seed):

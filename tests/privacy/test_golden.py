@@ -62,6 +62,7 @@ def test_who_is_the_worst_informed_adversary(row: dict[str, Any]) -> None:
             assert leakage.gap in (golden["T1_t"], golden["T1_t"] - 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "row", GOLDEN["calibration"], ids=lambda row: f"{row['q']}-{row['r']}-{row['eps']}-{row['tier']}"
 )
@@ -97,6 +98,7 @@ def test_coarser_thresholds(row: dict[str, Any]) -> None:
     assert loss(point(row), table, TIERS[row["tier"]]).epsilon == close(row["eps_real"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", GOLDEN["symmetric"], ids=lambda row: f"{row['theta']}-{row['eps']}")
 def test_symmetric_chains(row: dict[str, Any]) -> None:
     theta, epsilon = float(row["theta"]), float(row["eps"])
@@ -105,6 +107,7 @@ def test_symmetric_chains(row: dict[str, Any]) -> None:
     assert corollary_2(theta, epsilon) == close(float(row["rho_cor2"]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row", GOLDEN["figure3_theta0_35"], ids=lambda row: str(row["eps"]))
 def test_figure_3(row: dict[str, Any]) -> None:
     epsilon, chains = float(row["eps"]), symmetric(0.35)

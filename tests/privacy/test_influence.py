@@ -46,6 +46,7 @@ def test_entries_are_the_largest_ratios_of_a_reading_given_all_others(seed: int)
     np.testing.assert_allclose(influence_matrix(chain, length), enumerated_matrix(chain, length), atol=1e-9)
 
 
+@pytest.mark.long
 def test_any_start_has_the_influence_of_the_worst_one() -> None:
     chain = weak_chain(3, 3)
     worst = influence_matrix(MarkovChain(chain.transition, None), 2)[0, 1]

@@ -41,6 +41,7 @@ def test_every_page_is_in_the_index() -> None:
     assert all(f"(proofs/{page.name})" in text for page in PROOFS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_code_and_tests_that_are_named_exist(page: Path) -> None:
     text = page.read_text()

@@ -187,6 +187,7 @@ def test_summing_over_windows_the_least_of_loss_and_influence_is_broken() -> Non
     assert real[golden["secret"] - 1] > naive
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", DELTA)
 def test_the_distance_of_a_wrong_model_grows_with_the_window(key: str) -> None:
     golden = GOLDEN["10_delta"][key]

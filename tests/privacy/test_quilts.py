@@ -192,6 +192,7 @@ def test_the_scale_is_the_smallest_over_every_quilt(seed: int) -> None:
         assert mqm_exact((chain,), length, epsilon).scale == close(max(scales))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("start", ["stationary", "given", "any"])
 def test_not_looking_at_every_node_loses_nothing(seed: int, start: str) -> None:
@@ -237,6 +238,7 @@ def test_a_stream_without_end_from_any_start_is_the_limit_of_long_windows() -> N
         assert endless.scale >= stationary.scale
 
 
+@pytest.mark.long
 def test_no_initial_distribution_is_worse_than_the_worst_over_all_of_them() -> None:
     rng = np.random.default_rng(3)
     for _ in range(5):

@@ -52,6 +52,7 @@ def test_the_worst_outputs_come_close(q: float, r: float) -> None:
         assert np.abs(ratios).max() > 2.0 - 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["N10", "N05", "N07"])
 def test_recorded_hearts_through_the_devices_randomiser(name: str) -> None:
     states = np.array(read_recording(RECORDINGS / f"hr_sleep_{name}.csv.gz", "state"), dtype=np.int64)

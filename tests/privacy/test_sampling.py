@@ -93,6 +93,7 @@ def test_the_odds_ratio_of_a_product_is_reached_with_soft_evidence_between() -> 
     assert decimated_odds_ratio(ratio, 2) == pytest.approx(reached, rel=1e-9)
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(2, 6))
 def test_no_product_of_changing_matrices_exceeds_the_bound(seed: int, k: int, step: int) -> None:

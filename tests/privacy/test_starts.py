@@ -67,6 +67,7 @@ def test_no_chain_of_an_interval_has_more_influence_than_a_corner(seed: int) -> 
             assert max(influence(member, *quilt) for member in members) <= worst * (1 + 1e-9) + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("seed", range(4))
 def test_any_start_is_accounted_for(adversary: str, seed: int) -> None:

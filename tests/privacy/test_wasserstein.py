@@ -99,6 +99,7 @@ def test_the_quantile_coupling_moves_mass_no_further_than_needed(seed: int) -> N
     assert infinity_wasserstein(distributions[0].items(), distributions[1].items()) == smallest_move(*distributions)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_distribution_of_a_window_is_that_of_its_paths(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -206,6 +207,7 @@ def test_noise_for_a_count_of_one_state_is_none_for_a_count_of_another(rows: lis
         assert chain_losses(chain, 6, [(range(1, 7), adds, float(worst.bound.distance))]).max() <= 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_the_worst_set_needs_no_less_than_any(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -112,6 +112,7 @@ def worst(policy: Policy, ticks: int, *, symbols: bool, informed: bool) -> float
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("adversary", ["ignorant", "informed"])
 @pytest.mark.parametrize("symbols", [True, False])

@@ -92,6 +92,7 @@ def test_chunks_of_a_fast_stream_have_1000_to_4000_ticks_however_often_it_is_sea
     assert symbols_of(scene.store.symbols.following(1, 0)) == symbols_of(made)
 
 
+@pytest.mark.long
 def test_a_slow_stream_has_chunks_of_a_bounded_span(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "s.sqlite")
     made = frames([1] * 300, gaps=[999])
@@ -406,6 +407,7 @@ def test_who_reads_sees_every_tick_once_while_chunks_are_cut_anew(
     raise AssertionError("it never ended")
 
 
+@pytest.mark.long
 def test_the_journal_is_sealed_when_it_is_old_or_large_and_not_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

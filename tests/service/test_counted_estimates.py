@@ -76,6 +76,7 @@ def enumerated(made: Policy, end: int, first: int, released: tuple[int, ...]) ->
     return np.asarray((total / total.sum(axis=1, keepdims=True))[first : first + 5])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize(("one", "released"), [(HIGH, (4,)), (HIGH, (-3,)), (BARS, (5, 1))])
 def test_the_estimates_are_those_of_all_paths(
@@ -92,6 +93,7 @@ def test_the_estimates_are_those_of_all_paths(
     assert not np.allclose([rows[tick] for tick in range(1, 6)], wanted, atol=1e-3), "the count says nothing"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sealed", [False, True])
 def test_a_window_in_the_middle_begins_at_what_the_symbols_before_say(tmp_path: Path, sealed: bool) -> None:
     here = scene(tmp_path, HIGH)
@@ -106,6 +108,7 @@ def test_a_window_in_the_middle_begins_at_what_the_symbols_before_say(tmp_path: 
     assert np.allclose(found(here, 0).probabilities, enumerated(made, 8 + LAG, 4, (5,)), atol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_the_last_that_is_told_does_not_depend_on_what_came_first(tmp_path: Path, seed: int) -> None:
     parts = [symbols(0, 2), symbols(3, 4), symbols(5, 7), symbols(8, 11), window(0, 4)]

@@ -143,6 +143,7 @@ def test_the_last_tick_of_all_is_the_limit_of_frames() -> None:
     assert counters["out_of_range"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("period_us", [1000, SECOND, 7 * SECOND, 60 * SECOND, 3600 * SECOND])
 def test_a_frame_may_be_as_far_ahead_as_clocks_may_differ_and_no_tick_further(period_us: int) -> None:
     clock = Clock(epoch_us=10**15, period_us=period_us)

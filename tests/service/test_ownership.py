@@ -19,6 +19,7 @@ def test_owners_are_the_same_for_ever_and_everywhere() -> None:
 GOLDEN = [3, 5, 0, 5, 7]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 def test_one_more_shard_takes_its_part_and_nobody_else_moves(shards: int) -> None:
     before, after = [owner(name, shards) for name in NAMES], [owner(name, shards + 1) for name in NAMES]

@@ -142,6 +142,7 @@ def news_without_answers(service: Service) -> int:
     return rounds - 1
 
 
+@pytest.mark.long
 def test_watermarks_without_end_leave_estimates_their_share_and_the_other_way_round(tmp_path: Path) -> None:
     service = Service(tmp_path)
     send(service, DEVICES[:30], *frames([1] * 3))
@@ -259,6 +260,7 @@ def test_a_connection_that_breaks_in_the_middle_loses_no_newest(tmp_path: Path, 
     assert [one.tick for one in service.heard(DEVICES[19])] == [4]
 
 
+@pytest.mark.long
 def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_takes_no_room(tmp_path: Path) -> None:
     service = Service(tmp_path)
     for device in DEVICES:
@@ -354,6 +356,7 @@ def test_the_interval_of_a_count_holds_the_noise_as_often_as_it_says() -> None:
         assert off == 0 or within(off - 1) < 0.95
 
 
+@pytest.mark.long
 def test_points_are_told_once_for_each_frame_also_where_the_connection_breaks(tmp_path: Path) -> None:
     scene = Scene(tmp_path / "p.sqlite", lag=2, policies=(measure_policy(device="d000"),))  # type: ignore[arg-type]
     service = Service(tmp_path, scene)
@@ -380,6 +383,7 @@ def outgoing(serial: int, stream: int, frame: int) -> Outgoing:
     return Outgoing(serial, stream, f"d{stream}", "hr", "", frame)
 
 
+@pytest.mark.long
 def test_whatever_is_put_and_taken_the_newest_of_each_stream_is_never_left_out() -> None:
     generator = random.Random(3)
     waiting, held = Waiting(), {}

@@ -83,6 +83,7 @@ def test_no_bit_that_is_flipped_lets_a_frame_pass_that_the_contract_refuses(fram
     assert check(flipped) == sum(valid), "what remains valid has the layout of the encoder"
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=25)
 @given(valid_frames().filter(lambda frame: len(frame.symbols) < 100), st.binary(min_size=1, max_size=9))
 def test_what_is_cut_short_or_longer_is_not_taken(frame: SymbolFrame, more: bytes) -> None:

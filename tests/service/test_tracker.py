@@ -75,6 +75,7 @@ def enumerated(model: Model, symbols: Sequence[int], tick: int) -> Floats:
     return np.asarray(distribution / distribution.sum(), dtype=np.float64)
 
 
+@pytest.mark.long
 @SEALED
 @pytest.mark.parametrize("version", [1, 3])
 @pytest.mark.parametrize("lag", [0, 1, 5, 8, 30])
@@ -102,6 +103,7 @@ def test_beliefs_equal_the_kernels_on_the_whole_sequence(version: int, gaps: Seq
         assert np.abs(belief - filtered[frame.last]).max() < 1e-12
 
 
+@pytest.mark.long
 @SEALED
 @pytest.mark.parametrize("version", [1, 3])
 def test_equals_the_enumeration_of_every_path(tmp_path: Path, version: int, sealed: str) -> None:

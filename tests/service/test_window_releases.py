@@ -88,6 +88,7 @@ def two(folder: Path, *releases: str) -> Bench:
     return bench
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mechanism", ["chain", "mqm-exact", "mqm-approx"])
 def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechanism(
     tmp_path: Path, mechanism: Composing
@@ -108,6 +109,7 @@ def test_an_audience_with_the_promise_of_a_window_is_told_it_by_the_same_mechani
     assert verify(bench.ledger).problems == ()
 
 
+@pytest.mark.long
 def test_windows_of_a_device_whose_clock_went_back_are_windows_of_wall_time(tmp_path: Path) -> None:
     """After tick 39 it is tick 25 again: numbers go on with 45, and the first whole window is that from 50 on."""
     bench = Bench(tmp_path, (only("watch", TEN),), scheduled())
@@ -209,6 +211,7 @@ def test_windows_are_waited_for_and_symbols_take_their_place_if_they_do_not_come
     assert (frame.values, frame.observed) == ((100.0,), 20)
 
 
+@pytest.mark.long
 def test_the_ticks_that_a_baseline_begins_with_are_missed_by_windows_and_still_they_are_taken(tmp_path: Path) -> None:
     mean = Baseline(baseline_ticks=6, lowest=0.0, highest=9.0)
     for observed, mechanism in ((4, "device-windows"), (3, "discrete-laplace")):
@@ -252,6 +255,7 @@ def test_windows_that_do_not_answer_are_refused_at_the_start(tmp_path: Path) -> 
         jobs(config, catalogue((only("watch", TEN),)))
 
 
+@pytest.mark.long
 def test_the_choice_depends_on_nothing_private(tmp_path: Path) -> None:
     """Whatever the symbols and counts are, the same devices are counted in the same way."""
     seen = set()

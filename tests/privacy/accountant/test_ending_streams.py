@@ -32,6 +32,7 @@ def test_the_judge_by_sides_is_the_enumeration_of_all_paths() -> None:
         assert member_loss(q, r, np.full(5, 0.7)) == pytest.approx(full.max(), rel=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("q", "r", "losses", "corner", "worst"),
     [

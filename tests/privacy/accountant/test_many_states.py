@@ -99,6 +99,7 @@ def test_transport_is_never_below_the_exact_step_whatever_moves_it_begins_with(s
             assert np.all(found <= box)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("zeros", [0.0, 0.6])
 @pytest.mark.parametrize("seed", range(3))
 def test_newton_finds_the_least_ratio_that_cheapest_moves_prove(seed: int, zeros: float) -> None:
@@ -133,6 +134,7 @@ def test_log_ratios_with_zeros_and_numbers_whose_inverse_is_infinite() -> None:
     assert 0.0 <= found[0, 2] < 1e-13
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sticky", "walk", "nearly a cycle"])
 def test_no_release_over_many_states_loses_more(kind: str) -> None:
     chain = chain_of(kind, 15)
@@ -142,6 +144,7 @@ def test_no_release_over_many_states_loses_more(kind: str) -> None:
     assert real_loss(chain, 0.1, ticks=3) <= accountant.schedule_loss(np.full(7, 0.1)).epsilon + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["sticky", "nearly a cycle"])
 def test_a_side_of_many_states_is_above_the_exact_recursion_and_near(kind: str) -> None:
     """Which begins below, and takes the least of quilts and of exact steps of one tick and of blocks."""
