@@ -53,7 +53,6 @@ def _classes(generator: random.Random) -> ChainClass:
     return BinaryChains(q=(q[0], q[1]), r=(r[0], r[1]))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 @pytest.mark.parametrize("windows", [False, True])
 def test_a_claim_that_the_agent_proves_exactly_is_proven_and_a_smaller_one_is_not(
