@@ -96,7 +96,7 @@ class Clock(Protocol):
         """Microseconds by a clock that nobody sets, and that counts while the machine sleeps."""
 
     def synchronised(self) -> bool:
-        """Whether something that knows the time has set the wall clock."""
+        """True if something that knows the time has set the wall clock."""
 
     def boot(self) -> str:
         """Names the time since the machine was switched on, in which `elapsed_us` has one origin; empty if unknown."""
@@ -166,7 +166,7 @@ class DeviceClock:
 
     @property
     def uncertain(self) -> bool:
-        """Whether the time is not known yet, or the wall clock has jumped and that is not confirmed."""
+        """True if the time is not known yet, or the wall clock has jumped and that is not confirmed."""
         return not self.anchors or self._jump is not None
 
     @property

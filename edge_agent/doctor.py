@@ -104,13 +104,13 @@ class _Trial:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing to wait for: a reading of use, or the end of a recording."""
+        """True if there is nothing to wait for: a reading of use, or the end of a recording."""
         ended = self._sensor.recorded and (self._ticks >= _ROWS or self._sensor.finished(self._ticks))
         return self._usable or ended
 
     @property
     def wrong(self) -> bool:
-        """Whether the sensor or its readings are of no use; a live source that is silent so far may be all right."""
+        """True if the sensor or its readings are of no use; a live source that is silent so far may be all right."""
         return not self._usable and bool(self._came or self._sensor.recorded or self._sensor.trouble)
 
     def sentence(self, patience: float) -> str:
@@ -196,7 +196,7 @@ def _secrets(broker: Broker, enrolment: Path | None) -> Iterator[Finding]:
 
 
 def _local_brokers(config: AgentConfig) -> Iterator[Finding]:
-    """Whether the brokers that sensors read are there for this machine only, as far as that can be told."""
+    """Check whether the brokers that sensors read are there for this machine only, as far as that can be told."""
     read = {(one.sensor.host, one.sensor.port) for one in config.streams if one.sensor.kind == "mqtt"}
     for host, port in sorted(read):
         if host.startswith("/"):

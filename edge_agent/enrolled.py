@@ -92,7 +92,7 @@ def open_trust(config: AgentConfig, folder: Path) -> Trust:
 
 
 def _of_systemd(path: Path) -> bool:
-    """Whether systemd has handed a file over: others may not read it then, whatever its mode seems to say."""
+    """True if systemd has handed a file over: others may not read it then, whatever its mode seems to say."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     return folder is not None and path.resolve().parent == Path(folder).resolve()
 

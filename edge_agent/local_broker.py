@@ -25,7 +25,7 @@ class LocalBrokerError(OSError):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as it is written, is this machine and nobody else: `localhost`, 127.0.0.0/8 or ::1."""
+    """True if a host, as it is written, is this machine and nobody else: `localhost`, 127.0.0.0/8 or ::1."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,7 +56,7 @@ def dial(host: str, port: int, fleet: tuple[str, int]) -> socket.socket:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host has an address of this machine, as far as its name can be looked up."""
+    """True if a host has an address of this machine, as far as its name can be looked up."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_DGRAM)
     except OSError:
@@ -65,7 +65,7 @@ def is_local(host: str) -> bool:
 
 
 def _ours(family: int, address: _Address) -> bool:
-    """Whether this machine can bind an address, which only its own are good for."""
+    """True if this machine can bind an address, which only its own are good for."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.bind(address)

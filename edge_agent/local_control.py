@@ -40,7 +40,7 @@ class Pause:
         self._until = -math.inf
 
     def holds(self, now: float) -> bool:
-        """Whether the device is paused at a Unix time in seconds; also if the file cannot be understood."""
+        """True if the device is paused at a Unix time in seconds; also if the file cannot be understood."""
         try:
             status = self.path.stat()
         except FileNotFoundError:

@@ -58,7 +58,7 @@ class OpenFrame:
     stored: int = 0
 
     def goes_on(self, plan: StreamPlan, tick: int) -> bool:
-        """Whether a tick belongs into the frame that is under way."""
+        """True if a tick belongs into the frame that is under way."""
         count = len(self.outputs)
         return tick == self.first + count and plan.version == self.version and count < self.frame_ticks
 

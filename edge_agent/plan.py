@@ -123,7 +123,7 @@ class StreamPlan:
         return lcm(1 if self.noise is None else self.noise.cycle, *(window.stride for window in self.windows))
 
     def valid_at(self, now_us: int) -> bool:
-        """Whether symbols may be made at a time."""
+        """True if symbols may be made at a time."""
         seconds = now_us / 1e6
         return self.valid_from <= seconds and (self.valid_until is None or seconds < self.valid_until)
 

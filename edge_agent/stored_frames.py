@@ -167,7 +167,7 @@ class StoredFrames:
         return int((pages - free) * self._page_size)
 
     def takes(self, size: int) -> bool:
-        """Whether there is room for a frame of so many bytes, or could be made."""
+        """True if there is room for a frame of so many bytes, or could be made."""
         return bool(self._covered) or self.keeping.drop_oldest or self.fits(size)
 
     def free(self, size: int) -> bool:
@@ -179,7 +179,7 @@ class StoredFrames:
         return fits
 
     def fits(self, size: int) -> bool:
-        """Whether there is room for a frame of so many bytes as it is."""
+        """True if there is room for a frame of so many bytes as it is."""
         return self.used() + size + _SLACK <= self.keeping.max_bytes
 
     def _drop_oldest(self) -> bool:

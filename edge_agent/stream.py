@@ -37,7 +37,7 @@ class SharedSensor:
 
     @property
     def recorded(self) -> bool:
-        """Whether the readings of past ticks are still known."""
+        """True if the readings of past ticks are still known."""
         return self.sensor.recorded
 
     @property
@@ -52,7 +52,7 @@ class SharedSensor:
         return self._reading if tick == self.newest else None
 
     def finished(self, tick: int) -> bool:
-        """Whether there will be no tick any more."""
+        """True if there will be no tick any more."""
         return self.sensor.finished(tick)
 
     def discretiser(self, document: dict[str, object]) -> Classifier:

@@ -168,7 +168,7 @@ class Ticker:
 
     @property
     def over(self) -> bool:
-        """Whether all is done: asked to stop, or no sensor has more. Waiting for a first policy is not the end."""
+        """True if all is done: asked to stop, or no sensor has more. Waiting for a first policy is not the end."""
         return self.stopping or (bool(self.streams) and all(stream.finished for stream in self.streams))
 
     def _open(self, plan: StreamPlan, sensor: SharedSensor) -> Stream:
@@ -219,7 +219,7 @@ class Ticker:
         clock.follow(shift, since)
 
     def _is_misplaced(self, stream: Stream) -> bool:
-        """Whether what goes by the time of day is another now, or an older stream has brought a larger shift along."""
+        """True if what goes by the time of day is another now, or an older stream has brought a larger shift along."""
         shift, _ = self._outbox.shift(stream.plan.stream)
         return shift != stream.clock.shift or stream.clock.shift % self._multiple(stream.clock) != 0
 
@@ -234,7 +234,7 @@ class Ticker:
         return max(due, stream.drawn_us + period - period // MADE_UP)
 
     def _due(self, stream: Stream) -> bool:
-        """Whether the stream's next tick has come; leaves out ticks that are too late to be made up for."""
+        """True if the stream's next tick has come; leaves out ticks that are too late to be made up for."""
         clock, elapsed = stream.clock, self._clock.elapsed_us()
         now = elapsed + self._clock.offset_us
         late = max(stream.plan.period_us, REPLAY_LATE_US if stream.sensor.recorded else LATE_US)

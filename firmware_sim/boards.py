@@ -110,7 +110,7 @@ class BoardProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether it is on, and has not ended."""
+        """True if it is on, and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     @property

@@ -317,7 +317,7 @@ class _Reader:
             self._outputs.noise[state, window.name].extend(noise)
 
     def _is_new(self, sequence: str, first: int, last: int) -> bool:
-        """Whether a frame is after all others of its sequence; it may come twice."""
+        """True if a frame is after all others of its sequence; it may come twice."""
         new = first > self._last.get(sequence, -1)
         self._last[sequence] = max(last, self._last.get(sequence, -1))
         return new

@@ -213,7 +213,7 @@ class Outcome(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was lost, and nothing drawn twice."""
+        """True if nothing was lost, and nothing drawn twice."""
         return not self.lost and not self.twice and bool(self.ticks)
 
 

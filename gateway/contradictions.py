@@ -74,7 +74,7 @@ class Contradictions:
 
     @property
     def stops(self) -> bool:
-        """Whether devices are stopped."""
+        """True if devices are stopped."""
         return self._stopping is not None
 
     def connected(self) -> None:

@@ -129,12 +129,12 @@ class FleetPart:
 
     @property
     def busy(self) -> bool:
-        """Whether there is work to do now, or there may be."""
+        """True if there is work to do now, or there may be."""
         return self._schedule is not None and self._to_renew is None and self._schedule.busy
 
     @property
     def finished(self) -> bool:
-        """Whether no release is on its way to the broker."""
+        """True if no release is on its way to the broker."""
         return self._schedule is None or self._schedule.finished
 
     def following(self) -> dict[str, int]:

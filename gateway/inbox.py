@@ -214,7 +214,7 @@ class Inbox:
 
     @property
     def drained(self) -> bool:
-        """Whether the queue is closed and empty."""
+        """True if the queue is closed and empty."""
         with self._changed:
             return self._closed and not self.waiting
 

@@ -68,7 +68,7 @@ class Intake:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is owed or under way."""
+        """True if nothing is owed or under way."""
         return self._publisher.finished
 
     @property
@@ -146,7 +146,7 @@ class OwnDevices:
         self.renew()
 
     def heard(self, topic: str) -> bool:
-        """Whether a message is of a device that is another shard's: a session of before has subscribed to it."""
+        """True if a message is of a device that is another shard's: a session of before has subscribed to it."""
         if topic in self._mine:
             return False
         try:

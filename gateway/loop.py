@@ -390,7 +390,7 @@ class Gateway:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the worker has finished a round of late, and could store what there was."""
+        """True if the worker has finished a round of late, and could store what there was."""
         return self._failing_since is None and time.monotonic() - self._last_round < STUCK_SECONDS
 
     @property

@@ -185,7 +185,7 @@ class Publisher:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is owed or under way."""
+        """True if nothing is owed or under way."""
         under_way = self._watermarks or self._reports or self._told_symbols
         return not (self._owed or under_way or self._done)
 

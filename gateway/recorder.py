@@ -176,7 +176,7 @@ class Recorder:
         return self._load(device, stream).coverage.end
 
     def has_frames(self, device: str) -> bool:
-        """Whether a frame of a device is stored."""
+        """True if a frame of a device is stored."""
         streams = self._catalogue.streams(device)
         names = (name for stream in streams for name in self._catalogue.sequences(device, stream))
         return any(self._load(device, name).coverage.end >= 0 for name in names)
@@ -186,7 +186,7 @@ class Recorder:
         return self._load(device, name).shifts
 
     def complete(self, device: str, stream: str, first: int, last: int) -> bool:
-        """Whether no frame of the ticks first..last is missing."""
+        """True if no frame of the ticks first..last is missing."""
         return self._load(device, stream).coverage.holds(first, last)
 
     def removed(self, device: str, sequence: str, begin: int) -> None:

@@ -95,7 +95,7 @@ class ShardChannel:
 
     @property
     def known(self) -> bool:
-        """Whether it was said what releases need."""
+        """True if it was said what releases need."""
         return bool(self._db.execute("SELECT known FROM known").fetchone()[0])
 
     def beat(self, shard: int, document: Mapping[str, Any]) -> None:

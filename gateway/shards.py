@@ -50,7 +50,7 @@ class Shard:
     count: int
 
     def owns(self, device: str) -> bool:
-        """Whether a device is this one's."""
+        """True if a device is this one's."""
         return owner(device, self.count) == self.index
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ class Sensor(Protocol):
 
     @property
     def recorded(self) -> bool:
-        """Whether the readings of past ticks are still known, so that overdue ticks may be drawn for."""
+        """True if the readings of past ticks are still known, so that overdue ticks may be drawn for."""
 
     @property
     def trouble(self) -> str:
@@ -86,7 +86,7 @@ class Sensor(Protocol):
         """The reading of a tick, or none if there is none; answers at once and never raises."""
 
     def finished(self, tick: int) -> bool:
-        """Whether there will be no tick any more; of a live sensor never, because its silence may tell of readings."""
+        """True if there will be no tick any more; of a live sensor never, because its silence may tell of readings."""
 
     def close(self) -> None:
         """Close whatever it reads from; it is not read any more."""
@@ -223,7 +223,7 @@ class ReplaySensor:
         return None if isinstance(value, str) and not value.strip(" ,") else Reading(value)
 
     def finished(self, tick: int) -> bool:
-        """Whether the recording is over."""
+        """True if the recording is over."""
         return not self._loop and tick >= len(self._values)
 
     def close(self) -> None:

@@ -245,7 +245,7 @@ class Attack:
 
     @property
     def refutes(self) -> bool:
-        """Whether the outputs helped beyond doubt, to what may be more than epsilon allows.
+        """True if the outputs helped beyond doubt, to what may be more than epsilon allows.
 
         A gain whose interval includes 0 refutes nothing: where one state is rare the ceiling is the guess, and any
         other answer may exceed it by chance.
@@ -254,7 +254,7 @@ class Attack:
 
     @property
     def unclear(self) -> bool:
-        """Whether the outputs may have helped to 0.05 and more above what epsilon allows, but not beyond doubt.
+        """True if the outputs may have helped to 0.05 and more above what epsilon allows, but not beyond doubt.
 
         The recording is then too short to tell. Who was right less often than without the outputs gained nothing.
         """

@@ -137,7 +137,7 @@ def _allowance(given: Mapping[str, Any], claim: Claim) -> float:
 
 
 def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Finding]:
-    """Whether the certificate that devices compute says otherwise."""
+    """Check whether the certificate that devices compute says otherwise."""
     try:
         policy.verify(math.inf)
     except GuaranteeError as error:
@@ -146,7 +146,7 @@ def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fi
 
 
 def slack(given: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether the noise would do for a wider class than the policy names; if by more than a tenth, that is wrong."""
+    """Check whether the noise would do for a wider class than the policy names; if by more than a tenth, that is wrong."""
     if given.get("kind") == "points" or not _wider_holds(given, 1.01):
         return
     low, high = 1.01, _WIDEST

@@ -40,7 +40,7 @@ LIFT = 2.0**100
 
 
 def fits_registers(states: int) -> bool:
-    """Whether a message over this many states is a tuple."""
+    """True if a message over this many states is a tuple."""
     return 2 <= states <= 4
 
 

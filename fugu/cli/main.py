@@ -72,7 +72,7 @@ def _run(words: list[str]) -> int:
 
 
 def _of_framework(error: ModuleNotFoundError) -> bool:
-    """Whether a module is missing that devices do without."""
+    """True if a module is missing that devices do without."""
     return error.name is not None and error.name.partition(".")[0] in _FRAMEWORK
 
 

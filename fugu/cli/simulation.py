@@ -68,7 +68,7 @@ class Result(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was lost, and nothing drawn twice."""
+        """True if nothing was lost, and nothing drawn twice."""
         return all(one.sound for one in self.outcomes)
 
 

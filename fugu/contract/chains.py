@@ -114,7 +114,7 @@ class BinaryChains(ClassOfChains):
         return (((q0, q1), (r0, r1)),)
 
     def covers(self, pinned: ChainClass) -> bool:
-        """Whether all intervals of the other lie inside."""
+        """True if all intervals of the other lie inside."""
         return bool(pinned.boxes) and all(
             self.q[0] <= q[0] and q[1] <= self.q[1] and self.r[0] <= r[0] and r[1] <= self.r[1] for q, r in pinned.boxes
         )
@@ -234,7 +234,7 @@ class BoundedChains(ClassOfChains):
         return () if self.transition is None else (self.transition,)
 
     def covers(self, pinned: ChainClass) -> bool:
-        """Whether the other has no larger odds ratios."""
+        """True if the other has no larger odds ratios."""
         worst = pinned.worst_odds
         return not pinned.named_streams and worst is not None and worst <= self.worst_odds
 
@@ -302,7 +302,7 @@ class FiniteChains(ClassOfChains):
         return tuple(map(_box, self.transitions)) if self.states == 2 else ()
 
     def covers(self, pinned: ChainClass) -> bool:
-        """Whether the other has some of the same chains only."""
+        """True if the other has some of the same chains only."""
         return isinstance(pinned, FiniteChains) and set(pinned.transitions) <= set(self.transitions)
 
     def _bound(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
@@ -516,7 +516,7 @@ class JointChains(ClassOfChains):
         return self.model_copy(update={"streams": (shown,), "period_us": period_us})
 
     def covers(self, pinned: ChainClass) -> bool:
-        """Whether the other is of the same streams with the same rates: what the owners of the others rely on."""
+        """True if the other is of the same streams with the same rates: what the owners of the others rely on."""
         if not isinstance(pinned, JointChains) or (self.streams, self.shows, self.period_us) != (
             *(pinned.streams, pinned.shows, pinned.period_us),
         ):

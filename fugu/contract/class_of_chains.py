@@ -88,7 +88,7 @@ class ClassOfChains(Document):
 
     @property
     def changes(self) -> bool:
-        """Whether steps may change from tick to tick, and every start is allowed."""
+        """True if steps may change from tick to tick, and every start is allowed."""
         return False
 
     @property
@@ -134,7 +134,7 @@ class ClassOfChains(Document):
 
     @abstractmethod
     def covers(self, pinned: ChainClass) -> bool:
-        """Whether every chain of another class, with as many states, is shown to be in this one; exactly."""
+        """True if every chain of another class, with as many states, is shown to be in this one; exactly."""
 
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
         """The ratios that a mechanism is held to; see `fugu.contract.guarantee.lasting_ratios`."""
@@ -170,11 +170,11 @@ class ClassOfChains(Document):
         return self.ratio_loss(*self.lasting_ratios(*ratios), adversary)
 
     def reached(self, adversary: Adversary) -> bool:
-        """Whether some mechanism with given ratios is known to lose all of the bound."""
+        """True if some mechanism with given ratios is known to lose all of the bound."""
         return False
 
     def equal_leakages(self, adversary: Adversary) -> bool:
-        """Whether past and future leak alike: not in known chains, which need not run backward as they run forward."""
+        """True if past and future leak alike: not in known chains, which need not run backward as they run forward."""
         return True
 
     def stretches(

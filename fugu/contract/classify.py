@@ -101,7 +101,7 @@ class Classifier:
         return state
 
     def _comparable(self, tick: int) -> bool:
-        """Whether a reading can have a state: a mean's first is in the same band, whatever it is.
+        """True if a reading can have a state: a mean's first is in the same band, whatever it is.
 
         Where missing ticks have no state, neither have the M ticks from there on, as after a start.
         """
@@ -160,7 +160,7 @@ def _number(raw: Any) -> float:
 
 
 def _infinite(raw: Any) -> bool:
-    """Whether it is no finite number: of the ways to write a number, only those of infinities and NaN have an n."""
+    """True if it is no finite number: of the ways to write a number, only those of infinities and NaN have an n."""
     try:
         float(raw)
     except OverflowError:

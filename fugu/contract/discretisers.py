@@ -157,7 +157,7 @@ def _check_names(discretiser: Thresholds | Baseline | Categories | Cells, made: 
 
 
 def remembers(discretiser: Thresholds | Baseline | Categories | Cells) -> bool:
-    """Whether a state depends on earlier readings, too: who sees fewer of them then has other states."""
+    """True if a state depends on earlier readings, too: who sees fewer of them then has other states."""
     return discretiser.kind == "baseline" or (discretiser.kind == "thresholds" and discretiser.hysteresis > 0.0)
 
 

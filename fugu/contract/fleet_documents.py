@@ -120,7 +120,7 @@ class Address(Document):
         return self
 
     def reaches(self, device: str, groups: tuple[str, ...]) -> bool:
-        """Whether a device is meant."""
+        """True if a device is meant."""
         return bool(self.everyone) or self.device == device or (self.group is not None and self.group in groups)
 
     def __str__(self) -> str:

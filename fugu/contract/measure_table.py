@@ -92,7 +92,7 @@ class Staircase:
             raise FrameRangeError("the hull is no convex polygon in the plane, counter-clockwise")
 
     def _convex(self) -> bool:
-        """Whether half a turn is made from the first vertex to its negative, with every corner to the left."""
+        """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
         first = _plane(self.vertices[0])
         half = len(self.vertices) // 2
         if not all(_cross(first, _plane(vertex)) > 0 for vertex in self.vertices[1:half]):
@@ -109,7 +109,7 @@ class Staircase:
 
     @property
     def is_segment(self) -> bool:
-        """Whether K has rank 1."""
+        """True if K has rank 1."""
         return len(self.vertices) == 2
 
     @property
@@ -138,7 +138,7 @@ class Staircase:
         return [((b[1] - a[1], a[0] - b[0]), size) for a, b, size in self.cones()]
 
     def spans(self, difference: Point) -> bool:
-        """Whether a vector lies in the span of K."""
+        """True if a vector lies in the span of K."""
         if not self.is_segment:
             return True
         end = self.vertices[0]
@@ -389,7 +389,7 @@ class TimedTable(Message):
         integer(self.until, self.first + 1, MAX_TICK + 1, "until")
 
     def covers(self, tick: int, constraint: int) -> bool:
-        """Whether it is for a tick at which the adversary holds this set possible."""
+        """True if it is for a tick at which the adversary holds this set possible."""
         return self.first <= tick < self.until and self.constraint in (0, constraint)
 
     def row(self) -> list[Any]:

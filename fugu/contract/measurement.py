@@ -143,7 +143,7 @@ class ConstraintSets:
         return list(self._sets)
 
     def has(self, states: int) -> bool:
-        """Whether a set is the possible one at some tick; errors as for `at`."""
+        """True if a set is the possible one at some tick; errors as for `at`."""
         return states in self.all()
 
     @property
@@ -321,7 +321,7 @@ def _hidden(measurement: Measurement, state: int, states: list[int], within: Wit
 
 
 def _weights(measurement: Measurement, noise: NoiseTable, states: list[int], bound: int) -> tuple[bool, Within]:
-    """Whether a table protects every pair of the states; and the test of one pair."""
+    """True if a table protects every pair of the states; and the test of one pair."""
     row_of: dict[tuple[int, ...], int] = {}
     place = [row_of.setdefault(tuple(row), len(row_of)) for row in noise.rows]
     weights = {index: noise.row_weights(state) for state, index in enumerate(place)}
@@ -351,7 +351,7 @@ def _check_factor(measurement: Measurement, low: list[int], high: list[int]) -> 
 
 
 def _staircase(measurement: Measurement, noise: StaircaseNoise, states: list[int], bound: int) -> tuple[bool, Within]:
-    """Whether a staircase protects every pair of the states; and the test of one pair."""
+    """True if a staircase protects every pair of the states; and the test of one pair."""
     if noise.likely >> measurement.states:
         raise GuaranteeError("the table keeps states that the policy does not have")
     hull = noise.noise

@@ -88,7 +88,7 @@ def discrete_laplace(draw: Callable[[int], int], numerator: int, denominator: in
 
 
 def _happens(draw: Callable[[int], int], numerator: int, denominator: int) -> bool:
-    """Whether an event of probability exp(-numerator/denominator) happens, for a fraction x in 0..1.
+    """True if an event of probability exp(-numerator/denominator) happens, for a fraction x in 0..1.
 
     Source: algorithm 1. The first k at which an event of probability x/k fails is odd with probability 1 - x + x^2/2! -
     ... = exp(-x).

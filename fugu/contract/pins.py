@@ -214,7 +214,7 @@ def _measured_violations(policy: MeasurePolicy, pins: MeasuredPins) -> list[str]
 
 
 def contains(wider: ChainClass, pinned: ChainClass) -> bool:
-    """Whether every chain of `pinned` is in `wider`, as far as that can be shown; exact, without any tolerance.
+    """True if every chain of `pinned` is in `wider`, as far as that can be shown; exact, without any tolerance.
 
     A bounded class has every start, and steps that change; the others have one chain each for all time, started
     stationary, so that neither contains a bounded one. Joint chains must be of the same streams with the same rates:

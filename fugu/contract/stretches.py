@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
 
     @property
     def protected(self) -> bool:
-        """Whether epsilon says anything."""
+        """True if epsilon says anything."""
         return self.epsilon <= LARGEST_PROTECTED
 
 

@@ -24,7 +24,7 @@ def sign_committed(key: bytes, fleet: str, device: str, message: Committed) -> C
 
 
 def is_authentic(key: bytes, fleet: str, device: str, message: Committed) -> bool:
-    """Whether the holder of the key has said this, counter and all, to this device; takes as long either way."""
+    """True if the holder of the key has said this, counter and all, to this device; takes as long either way."""
     return hmac.compare_digest(message.tag, _tag(key, fleet, device, message))
 
 

@@ -52,7 +52,7 @@ _AGAINST_ALL = ("chain", "group")
 
 
 def covers(mechanism: Mechanism, adversary: str) -> bool:
-    """Whether a mechanism has a bound against an adversary: one who knows a state far away breaks quilts."""
+    """True if a mechanism has a bound against an adversary: one who knows a state far away breaks quilts."""
     return mechanism in _AGAINST_ALL or adversary == "ignorant"
 
 
@@ -73,7 +73,7 @@ class Query:
 
     @property
     def adds_up(self) -> bool:
-        """Whether a number is the sum of what its ticks add, as estimates and attackers take it."""
+        """True if a number is the sum of what its ticks add, as estimates and attackers take it."""
         return self.clip is None
 
     def moved(self, ticks: int, windows: int) -> int:
@@ -208,7 +208,7 @@ class Window(Document):
         return self.query.groups(self.counted(labels))
 
     def covers(self, index: int, first: int, length: int) -> bool:
-        """Whether window `index` has these ticks."""
+        """True if window `index` has these ticks."""
         return first == self.start + index * self.stride and length == self.length
 
     def _index(self, state: int | str, labels: tuple[str, ...]) -> int:

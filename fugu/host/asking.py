@@ -60,7 +60,7 @@ class Answering:
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody can ask."""
+        """True if anybody can ask."""
         return self._socket is not None
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 def failed(findings: Iterable[Finding]) -> bool:
-    """Whether something has to be done before the installation works."""
+    """True if something has to be done before the installation works."""
     return any(finding.verdict == "FAIL" for finding in findings)
 
 
@@ -66,7 +66,7 @@ def lines(findings: Iterable[Finding]) -> list[str]:
 
 
 def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, os.GRND_NONBLOCK)) -> Finding:
-    """Whether the kernel gives random bytes at once, and they do not look like anything else."""
+    """Check whether the kernel gives random bytes at once, and they do not look like anything else."""
     try:
         first, second = read(_RANDOM_BYTES), read(_RANDOM_BYTES)
     except BlockingIOError:
@@ -78,7 +78,7 @@ def randomness(read: Callable[[int], bytes] = lambda count: os.getrandom(count, 
 
 
 def clock(now: float, is_synchronised: bool) -> Finding:
-    """Whether the clock can be right; `now` is Unix time in seconds."""
+    """Check whether the clock can be right; `now` is Unix time in seconds."""
     shown = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if now < _BEGAN:
         return Finding("clock", "FAIL", f"it says {shown}: set it, and let NTP keep it (timedatectl set-ntp true)")
@@ -88,7 +88,7 @@ def clock(now: float, is_synchronised: bool) -> Finding:
 
 
 def disk(what: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")) -> list[Finding]:
-    """Whether a folder takes files that last, and for how much longer."""
+    """Check whether a folder takes files that last, and for how much longer."""
     name = f"disk of {what}"
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".doctor-") as file:
@@ -112,7 +112,7 @@ def disk(what: str, folder: Path, *, mounts: Path = Path("/proc/self/mountinfo")
 
 
 def private_file(path: Path) -> Finding:
-    """Whether a secret is there, and nobody but its owner may read it."""
+    """Check whether a secret is there, and nobody but its owner may read it."""
     name = f"file {path.name}"
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -200,7 +200,7 @@ def certificate_end(path: Path) -> tuple[float, float]:
 
 
 def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
-    """Whether Python and the libraries are of the `wanted` versions (`name>=1.2,<3`), else of the distribution's."""
+    """Check whether Python and the libraries are of the `wanted` versions (`name>=1.2,<3`), else of the distribution's."""
     python = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     findings = [Finding("Python", "ok" if good else "FAIL", python if good else f"{python}: install 3.11 or newer")]
@@ -259,7 +259,7 @@ _LISTENS = "0A"
 
 
 def loopback_only(what: str, port: int, *, sockets: Path = Path("/proc/net")) -> Finding:
-    """Whether what listens on a TCP port of this machine can be reached from this machine only."""
+    """Check whether what listens on a TCP port of this machine can be reached from this machine only."""
     found = listening(port, sockets)
     if found is None:
         return Finding(what, "warn", "this system does not say where it listens: see to it that it is 127.0.0.1 only")
@@ -295,7 +295,7 @@ def listening(port: int, sockets: Path) -> set[IPv4Address | IPv6Address] | None
 
 
 def private_socket(what: str, path: Path) -> Finding:
-    """Whether a Unix socket is there, and not for everybody."""
+    """Check whether a Unix socket is there, and not for everybody."""
     try:
         mode = path.stat().st_mode
     except OSError as error:

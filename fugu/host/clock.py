@@ -19,7 +19,7 @@ _UNSYNCHRONISED = 5  # TIME_ERROR, of adjtimex(2)
 
 
 def synchronised() -> bool:
-    """Whether the wall clock is steered by a time server, as far as the system says; but on Linux it is believed."""
+    """True if the wall clock is steered by a time server, as far as the system says; but on Linux it is believed."""
     return not sys.platform.startswith("linux") or _TIMESYNC.exists() or _steered()
 
 

@@ -143,12 +143,12 @@ def check_files(db: sqlite3.Connection, *, own: bool = False) -> None:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether an error says that a database's file is damaged or gone, so that to try again is useless."""
+    """True if an error says that a database's file is damaged or gone, so that to try again is useless."""
     return isinstance(error, FileLostError) or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_full(error: Exception) -> bool:
-    """Whether an error says that there is no room on the disk, which may come back."""
+    """True if an error says that there is no room on the disk, which may come back."""
     return _code(error) == sqlite3.SQLITE_FULL or _code(error, 0xFFFF) == _NO_ROOM_FOR_INDEX
 
 

@@ -64,7 +64,7 @@ _GATHER_SECONDS, _BUSY_SECONDS = 0.0005, 0.001
 
 @functools.cache
 def insides_fit() -> bool:
-    """Whether this version of paho-mqtt has the private names that are used here, with the same parameters."""
+    """True if this version of paho-mqtt has the private names that are used here, with the same parameters."""
     some = mqtt.Client(CallbackAPIVersion.VERSION2)
     for inside in INSIDES:
         name, called, _ = inside.partition("(")
@@ -249,7 +249,7 @@ class Client(mqtt.Client):
             self._busy_until = time.monotonic() + _BUSY_SECONDS
 
     def want_write(self) -> bool:
-        """Whether something waits to be sent."""
+        """True if something waits to be sent."""
         return bool(self._answers or self._out_packet or self._unsent)
 
     def _packet_write(self) -> MQTTErrorCode:

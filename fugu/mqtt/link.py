@@ -71,7 +71,7 @@ class _Requests:
 
     @property
     def answered(self) -> bool:
-        """Whether there is a connection, on which the broker has answered for every topic."""
+        """True if there is a connection, on which the broker has answered for every topic."""
         with self._lock:
             return self._open and not self._asked
 
@@ -209,19 +209,19 @@ class Link:
 
     @property
     def falls_back(self) -> bool:
-        """Whether `maintain` has something to do, which takes up to a second."""
+        """True if `maintain` has something to do, which takes up to a second."""
         opened = self._opened
         silent = opened is not None and time.monotonic() - opened > ANSWER_SECONDS
         return self._trying_5() and (self._fall_back or silent)
 
     @property
     def connected(self) -> bool:
-        """Whether the broker has accepted the connection, and it has not been lost since."""
+        """True if the broker has accepted the connection, and it has not been lost since."""
         return self._client is not None and self._client.is_connected()
 
     @property
     def subscribed(self) -> bool:
-        """Whether the broker has answered for every subscription on this connection; `last_error` names one refused."""
+        """True if the broker has answered for every subscription on this connection; `last_error` names one refused."""
         return self.connected and self._requests.answered
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -406,7 +406,7 @@ def _end_thread(client: Client | PlainClient) -> None:
 
 
 def is_filter(topic: str) -> bool:
-    """Whether a broker may be asked for it: wildcards stand alone between slashes, `#` at the end."""
+    """True if a broker may be asked for it: wildcards stand alone between slashes, `#` at the end."""
     levels = topic.split("/")
     alone = all(len(level) == 1 or not {"+", "#"} & set(level) for level in levels)
     return 0 < len(topic.encode(errors="replace")) <= _LONGEST and alone and "#" not in levels[:-1]

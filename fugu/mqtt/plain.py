@@ -79,7 +79,7 @@ class PlainClient(mqtt.Client):
         return None if info.rc == MQTTErrorCode.MQTT_ERR_QUEUE_SIZE else info.mid
 
     def is_connected(self) -> bool:
-        """Whether there is a connection, on which nothing malformed has come."""
+        """True if there is a connection, on which nothing malformed has come."""
         return super().is_connected() and self.socket() is not self._broken
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
@@ -189,7 +189,7 @@ class GuardedSocket:
             self._body(0)
 
     def _properties_begin(self) -> bool:
-        """Whether enough of a publication's body is there to know the length of its properties, or all of it."""
+        """True if enough of a publication's body is there to know the length of its properties, or all of it."""
         assert self._header is not None
         seen, at_qos_1 = self._seen, bool(self._header.command & _AT_QOS_1)
         if len(seen) == self._header.length:

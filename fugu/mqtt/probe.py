@@ -126,7 +126,7 @@ def _log_in(
 
 
 def _taken(link: Link, topic: str, answers: Mapping[int, bool]) -> bool:
-    """Whether the broker takes a message; one that ends the connection over it does not."""
+    """True if the broker takes a message; one that ends the connection over it does not."""
     _wait(link, lambda: link.connected)
     if (message := link.publish(topic, b"")) is None:
         return False

@@ -291,7 +291,7 @@ class Decoder:
         return [DescriptionReading(topic.device, topic.stream, described)]
 
     def _is_new(self, told: object, *key: object) -> bool:
-        """Whether a message says something new under its key, and note it; accounting for more ticks is nothing new."""
+        """True if a message says something new under its key, and note it; accounting for more ticks is nothing new."""
         content = hash(told)
         if self._seen.pop(key, None) == content:
             self._seen[key] = content

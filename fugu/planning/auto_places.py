@@ -110,7 +110,7 @@ class _Grid(NamedTuple):
 
 
 def asks_places(file: Path, question: Question, column: str | None) -> bool:
-    """Whether a question is about places: it says so, or asks for nothing else of a file that has them."""
+    """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
     other = question.want or column or question.states or question.baseline or question.threshold is not None
     return question.want == "place" or (not other and place_columns(file) is not None)
 

@@ -115,7 +115,7 @@ class Candidate:
         return "metres" if self.answers == "place" else "share"
 
     def same_release(self, other: Candidate) -> bool:
-        """Whether another one releases the same, whatever is known of it."""
+        """True if another one releases the same, whatever is known of it."""
         mine, others = (
             (one.kind, one.answers, one.window_ticks, one.every, one.devices, one.scale, one.table, one.discretiser)
             for one in (self, other)
@@ -124,7 +124,7 @@ class Candidate:
 
 
 def useful(candidate: Candidate) -> bool:
-    """Whether a candidate's answers are twice as good as always guessing, as far as four or more of them show."""
+    """True if a candidate's answers are twice as good as always guessing, as far as four or more of them show."""
     return _BETTER * candidate.expected_error <= candidate.guess_error and candidate.judged >= _LEAST_JUDGED
 
 

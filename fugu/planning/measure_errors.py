@@ -77,7 +77,7 @@ class SetPlan(NamedTuple):
 
     @property
     def repeats(self) -> bool:
-        """Whether the set comes back for ever."""
+        """True if the set comes back for ever."""
         return self.until is None
 
     @property

@@ -80,7 +80,7 @@ class MeasureSpec:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the chain's states are those that are measured, and its steps always the same."""
+        """True if the chain's states are those that are measured, and its steps always the same."""
         return not (self.shows or self.changes)
 
     def measured(self, distribution: Floats) -> Floats:

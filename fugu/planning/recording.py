@@ -86,7 +86,7 @@ def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
 
 
 def is_changes(times: Floats, parts: Ints) -> bool:
-    """Whether rows in order are too uneven in time to be ticks: fewer than 4 of 5 steps are near the median one."""
+    """True if rows in order are too uneven in time to be ticks: fewer than 4 of 5 steps are near the median one."""
     steps = np.diff(times)[np.diff(parts) == 0]
     steps = steps[steps > 0.0]
     if not steps.size:

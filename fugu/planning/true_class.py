@@ -75,7 +75,7 @@ class Step(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether no attacker refutes the class, and the recording is long enough to tell."""
+        """True if no attacker refutes the class, and the recording is long enough to tell."""
         return not any(one.refutes or one.unclear for one in self.attacks)
 
     @property

@@ -83,7 +83,7 @@ class MarkovChain:
 
     @cached_property
     def is_stationary(self) -> bool:
-        """Whether the start is the stationary distribution: the same states, each within the rounding of computation.
+        """True if the start is the stationary distribution: the same states, each within the rounding of computation.
 
         The comparison is relative: a state that is all but impossible counts as much as any other.
         """

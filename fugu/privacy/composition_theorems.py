@@ -127,7 +127,7 @@ class _Together:
             return Verdict(name, None, "not applicable", str(error))
 
     def _broken(self, says: Floats) -> str:
-        """Whether these releases break a false formula, which says so much of each tick."""
+        """Say whether these releases break a false formula, which says so much of each tick."""
         try:
             real = self._lost
         except FuguError:

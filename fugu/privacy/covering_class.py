@@ -299,7 +299,7 @@ class Covered(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Whether probabilities change over time, so that no chain of constant probabilities is declared."""
+        """True if probabilities change over time, so that no chain of constant probabilities is declared."""
         return any(length.changes for length in self.lengths) or self.order.p_value < _SIGNIFICANT_CHANGE
 
     def share(self, *lengths: Length) -> float:

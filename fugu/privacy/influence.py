@@ -145,7 +145,7 @@ def eigengap(chain: MarkovChain, reversible: bool = False, *, sharp: bool = Fals
 
 
 def is_reversible(chain: MarkovChain) -> bool:
-    """Whether pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within their rounding, however rare they are."""
+    """True if pi(x) P(x,y) = pi(y) P(y,x) for all x, y, to within their rounding, however rare they are."""
     flow: Floats = stationary_distribution_of(chain)[:, None] * chain.transition
     return bool(np.all(np.abs(flow - flow.T) <= 1e-12 * (flow + flow.T)))
 

@@ -241,7 +241,7 @@ class QuiltTables:
 
     @property
     def stalled(self) -> bool:
-        """Whether larger widths have stopped to know less, as on a chain that alternates or falls apart."""
+        """True if larger widths have stopped to know less, as on a chain that alternates or falls apart."""
         k = len(self._power)
         if self.count <= 2 * k**2:  # a chain that mixes has only positive entries after (k - 1)^2 + 1 steps
             return False

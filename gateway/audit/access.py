@@ -143,7 +143,7 @@ def read_access(text: str) -> tuple[Rule, ...]:
 
 
 def may_read(rules: Iterable[Rule], user: str, topic: str) -> bool:
-    """Whether an account may read a topic: if something grants it, and nothing denies it."""
+    """True if an account may read a topic: if something grants it, and nothing denies it."""
     mine = [rule for rule in rules if rule.user in (user, None) and matches(_of(rule, user), topic)]
     return any(rule.access in _PERMITS for rule in mine) and not any(rule.access == "deny" for rule in mine)
 
@@ -153,7 +153,7 @@ def _of(rule: Rule, user: str) -> str:
 
 
 def matches(wanted: str, topic: str) -> bool:
-    """Whether a filter with + and # has a topic without them."""
+    """True if a filter with + and # has a topic without them."""
     parts, names = wanted.split("/"), topic.split("/")
     if parts[-1] == "#":
         parts, names = parts[:-1], names[: len(parts) - 1]

@@ -292,7 +292,7 @@ class Attacked(NamedTuple):
 
     @property
     def refuted(self) -> bool:
-        """Whether what is promised is shown to be false."""
+        """True if what is promised is shown to be false."""
         return max(self.least, self.extended or 0.0, self.witness or 0.0) > self.promised
 
 

@@ -56,7 +56,7 @@ class StreamLoss(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """Whether more was told than promised, as far as is known."""
+        """True if more was told than promised, as far as is known."""
         return self.epsilon is None or self.epsilon > self.promised
 
 
@@ -77,7 +77,7 @@ class ReaderLoss(NamedTuple):
 
     @property
     def wrong(self) -> bool:
-        """Whether it was told more than its limit, as far as is known."""
+        """True if it was told more than its limit, as far as is known."""
         return self.epsilon is None or self.epsilon > self.limit
 
 

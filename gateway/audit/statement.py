@@ -97,7 +97,7 @@ class Statement(NamedTuple):
 
     @property
     def confirmed(self) -> bool:
-        """Whether everything that is claimed was recomputed, and nothing is wrong."""
+        """True if everything that is claimed was recomputed, and nothing is wrong."""
         return not any(finding.wrong for finding in self.findings)
 
     @property

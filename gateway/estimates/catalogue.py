@@ -155,7 +155,7 @@ class Catalogue:
         return [*([] if only else [stream]), *(sequence_name(stream, name) for name in sorted(names))]
 
     def is_measured(self, device: str, stream: str) -> bool:
-        """Whether a stream's policies are of measurements."""
+        """True if a stream's policies are of measurements."""
         return self._kinds.get((device, stream)) is MeasurePolicy
 
     def versions(self, device: str, stream: str) -> dict[int, AnyPolicy]:

@@ -79,7 +79,7 @@ class Windows(Kind[WindowFrame]):
 
     @staticmethod
     def same(stored: WindowFrame, frame: WindowFrame) -> bool:
-        """Whether two frames say the same; what is before one does not matter."""
+        """True if two frames say the same; what is before one does not matter."""
         return replace(stored, previous=-1) == replace(frame, previous=-1)
 
     def overlapping(self, place: Place, frame: WindowFrame) -> WindowFrame | None:
@@ -129,7 +129,7 @@ class Points(Kind[MeasureFrame]):
 
     @staticmethod
     def same(stored: MeasureFrame, frame: MeasureFrame) -> bool:
-        """Whether two frames say the same; neither how one was filled up nor what is before it matters."""
+        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
         return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
 
     def overlapping(self, place: Place, frame: MeasureFrame) -> MeasureFrame | None:

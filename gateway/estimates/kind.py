@@ -49,7 +49,7 @@ class Kind(Protocol[Frame]):
 
     @staticmethod
     def same(stored: Frame, frame: Frame) -> bool:
-        """Whether two frames say the same; neither how one was filled up nor what is before it matters."""
+        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
         ...
 
     def overlapping(self, place: Place, frame: Frame) -> Frame | None:

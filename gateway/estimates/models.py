@@ -298,7 +298,7 @@ class MeasureModel:
         return self._degrees[key]
 
     def has_point(self, released: Released, tables: Tables) -> bool:
-        """Whether a released point is one of its table's."""
+        """True if a released point is one of its table's."""
         return self._likelihood(released, tables) is not None
 
     def _likelihood(self, released: Released, tables: Tables) -> Floats | None:

@@ -82,7 +82,7 @@ class Symbols(Kind[SymbolFrame]):
 
     @staticmethod
     def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:
-        """Whether two frames say the same; neither how one was filled up nor what is before it matters."""
+        """True if two frames say the same; neither how one was filled up nor what is before it matters."""
         return replace(stored, padding=0, previous=-1) == replace(frame, padding=0, previous=-1)
 
     # A round: `begin`, then those of its frames that are left, one by one, then `write`; `confirm` once it is durable

@@ -245,11 +245,11 @@ class Enrolled:
         self._enrolled = {name: (said.in_force or 0) if said else 0 for name, said in reports.items()}
 
     def has(self, device: str) -> bool:
-        """Whether a device is of the registry, with a policy or without."""
+        """True if a device is of the registry, with a policy or without."""
         return device in self._enrolled
 
     def has_left(self, device: str) -> bool:
-        """Whether a device was of the registry, and is no more."""
+        """True if a device was of the registry, and is no more."""
         return device in self._policies.devices and device not in self._keys
 
     def key(self, device: str) -> bytes | None:

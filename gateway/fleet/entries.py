@@ -73,7 +73,7 @@ class Target(NamedTuple):
     name: str = ""
 
     def covers(self, device: str, groups: frozenset[str]) -> bool:
-        """Whether a device is meant."""
+        """True if a device is meant."""
         return self.name in groups if self.kind == "group" else self.kind == "fleet" or self.name == device
 
     def __str__(self) -> str:

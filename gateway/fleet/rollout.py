@@ -145,13 +145,13 @@ class StageCounts(NamedTuple):
         return self.refused + self.failed + self.silent
 
     def reaches(self, success: Fraction) -> bool:
-        """Whether the stage is done."""
+        """True if the stage is done."""
         if self.unoffered:
             return False
         return self.size == 0 or (self.accepted > 0 and self.accepted >= success * (self.size - self.absent))
 
     def lost(self, success: Fraction) -> bool:
-        """Whether errors have put the success out of reach."""
+        """True if errors have put the success out of reach."""
         return self.size - self.errors < success * self.size
 
 

@@ -192,7 +192,7 @@ class FleetLink:
         self._held_since = self._seconds()
 
     def _listened(self, now: float, connected: bool) -> bool:
-        """Whether the connections have been there for long enough, and the broker has said what it has."""
+        """True if the connections have been there for long enough, and the broker has said what it has."""
         if not connected:
             self._listens = 0
             return False

@@ -53,7 +53,7 @@ class Signed(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """Whether devices accept the signatures."""
+        """True if devices accept the signatures."""
         return self.signatures >= self.needed
 
     @property

@@ -185,7 +185,7 @@ class _Channel:
         return tab
 
     def leave(self, tab: _Tab) -> bool:
-        """Whether it was the last."""
+        """True if it was the last."""
         self._tabs.remove(tab)
         if not self._tabs:
             self._task.cancel()

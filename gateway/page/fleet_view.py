@@ -79,7 +79,7 @@ class Member:
 
     @property
     def waits(self) -> bool | None:
-        """Whether it has not judged the document that it was sent; `None` if that cannot be known."""
+        """True if it has not judged the document that it was sent; `None` if that cannot be known."""
         return None if self.wanted is None or self.running is None else self.wanted != self.judged
 
 

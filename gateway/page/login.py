@@ -96,7 +96,7 @@ class Login:
         return name
 
     def knows(self, session: str) -> bool:
-        """Whether there is such a session, and it has not expired."""
+        """True if there is such a session, and it has not expired."""
         return self._sessions.get(_key(session), 0.0) > self._clock()
 
     def end(self, session: str) -> None:

@@ -257,7 +257,7 @@ def _site(policies: Iterable[Policy]) -> Audience:
 
 
 def _always_has_state(policy: Policy) -> bool:
-    """Whether no tick has a symbol without a state, whose distribution would be another."""
+    """True if no tick has a symbol without a state, whose distribution would be another."""
     made = policy.discretiser
     return made.kind != "baseline" and (made.missing is not None or policy.missing_share == 0.0)
 

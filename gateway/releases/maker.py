@@ -145,7 +145,7 @@ def observed(symbols: dict[NoiseTable, Ints]) -> int:
 
 
 def better(question: Question, windows: DeviceWindows | None, symbols: dict[NoiseTable, Ints]) -> bool:
-    """Whether a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
+    """True if a device's windows answer better than its symbols: of no fewer ticks, with no more variance.
 
     The ticks that a baseline begins with have symbols of a public distribution, and windows leave them out. The
     variance is the bound for the worst of states, without the noise that symbols would get on top: it depends on

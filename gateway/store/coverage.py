@@ -80,7 +80,7 @@ class Coverage:
             self._through[-1] = through
 
     def joins(self, after: int, through: int) -> bool:
-        """Whether the ticks (after, through] touch any that are accounted for, rather than stand alone."""
+        """True if the ticks (after, through] touch any that are accounted for, rather than stand alone."""
         return bisect_left(self._through, after) < bisect_right(self._after, through)
 
     def __len__(self) -> int:
@@ -88,12 +88,12 @@ class Coverage:
         return len(self._after)
 
     def holds(self, first: int, last: int) -> bool:
-        """Whether all ticks first..last are accounted for."""
+        """True if all ticks first..last are accounted for."""
         index = bisect_left(self._through, last)  # the first interval that reaches `last`
         return index < len(self._after) and self._after[index] < first
 
     def meets(self, first: int, last: int) -> bool:
-        """Whether any of the ticks first..last is accounted for."""
+        """True if any of the ticks first..last is accounted for."""
         index = bisect_left(self._through, first)  # the first interval that reaches `first`
         return index < len(self._after) and self._after[index] < last
 

@@ -29,7 +29,7 @@ def open_engine(
 
 
 def is_there(location: Location, kind: Kind) -> bool:
-    """Whether there is anything in a file or a schema. Raises `kind.refused` if the server does not say."""
+    """True if there is anything in a file or a schema. Raises `kind.refused` if the server does not say."""
     if isinstance(location, Path):
         return location.exists() and location.stat().st_size > 0
     return _on_server(kind).is_there(location, kind)

@@ -239,7 +239,7 @@ class PostgresDatabase:
 
     @staticmethod
     def is_there(server: Server, kind: Kind) -> bool:
-        """Whether there is a table in the schema. Raises `kind.refused` if the server does not say."""
+        """True if there is a table in the schema. Raises `kind.refused` if the server does not say."""
         with _asked(server, kind) as connection:
             query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
             return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
@@ -349,7 +349,7 @@ class PostgresDatabase:
             self._epochs = self.execute(_epochs(lease)).fetchone()
 
     def _locked(self, lease: Lease, deadline: float, *, end: bool) -> bool:
-        """Whether the lock is this session's by the deadline; `end` ends the session that has it."""
+        """True if the lock is this session's by the deadline; `end` ends the session that has it."""
         while not self.execute("SELECT pg_try_advisory_lock(?)", (self._key(lease.name),)).fetchone()[0]:
             if time.monotonic() >= deadline:
                 return False

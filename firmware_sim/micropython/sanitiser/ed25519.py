@@ -12,7 +12,7 @@ _cubes = b""
 
 
 def verify(public: bytes, message: tuple, signature: bytes, idle) -> bool:
-    """Whether a key (32 bytes) has signed a message, in parts, with these 64 bytes; `idle` is called often."""
+    """True if a key (32 bytes) has signed a message, in parts, with these 64 bytes; `idle` is called often."""
     if len(public) != 32 or len(signature) != 64:
         return False
     key, commitment = _point(public), _point(signature[:32])

@@ -66,7 +66,7 @@ def keeps(policy, pinned) -> None:
 
 
 def other_windows(policies: list, before) -> bool:
-    """Whether a window of a policy has the name of one before, of the same stream, and other ticks."""
+    """True if a window of a policy has the name of one before, of the same stream, and other ticks."""
     ticks = {window.name: (window.start, window.length, window.stride) for window in before.windows}
     for policy in policies:
         for window in policy.windows if policy.stream == before.stream else ():

@@ -164,7 +164,7 @@ def hmac(key: bytes, message: bytes) -> bytes:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Whether two byte strings are equal; takes as long either way."""
+    """True if two byte strings are equal; takes as long either way."""
     if len(one) != len(other):
         return False
     differs = 0

@@ -82,7 +82,7 @@ def discrete_laplace(draw, numerator: int, denominator: int) -> int:
 
 
 def _happens(draw, numerator: int, denominator: int) -> bool:
-    """Whether an event of probability exp(-numerator/denominator) happens."""
+    """True if an event of probability exp(-numerator/denominator) happens."""
     tries = 1
     while draw(denominator * tries) < numerator:
         tries += 1

@@ -66,7 +66,7 @@ class Outbox:
         return self.newest - self.oldest + 1
 
     def fits(self) -> bool:
-        """Whether the file system has room for another segment."""
+        """True if the file system has room for another segment."""
         block, _, _, free = os.statvfs(self._folder)[:4]
         return free >= _SPARE_BLOCKS + self._frame_bytes // block
 

@@ -28,7 +28,7 @@ class Stream:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no frame is under way."""
+        """True if no frame is under way."""
         return not self._symbols
 
     def prepare(self, tick: int) -> None:

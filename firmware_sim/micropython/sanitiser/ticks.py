@@ -48,7 +48,7 @@ class Anchored:
 
     @property
     def jumped(self) -> bool:
-        """Whether the wall clock has jumped, and that does not count yet."""
+        """True if the wall clock has jumped, and that does not count yet."""
         return self._jump is not None
 
     def elapsed_us(self) -> int:
@@ -154,7 +154,7 @@ class Ticker:
 
     @property
     def runs(self) -> bool:
-        """Whether there is a policy."""
+        """True if there is a policy."""
         return self._policy is not None
 
     def due_us(self):

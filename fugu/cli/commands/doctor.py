@@ -51,7 +51,7 @@ def _doctor(
 
 
 def _of_gateway(file: Path) -> bool:
-    """Whether a file is a gateway's: by its name, or by a key that no agent's has."""
+    """True if a file is a gateway's: by its name, or by a key that no agent's has."""
     with suppress(OSError, ValueError, RecursionError):
         return file.name == _GATEWAY or "store" in tomllib.loads(file.read_text())
     return file.name == _GATEWAY

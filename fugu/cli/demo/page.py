@@ -91,7 +91,7 @@ class Observer:
             return {name: device.error for name, device in self._devices.items() if device.error}
 
     def online(self, version: int) -> bool:
-        """Whether all devices are online with a version of their policies."""
+        """True if all devices are online with a version of their policies."""
         with self._lock:
             return all(device.online and device.version == version for device in self._devices.values())
 

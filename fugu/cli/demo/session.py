@@ -118,7 +118,7 @@ def _start(
 
 
 def _over(observer: Observer, serving: subprocess.Popen[bytes], processes: Sequence[AgentProcess]) -> bool:
-    """Whether all devices are through with their recordings."""
+    """True if all devices are through with their recordings."""
     codes = [process.process.poll() for process in processes]
     if any(codes):
         raise DemoError(f"a device has stopped: {observer.errors() or 'see its log'}")

@@ -107,7 +107,7 @@ def verdict(plan: AutoPlan) -> list[str]:
 
 
 def _adversary(plan: AutoPlan) -> list[str]:
-    """Whether the adversary that was asked for makes no difference, in a sentence."""
+    """Say whether the adversary that was asked for makes no difference, in a sentence."""
     classes = [one.chains for one in (plan.recommended, *plan.candidates) if one.chains is not None]
     if plan.question.adversary == "universal" or not classes or not classes[0].changes:
         return []

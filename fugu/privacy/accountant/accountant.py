@@ -196,7 +196,7 @@ class ClassOfChains(Protocol):
         """Losses (n, k, k) of every tick, with rates (n, k, k), and the name of the bound."""
 
     def follows(self, length: int, adversary: Adversary) -> bool:
-        """Whether a stream of this length is worth following: an endless one that is stationary loses hardly more."""
+        """True if a stream of this length is worth following: an endless one that is stationary loses hardly more."""
 
     def work(self, length: int, adversary: Adversary) -> int:
         """Steps times the fourth power of the states that following so many ticks takes."""
@@ -206,14 +206,14 @@ class ClassOfChains(Protocol):
 
     @property
     def changes(self) -> bool:
-        """Whether steps may change from tick to tick."""
+        """True if steps may change from tick to tick."""
 
     @property
     def covered_start(self) -> Covered:
         """The starts that the class has."""
 
     def equal_leakages(self, adversary: Adversary) -> bool:
-        """Whether past and future leak alike."""
+        """True if past and future leak alike."""
 
     def started(self, start: Start | None) -> Chains:
         """As the function of this name."""
@@ -321,7 +321,7 @@ class ChainAccountant:
 
     @property
     def sticky(self) -> bool:
-        """Whether all chains of the class have two states, a stationary start, and q + r < 1."""
+        """True if all chains of the class have two states, a stationary start, and q + r < 1."""
         return bool(self._class.sticky)
 
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:

@@ -172,7 +172,7 @@ class IntervalChains(OddsRatioChains):
 
 
 def followed(length: int, states: int, adversary: Adversary) -> bool:
-    """Whether a stationary stream is so short that it loses much less than an endless one, tick by tick."""
+    """True if a stationary stream is so short that it loses much less than an endless one, tick by tick."""
     return length <= (_SHORT_INFORMED if adversary == "informed" else _SHORT if states <= EXACT_STATES else 1)
 
 

@@ -134,7 +134,7 @@ class KnownChains:
         return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:
-        """Whether a stream of this length is worth following tick by tick."""
+        """True if a stream of this length is worth following tick by tick."""
         if adversary == "informed" and self.work(length, adversary) > MOST_WORK:
             return False
         if adversary != "informed" and not self._stationary:

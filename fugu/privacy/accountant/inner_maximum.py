@@ -67,7 +67,7 @@ def _transported(
     moves: Moves,
     work: tuple[Floats, Floats, Floats, Ints, Ints],
 ) -> tuple[bool, float, float]:
-    """Whether transport proves above.h <= ratio * below.h, ratio > 1, for all h of the cone.
+    """True if transport proves above.h <= ratio * below.h, ratio > 1, for all h of the cone.
 
     Args:
         above, below: (b,) distributions.
