@@ -146,7 +146,7 @@ def other_certificate(policy: AnyPolicy, claims: Sequence[Claim]) -> Iterator[Fi
 
 
 def slack(given: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check whether the noise would do for a wider class than the policy names; if by more than a tenth, that is wrong."""
+    """Check whether the noise would do for a wider class than the policy names; more than a tenth wider is wrong."""
     if given.get("kind") == "points" or not _wider_holds(given, 1.01):
         return
     low, high = 1.01, _WIDEST

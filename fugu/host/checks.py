@@ -200,7 +200,7 @@ def certificate_end(path: Path) -> tuple[float, float]:
 
 
 def versions(wanted: Iterable[str] | None = None) -> list[Finding]:
-    """Check whether Python and the libraries are of the `wanted` versions (`name>=1.2,<3`), else of the distribution's."""
+    """Check that Python and the libraries are of the `wanted` versions (`name>=1.2,<3`), else of the distribution's."""
     python = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     findings = [Finding("Python", "ok" if good else "FAIL", python if good else f"{python}: install 3.11 or newer")]

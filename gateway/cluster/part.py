@@ -175,7 +175,7 @@ def _serve(settings: GatewaySettings, part: str, host: Connection, wanted: Wake)
 
 
 def _turn(gateway: Gateway, host: Connection) -> Callable[[], bool]:
-    """Make the test whether to go on; a gateway that has done nothing of late cannot be stopped: its process ends at once."""
+    """A test whether to go on; a gateway that has done nothing of late cannot be stopped: its process ends at once."""
     alive = time.monotonic()
 
     def turn() -> bool:
