@@ -17,7 +17,7 @@ from fugu.contract.measure_table import MOST_HELD, TimedTable, decoded_table
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.noise_table import SCALE, NoiseTable, public_row, uniform_below
 
-__all__ = ["MAX_TABLE_BYTES", "Measurer", "PointSource", "TableRefusedError"]
+__all__ = ["PointSource"]
 
 MAX_TABLE_BYTES = 1 << 19
 

@@ -13,7 +13,7 @@ from edge_agent.config_file import ConfigError
 from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate, UnavailableError
 from fugu.contract.errors import cause
 
-__all__ = ["ENTRY_POINT_GROUP", "CallSensor", "import_function"]
+__all__ = ["CallSensor", "import_function"]
 
 ENTRY_POINT_GROUP = "fugu_edge.sensors"
 

@@ -233,16 +233,6 @@ def _staircase_error(hull: Hull, epsilon: float) -> float | None:
     return math.sqrt(staircase_error(staircase(hull, epsilon)))
 
 
-def _gauge(hull: Hull) -> Callable[[Floats], Floats]:
-    """The gauge of points of the span, in floating point: for forecasts only."""
-    sides = (hull.scale * hull.normals / hull.offsets[:, None]).T
-
-    def gauge(points: Floats) -> Floats:
-        return np.asarray((points @ sides).max(axis=-1), dtype=np.float64)
-
-    return gauge
-
-
 def draws(states: int) -> int:
     """How many ticks to simulate."""
     return max(_LEAST_DRAWS, min(_MOST_DRAWS, _MOST_CELLS // states))
