@@ -1,4 +1,4 @@
-"""What ties an outbox to one machine: identifiers of hardware, which no copy of its disk takes along.
+"""The tie of an outbox to one machine: identifiers of hardware, which no copy of its disk takes along.
 
 Two devices with copies of one outbox would draw for the same ticks, and what they publish together tells more than
 either may. The file holds salted hashes of the identifiers; they themselves never leave the machine or are logged. It

@@ -1,4 +1,4 @@
-"""What an enrolled device has accepted so far, and what it runs by it."""
+"""The documents that an enrolled device has accepted so far, and the policies that it runs by them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the owner of a device has pinned and limited, in words: for `fugu-agent --check`."""
+"""The owner's pins and limits of a device, in words: for `fugu-agent --check`."""
 
 from __future__ import annotations
 

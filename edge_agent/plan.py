@@ -1,4 +1,4 @@
-"""What a running agent needs to know, as plain values: the outcome of checking a configuration and its policies."""
+"""The plan of a running agent, as plain values: the outcome of checking a configuration and its policies."""
 
 from __future__ import annotations
 

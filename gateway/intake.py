@@ -1,4 +1,4 @@
-"""What comes of devices: taken, answered, and of a shard only its own."""
+"""The intake of devices' messages: taken, answered, and in a shard only those of its own devices."""
 
 from __future__ import annotations
 

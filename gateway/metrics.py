@@ -1,4 +1,4 @@
-"""What the gateway counts, for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
+"""Counters for Prometheus: plain numbers over HTTP, where somebody asks for them, and nowhere else.
 
 No label names a device, a stream or an audience: a series that comes and goes tells of its device. What labels say is
 fixed beforehand. One thread answers one request after the other, and only reads: no scrape can stop the gateway.

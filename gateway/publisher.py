@@ -1,4 +1,4 @@
-"""What the gateway says: watermarks to devices, reports to whoever listens.
+"""The gateway's publications: watermarks to devices, reports to whoever listens.
 
 Both have a share of what may be under way, so that neither holds up the other. No crash or broken connection loses the
 newest report: those of points and windows wait in the store's outbox until the broker has acknowledged them; of a

@@ -1,4 +1,4 @@
-"""What a gateway is started with."""
+"""The settings of a gateway, as plain values."""
 
 from __future__ import annotations
 

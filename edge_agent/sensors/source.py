@@ -1,4 +1,4 @@
-"""What a sensor and a reading are, what a sensor's thread and the agent's loop share, and sensors without a library."""
+"""Sensors and readings, the mailbox between a sensor's thread and the agent's loop, and sensors without a library."""
 
 from __future__ import annotations
 

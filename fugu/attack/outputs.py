@@ -1,4 +1,4 @@
-"""What an attacker sees of a stream, symbols, noisy counts of windows or both, and what it knows or believes beside."""
+"""An attacker's view of a stream: symbols, noisy counts of windows or both, and knowledge or beliefs beside."""
 
 from __future__ import annotations
 

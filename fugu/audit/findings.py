@@ -1,4 +1,4 @@
-"""What is wrong with a policy, or should be known of it, each by a name that is the same for all policies."""
+"""Faults of a policy, and notes on it, each by a name that is the same for all policies."""
 
 from __future__ import annotations
 

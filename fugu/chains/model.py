@@ -1,4 +1,4 @@
-"""What every kernel is handed: checks, tables, and draws from a chain.
+"""The input of every kernel: checks, tables, and draws from a chain.
 
 A chain is (initial, transition). Symbols of many sequences are concatenated, and `lengths` says where each ends.
 """

@@ -1,4 +1,4 @@
-"""What can be wrong with a command line itself."""
+"""Errors of a command line itself."""
 
 from __future__ import annotations
 

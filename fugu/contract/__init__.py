@@ -1,4 +1,4 @@
-"""What device, gateway and subscriber agree on, without I/O; names load on first use: document parsers take memory."""
+"""The agreement of device, gateway and subscriber, without I/O; names load on first use: parsers take memory."""
 
 from __future__ import annotations
 

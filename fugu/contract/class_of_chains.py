@@ -1,4 +1,4 @@
-"""What is asked of a class of chains: all that needs no numbers of its own.
+"""The part of a class of chains that needs no numbers of its own.
 
 A new class is a document with these answers in `fugu.contract.chains`, and an object of `fugu.privacy.accountant` for
 what takes numpy.

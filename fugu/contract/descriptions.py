@@ -1,4 +1,4 @@
-"""What a stream is, for whoever subscribes without its policy; all of it follows from the policy, public by design."""
+"""Descriptions of streams, for those without a policy; all of it follows from the policy, and is public by design."""
 
 from __future__ import annotations
 

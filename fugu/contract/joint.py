@@ -1,4 +1,4 @@
-"""What all streams of a device tell together about one tick's state.
+"""The loss of a tick's state to all streams of a device together.
 
 Streams of one sensor with the same discretiser and the same clock have one and the same sequence of states. Given that,
 their outputs are independent: the likelihood ratios of a tick multiply, direction by direction, and the streams are one

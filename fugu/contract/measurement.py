@@ -1,4 +1,4 @@
-"""What a measured stream promises, as plain values, and the check of a table against its policy graph, in integers.
+"""Promises of measured streams, as plain values, and the check of a table against its policy graph, in integers.
 
 Sets of states are integers whose bit x stands for state x. For a set C of possible states, with at least two of them,
 the source's four conditions hold, the second and fourth for `degree`: a state, possible or not, is protected together

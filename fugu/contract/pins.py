@@ -1,4 +1,4 @@
-"""What a device's owner pins of a stream, so that whoever may sign policies cannot redefine what a guarantee is about.
+"""Pins of a device's owner: whoever may sign policies cannot redefine the subject of a guarantee.
 
 docs/fleet.md says what each pin is against. Pins are compared exactly; what cannot be decided is a violation. A part of
 them alone could be got round by the others, so a stream has all of them or none.

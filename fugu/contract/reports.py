@@ -1,4 +1,4 @@
-"""What the gateway says of streams, releases and itself to people and their tools: flat JSON.
+"""Reports of the gateway on streams, releases and itself, for people and their tools: flat JSON.
 
 Estimates follow from what devices have published, so they cost no privacy. All floats are 64-bit, and written so that
 they come back: an epsilon or a charge must not be rounded by being sent. `health` is retained and holds nothing of a

@@ -1,4 +1,4 @@
-"""What a guarantee is about, and when something was, in words that are the same for everybody."""
+"""Guarantees and times in words that are the same for everybody."""
 
 from __future__ import annotations
 

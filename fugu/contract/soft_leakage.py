@@ -1,4 +1,4 @@
-"""What known chains lose to those who may have any side information about the states that they show.
+"""The leakage of known chains to those who may have any side information about the states that they show.
 
 Evidence on single ticks weighs the states of a tick; two states y and z are the worst to have weights, and those are in
 closed form, with the odds ratio a = P[x,y] P[x',z] / (P[x,z] P[x',y]): the ratio of two means of h with h_y = u h_z is

@@ -1,1 +1,1 @@
-"""What a process needs from its machine; it knows of no streams, policies or privacy, and needs no numpy."""
+"""Needs of a process on its machine; knows of no streams, policies or privacy, and needs no numpy."""

@@ -1,4 +1,4 @@
-"""What the kernel says of its clock, and waits that may end early."""
+"""The kernel's word on its clock, and waits that may end early."""
 
 from __future__ import annotations
 

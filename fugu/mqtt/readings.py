@@ -1,4 +1,4 @@
-"""What a subscriber is handed, and how it is decoded: one typed reading for each thing that a stream says.
+"""Typed readings for subscribers, one for each message of a stream, and their decoder.
 
 Times are in UTC. What a device releases itself is dated, and named, by its stream's description; `time` and the names
 are `None` where the version of the policy that it was released under is not described.

@@ -1,4 +1,4 @@
-"""What several releases reveal together: of any two states, of one tick, of a sequence, and of a correlated stream.
+"""The loss to several releases together: of any two states, of one tick, of a sequence, of a correlated stream.
 
 Releases of independent noise reveal the sum of their losses, pair of states by pair of states; an epsilon for protected
 pairs alone does not add up, unless every release protects the same pairs. And an epsilon per tick is no epsilon of the

@@ -1,4 +1,4 @@
-"""What answers are worth: shares of windows, true and as they are released, the state now, and what guessing gives.
+"""The worth of answers: shares of windows, true and as they are released, the state now, and guesses.
 
 The error of a noisy count follows exactly from the distribution of its discrete Laplace noise; shares from randomised
 symbols come by inverting the noise.

@@ -1,4 +1,4 @@
-"""What a device could release to answer a question: windows of several lengths, and symbols at several periods.
+"""Candidates for an answer to a question: windows of several lengths, and symbols at several periods.
 
 A candidate is planned for a class of chains of a first set of a recording, and judged on a second one: how far off its
 answers are, what always guessing would give, when a subscriber knows, and what it sends.

@@ -1,4 +1,4 @@
-"""What can be wrong with a plan, or with the files that it is made from."""
+"""Errors of plans, and of the files that they are made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a measurement: errors of its mechanisms and of what others would release, over possible sets.
+"""Errors of a measurement's mechanisms, and of releases that others would make, over possible sets.
 
 Beside the planned noise: DPLS, differential privacy on delta-location sets with K-norm noise of the hull of all
 differences in the set (Xiao, Xiong: Protecting Locations with Differential Privacy under Temporal Correlations, CCS

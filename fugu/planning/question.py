@@ -1,4 +1,4 @@
-"""What is asked of readings, and which states answer it; what noise that needs plays no part in the choice.
+"""The question to readings, and the states that answer it; the noise plays no part in the choice.
 
 Without a baseline, a threshold or names of states, the kind of data decides: names and few whole numbers are states as
 they are, on and off are two, and numbers are above or below their own running mean of `DEFAULT_BASELINE` ticks.

@@ -1,4 +1,4 @@
-"""What the theorems on composition say of a set of releases about one chain, beside the accountants.
+"""Theorems on composition, for a set of releases about one chain, beside the accountants.
 
 Song, Chaudhuri: Composition Properties of Inferential Privacy for Time-Series Data (2017); as corrected, and for any
 number of windows. Proofs: docs/proofs/published-mechanisms.md, "Several releases, by the papers' theorems".

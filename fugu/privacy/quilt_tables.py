@@ -1,4 +1,4 @@
-"""What the Markov quilts of a chain are made of: one table for each width, and one term per node.
+"""The parts of a chain's Markov quilts: one table for each width, and one term per node.
 
 The influence of the nodes {i-a, i+b} on node i is the largest of start + column[a] + right[b] over pairs of states x,
 x' (Song, Wang, Chaudhuri 2017, equation 5), where

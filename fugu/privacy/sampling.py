@@ -1,4 +1,4 @@
-"""What sampling less often does to a class of chains.
+"""Classes of chains that are sampled less often.
 
 A chain P seen at every D-th tick is the chain P^D: less correlated, so that the same epsilon needs less noise.
 """

@@ -1,4 +1,4 @@
-"""What a randomised stream is still worth to an honest subscriber, by simulation.
+"""The worth of a randomised stream to an honest subscriber, by simulation.
 
 Baselines of others at the same epsilon show the epsilon that they really have, and what they leave. None is offered for
 use: ordinary randomised response ignores correlation, the BDP paper's noise is too small for an adversary who knows

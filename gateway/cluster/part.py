@@ -1,4 +1,4 @@
-"""What runs in each process that serves a part of a fleet's gateway: it claims a part that nobody has, and serves it.
+"""A process that serves a part of a fleet's gateway: it claims a part that nobody has, and serves it.
 
 A claim is a lease in the shards' channel, by a session that says something to the server twice a second. When a process
 is killed the server closes its session at once; when it is frozen or cut off, its session is silent. So all others see

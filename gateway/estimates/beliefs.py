@@ -1,4 +1,4 @@
-"""What is known of many streams after their newest symbols: one kernel call for the frames of a round.
+"""Beliefs about many streams after their newest symbols: one kernel call for the frames of a round.
 
 A belief is the distribution of a stream's state at its newest tick, given all symbols up to there. Each tick is
 predicted, weighed and normalised by itself, so that how symbols were cut into frames changes no bit of it. Over ticks

@@ -1,4 +1,4 @@
-"""What a kind of streams provides, so that one recorder and one intake serve all of them."""
+"""The protocol of a kind of streams, so that one recorder and one intake serve all of them."""
 
 from __future__ import annotations
 

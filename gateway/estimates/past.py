@@ -1,4 +1,4 @@
-"""What stored symbols say of past ticks; and moves what the journal holds into chunks, in one pass over all streams.
+"""Past ticks by stored symbols, and the sealing of the journal into chunks, in one pass over all streams.
 
 Most streams go on where they were sealed last. Where late frames have come, or the last chunk is small, the chunks from
 there on are made anew, together with what has come.

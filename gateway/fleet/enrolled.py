@@ -1,4 +1,4 @@
-"""What a gateway knows of devices that are enrolled: their policies and keys, and what is signed for them.
+"""Enrolled devices as a gateway knows them: their policies and keys, and documents that are signed for them.
 
 Documents of the registry are believed only if enough policy keys of a root have signed them, here as on a device; the
 registry's file is no authority.

@@ -1,4 +1,4 @@
-"""What a fleet's registry holds, as values: devices, documents, plans of rollouts, and the errors of this room.
+"""The values of a fleet's registry: devices, documents, plans of rollouts, and the errors of this room.
 
 Who gets a document is a matter of the plan and the devices' names and groups alone: every device has a rank, the hash
 of the plan's seed and its name, and p % of n devices are the first ceil(p * n / 100) by rank. So 10 % are among the

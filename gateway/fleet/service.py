@@ -1,4 +1,4 @@
-"""What a fleet of enrolled devices is told, and says: policy documents, what devices say of them, and the time.
+"""The conversation with enrolled devices: policy documents, answers to them, and the time.
 
 The operator's connection has credentials of its own, because nobody else may publish policies. Once a second it writes
 what has arrived into the registry, in one transaction, then lets rollouts go on, and publishes what is due, retained

@@ -1,4 +1,4 @@
-"""What has come in a round, checked: frames of symbols as columns, other frames as they are.
+"""The arrivals of a round, checked: frames of symbols as columns, other frames as they are.
 
 A compiled parser takes only the one layout in which `fugu.contract.frames.SymbolFrame` is written, and reads the same
 from it as the contract's decoder. What it does not take goes to that decoder, which takes other layouts of the same

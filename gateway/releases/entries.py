@@ -1,4 +1,4 @@
-"""What a ledger holds: values, its tables, and its rows as they stand for an audit that believes none of them.
+"""The contents of a ledger: values, its tables, and its rows as they stand for an audit that believes none of them.
 
 Equal documents have equal bytes, and their digest names them. Charges are per-tick losses as whole numbers of
 pico-nats, always rounded to the safe side: sums are exact, so ten thousand windows that each charge exactly the

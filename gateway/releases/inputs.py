@@ -1,4 +1,4 @@
-"""What a release asks of its devices, how their answers are put together, and what of it the ledger stores.
+"""The request of a release to its devices, how their answers are put together, and their record in the ledger.
 
 A question has all that is needed to count symbols and windows, and nothing else. Its canonical bytes are the same
 wherever they are made, so that their digest names it.

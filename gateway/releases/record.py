@@ -1,4 +1,4 @@
-"""What a store knows of its ledger, so that neither can be replaced or restored unnoticed.
+"""The store's record of its ledger, so that neither can be replaced or restored unnoticed.
 
 Store and ledger each have a random identity, and hold that of the other; the store also holds the number of the newest
 entry that may have been published, and for every stream the last tick of one. A release is written in one order: its

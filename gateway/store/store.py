@@ -1,4 +1,4 @@
-"""What outlives the gateway, in one database: which sequences of frames there are, and what is known of all of them.
+"""The store: sequences of frames, and all that is known of them, in one database that outlives the gateway.
 
 One thread uses a store at a time. A batch of frames is one transaction, durable before anybody is told.
 """

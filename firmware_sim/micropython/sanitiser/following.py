@@ -1,4 +1,4 @@
-"""What a board is told by its fleet: policies, roots, the time, and what stops it; docs/firmware.md has the rules.
+"""A board's fleet: policies, roots, the time, and stops; docs/firmware.md has the rules.
 
 What is accepted is stored first and then put in force, between two ticks.
 """

@@ -1,4 +1,4 @@
-"""What is random: symbols from a table, and exact discrete Laplace noise; integers only.
+"""Random draws: symbols from a table, and exact discrete Laplace noise; integers only.
 
 Source of the noise: Canonne, Kamath, Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1
 and 2, as in the agent's `fugu.contract.noise_table`: from the same random bytes comes the same noise.

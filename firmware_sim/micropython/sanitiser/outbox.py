@@ -1,4 +1,4 @@
-"""What must outlast a power cut, in sealed segments: files written once, whole, and deleted when they are safe.
+"""Everything that must outlast a power cut, in sealed segments: written once, whole, and deleted when they are safe.
 
 A segment holds the frames that ended at one tick and all that a restart has to know: which ticks may have been drawn,
 the last tick and window that were framed, the shift of the clock, the counter of the newest watermark. littlefs takes a

@@ -1,4 +1,4 @@
-"""What a compiled policy says, as attributes; `sanitiser.compiled` reads the bytes."""
+"""A compiled policy as attributes; `sanitiser.compiled` reads the bytes."""
 
 BINARY, BOUNDED = 0, 1
 THRESHOLDS, BASELINE, CATEGORIES = 0, 1, 2

@@ -1,4 +1,4 @@
-"""What a board has accepted, in a file that is replaced as a whole: littlefs renames at one moment."""
+"""The documents that a board has accepted, in a file that is replaced as a whole: littlefs renames at one moment."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What restarts a board that hangs: the hardware's timer, which has to be fed; on the Unix port a process of its own.
+"""The watchdog of a board that hangs: the hardware's timer, which has to be fed; on the Unix port a process.
 
 That one kills the board. On a busy machine `WATCHDOG_SECONDS` in the environment says how long a loop may take.
 """

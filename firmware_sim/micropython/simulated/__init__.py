@@ -1,1 +1,1 @@
-"""What stands in for a board's hardware in a simulation, under MicroPython's Unix port; no part of an image."""
+"""Stand-ins for a board's hardware in a simulation, under MicroPython's Unix port; no part of an image."""

@@ -1,4 +1,4 @@
-"""What single measured points tell of states that must be alike: integers of tables, and gauges of hulls.
+"""Losses of single measured points between states that must be alike: integers of tables, and gauges of hulls.
 
 A table's weights W[x][z] sum to 2^32 in every row. A staircase has P(v) proportional to q^ceil(gauge(v)): moving its
 centre by d changes a likelihood by at most q^-ceil(gauge(d)). Rules: docs/proofs/private-points.md.

@@ -1,4 +1,4 @@
-"""What the subscriber received, held against the recordings, and what attackers make of it."""
+"""The subscriber's answers held against the recordings, and attackers on them."""
 
 from __future__ import annotations
 

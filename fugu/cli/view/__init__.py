@@ -1,1 +1,1 @@
-"""What people see: tables, sentences, pictures and documents for JSON; nothing here decides anything."""
+"""Tables, sentences, pictures and documents for JSON; nothing here decides anything."""

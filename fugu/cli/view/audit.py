@@ -1,4 +1,4 @@
-"""What an audit has found, for people."""
+"""The findings of an audit, for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `fugu plan auto` found, as sentences and a table, and as an object for JSON."""
+"""The answer of `fugu plan auto`, as sentences and a table, and as an object for JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fleet's registry holds, as JSON, tables and sentences, and warnings before devices get a document."""
+"""A fleet's registry as JSON, tables and sentences, and warnings before devices get a document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a guarantee is about, and what is lost about whole stretches of time: the same wherever an epsilon is shown."""
+"""A guarantee in words: its subject, and its losses about stretches of time, the same wherever an epsilon is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all ticks on one side of a tick tell of its state, for a known chain of k states.
+"""The leakage of all ticks on one side of a tick about its state, for a known chain of k states.
 
 A matrix holds bounds on a ratio of likelihoods for any two states, as integers in units of 2^-192 that are rounded up;
 from LIMIT on they count as infinite. Given the states ticks are independent, and tick[x][y] bounds the ratio for what
