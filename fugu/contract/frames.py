@@ -290,7 +290,7 @@ def sequence_name(stream: str, window: str) -> str:
 # 32 bits unsigned, 0xd3: 64 bits signed, 0xd9: string of 8-bit length, 0xdc: array of 16-bit length).
 _HEAD = struct.Struct(">BBBIBqBB")
 _MIDDLE = struct.Struct(">BqBqBqBIBIBH")
-_COUNT_SIZE = struct.Struct(">Bq")
+_PACKED_COUNT = struct.Struct(">Bq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +345,7 @@ class WindowFrame(Message):
         head = _HEAD.pack(self.SCHEMA, 0x99, 0xCE, self.policy_version, 0xD3, self.shift, 0xD9, len(name))
         numbers = (0xD3, self.previous, 0xD3, self.index, 0xD3, self.first, 0xCE, self.length, 0xCE, self.observed)
         middle = _MIDDLE.pack(*numbers, 0xDC, len(self.counts))
-        return head + name + middle + b"".join(_COUNT_SIZE.pack(0xD3, count) for count in self.counts)
+        return head + name + middle + b"".join(_PACKED_COUNT.pack(0xD3, count) for count in self.counts)
 
 
 JUDGED_BYTES: Final = 8

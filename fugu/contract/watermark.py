@@ -15,7 +15,7 @@ from fugu.contract.message import binary
 __all__ = ["KEY_BYTES", "is_authentic", "sign_committed"]
 
 KEY_BYTES = 32
-_WATERMARK_DOMAIN = "fugu/2 committed"
+_DOMAIN = "fugu/2 committed"
 
 
 def sign_committed(key: bytes, fleet: str, device: str, message: Committed) -> Committed:
@@ -30,5 +30,5 @@ def is_authentic(key: bytes, fleet: str, device: str, message: Committed) -> boo
 
 def _tag(key: bytes, fleet: str, device: str, message: Committed) -> bytes:
     binary(key, KEY_BYTES, KEY_BYTES, "key")
-    head = b"".join(name.encode() + b"\0" for name in (_WATERMARK_DOMAIN, fleet, device))
+    head = b"".join(name.encode() + b"\0" for name in (_DOMAIN, fleet, device))
     return hmac.digest(key, head + message.counter.to_bytes(8, "big") + packed_streams(message), "sha256")

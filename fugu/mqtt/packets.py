@@ -96,7 +96,7 @@ def check_properties(command: int, packet: bytes | bytearray) -> None:
 
 
 _PUBLISH, _KIND_AND_QOS_2 = 0x30, 0xF4
-_PACKETS_AT_QOS_1, _RETAINED = 0b010, 0b001
+_RETAINED = 0b001
 PUBACK = b"\x40\x02"
 """An acknowledgement, but for the message id."""
 _LENGTH_BYTES = 4
@@ -147,7 +147,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
         if stop > end or not 2 <= length <= most:
             break
         identity = payload = begin + 2 + (data[begin] << 8 | data[begin + 1])
-        if command & _PACKETS_AT_QOS_1:
+        if command & _AT_QOS_1:
             payload += 2
         payload += five
         if payload > stop or (five and data[payload - 1]) or identity == begin + 2:
@@ -156,7 +156,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
             topic = data[begin + 2 : identity].decode()
         except UnicodeDecodeError:
             break
-        if command & _PACKETS_AT_QOS_1:
+        if command & _AT_QOS_1:
             answers += PUBACK
             answers += data[identity : identity + 2]
         messages.append((topic, data[payload:stop], command & _RETAINED == _RETAINED))
@@ -167,7 +167,7 @@ def publications(data: bytes, at: int, most: int, five: bool, messages: list[Mes
 def publish(topic: bytes, payload: bytes, mid: int, five: bool, *, retain: bool) -> bytearray:
     """A publication at QoS 1, without properties."""
     length = 2 + len(topic) + 2 + five + len(payload)
-    packet = bytearray([_PUBLISH | _PACKETS_AT_QOS_1 | retain])
+    packet = bytearray([_PUBLISH | _AT_QOS_1 | retain])
     while length > 127:
         packet.append(length & 127 | 128)
         length >>= 7

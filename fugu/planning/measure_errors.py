@@ -279,7 +279,7 @@ def rms(errors: Floats) -> float:
     return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))
 
 
-_MEASURE_BASELINES_SEED = 30303
+_BASELINE_SEED = 30303
 _MOST_TICKS = 1_000
 _MOST_STATES = 256
 
@@ -303,7 +303,7 @@ def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, end
     Without a delta every possible state is in the set; `endless` says that the same ones are possible for ever; `quick`
     leaves out the walk.
     """
-    generator = np.random.default_rng(_MEASURE_BASELINES_SEED)
+    generator = np.random.default_rng(_BASELINE_SEED)
     hulls: dict[bytes, Hull] = {}
     values, epsilon = spec.values, spec.epsilon
 
@@ -342,7 +342,7 @@ def neighbourhood_attack(spec: MeasureSpec, possible: Bools, hull: Hull, prior: 
     """
     if np.count_nonzero(possible) > _MOST_STATES:
         return None
-    generator = np.random.default_rng(_MEASURE_BASELINES_SEED)
+    generator = np.random.default_rng(_BASELINE_SEED)
     values, distribution = spec.values[possible], prior[possible]
     distribution = distribution / distribution.sum()
     path = generator.choice(len(values), size=draws(len(values)) // 4, p=distribution)

@@ -168,7 +168,7 @@ class ValueRow(NamedTuple):
 
 
 Row = StateRow | ValueRow
-_FoundWindows = dict[tuple[int, int], Row]
+_CountedRows = dict[tuple[int, int], Row]
 
 
 def estimates_between(
@@ -191,7 +191,7 @@ def estimates_between(
 
 
 def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
-    points, found = Points(store, catalogue, lag), _FoundWindows()
+    points, found = Points(store, catalogue, lag), _CountedRows()
     for frame, _ in store.points.following(of.number, max(0, first - MAX_MEASURE_TICKS)):
         if frame.first > last + lag:
             break
@@ -201,13 +201,13 @@ def _values(store: Store, catalogue: Catalogue, of: Place, first: int, last: int
             for tick, row in enumerate(columns, some.first):
                 if first <= tick <= last:
                     found[tick, some.lag] = ValueRow(of.device, of.stream, tick, *row, some.lag, some.shift)
-        yield from _told(found, _FoundWindows(), frame.first - lag - 1)
-    yield from _told(found, _FoundWindows(), last)
+        yield from _told(found, _CountedRows(), frame.first - lag - 1)
+    yield from _told(found, _CountedRows(), last)
 
 
 def _states(store: Store, catalogue: Catalogue, of: Place, first: int, last: int, lag: int) -> Iterator[Row]:
     past, counts = Past(store, catalogue, lag), CountedEstimates(store, catalogue, lag)
-    alone, counted, through = _FoundWindows(), _FoundWindows(), first - 1
+    alone, counted, through = _CountedRows(), _CountedRows(), first - 1
     for run in past.estimates(of, first, last):
         alone.update(_rows(of, run, first, last))
         end = run.first + len(run.probabilities) - 1
@@ -219,7 +219,7 @@ def _states(store: Store, catalogue: Catalogue, of: Place, first: int, last: int
     yield from _told(alone, counted, last)
 
 
-def _told(alone: _FoundWindows, counted: _FoundWindows, last: int) -> Iterator[Row]:
+def _told(alone: _CountedRows, counted: _CountedRows, last: int) -> Iterator[Row]:
     """Hand out, and remove, what is known of ticks up to one; what has seen a count, where there is any."""
     both = alone | counted
     for key in sorted(key for key in both if key[0] <= last):
@@ -237,7 +237,7 @@ def _windows(store: Store, catalogue: Catalogue, of: Place, first: int, last: in
                 yield of._replace(number=number), frame.index
 
 
-def _rows(of: Place, run: TickProbabilities, first: int, last: int) -> _FoundWindows:
+def _rows(of: Place, run: TickProbabilities, first: int, last: int) -> _CountedRows:
     """The ticks first..last of a run; where the oldest shifts have been forgotten, numbers are ahead by no more."""
     shift = min(run.shift, run.first)
     rows = enumerate(run.probabilities, run.first)

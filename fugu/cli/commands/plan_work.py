@@ -205,7 +205,7 @@ def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Disc
     return type(found)(**{**found.model_dump(), "states": renamed, "missing": name})
 
 
-_LONGEST_STREAM = 1_000_000
+_LARGEST_EVERY = 1_000_000
 
 
 def plan_stream(
@@ -250,8 +250,8 @@ def plan_stream(
 
 def _request(options: StreamOptions, source: ChainSource, *, longer_periods: bool) -> Request:
     objectives: tuple[Objective, ...] = get_args(Objective)
-    if not 1 <= options.every <= _LONGEST_STREAM:
-        raise CommandError(f"every must be from 1 to {_LONGEST_STREAM}, got {options.every}")
+    if not 1 <= options.every <= _LARGEST_EVERY:
+        raise CommandError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
     return Request(
         chains=source.chains,
         transition=source.transition,

@@ -20,7 +20,7 @@ from fugu.host.toml_file import toml_lines
 __all__ = ["STOP_SECONDS", "DemoError", "await_that", "gateway", "start_broker", "subscriber"]
 
 
-START_SECONDS = 300.0
+_BROKER_SECONDS = 300.0
 _MOSQUITTO = """\
 listener {port} 127.0.0.1
 allow_anonymous true
@@ -67,7 +67,7 @@ def start_broker(kind: str, folder: Path, options: str = "") -> Iterator[tuple[i
         yield port, name
     finally:
         process.terminate()
-        process.wait(START_SECONDS)
+        process.wait(_BROKER_SECONDS)
 
 
 def _free_port() -> int:
@@ -77,7 +77,7 @@ def _free_port() -> int:
 
 
 def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + _BROKER_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
@@ -103,7 +103,7 @@ if __name__ == "__main__":
     asyncio.run(_serve_embedded(int(sys.argv[1])))
 
 
-PROCESS_SECONDS = 900.0
+_GATEWAY_SECONDS = 900.0
 STOP_SECONDS = 300.0
 
 
@@ -159,7 +159,7 @@ def gateway(port: int, fleet: str, folder: Path, store: Path, log: Path) -> Iter
     lines = toml_lines({"fleet": fleet, "store": str(store.resolve()), "policies": "policies"})
     file.write_text("\n".join([*lines, f"broker = {{port = {port}}}", ""]))
     with _process(["gateway", "run", "--verbose", str(file)], None, log) as process:
-        await_that("the gateway has started", lambda: "has started" in log.read_text(), PROCESS_SECONDS)
+        await_that("the gateway has started", lambda: "has started" in log.read_text(), _GATEWAY_SECONDS)
         yield process
 
 
