@@ -16,6 +16,8 @@ ON_BOTH = {"test_forgetting", "test_history", "test_recorder", "test_retention",
 ONCE = {
     "test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all",
     "test_a_full_disk_keeps_frames_out_of_the_watermark_until_there_is_room",
+    "test_a_device_never_forgets_a_frame_that_is_not_stored",
+    "test_any_order_repetition_batching_and_restart_ends_in_the_same_bits",
     "test_a_device_that_sends_what_is_missing_gets_rid_of_everything_in_the_end",
     "test_nobody_waits_for_frames_that_a_full_outbox_had_to_drop",
     "test_what_cannot_be_stored_is_not_in_the_watermark",
@@ -33,8 +35,7 @@ _POSTGRESQL = pytest.param("postgresql", marks=pytest.mark.processes)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give tests an engine, unless once is enough."""
     here = metafunc.module.__name__.rpartition(".")[2] in ON_BOTH and metafunc.function.__name__ not in ONCE
-    names = {mark.name for mark in metafunc.definition.iter_markers()}
-    if here and "tmp_path" in metafunc.fixturenames and not {"broker", "long"} & {*metafunc.fixturenames, *names}:
+    if here and "tmp_path" in metafunc.fixturenames and "broker" not in metafunc.fixturenames:
         metafunc.parametrize("engine", ["sqlite", _POSTGRESQL], indirect=True)
 
 
