@@ -8,25 +8,19 @@ import random
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
-from edge_agent.agent import Agent
-from edge_agent.config import load
-from edge_agent.randomiser import system_entropy
-from edge_agent.stream import open_sensors
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Categories, Cells, Policy
-from fugu.host.clock import Wake
 from fugu.mqtt import Broker
 
 __all__ = [
-    *("AgentProcess", "run_crowd", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),
+    *("AgentProcess", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),
     "write_device",
 ]
 
@@ -96,26 +90,6 @@ class AgentProcess:
         """End it in order; returns its exit code."""
         self.process.terminate()
         return self.process.wait(timeout)
-
-
-def run_crowd(configs: Iterable[Path], stop: Wake) -> None:
-    """Run many agents in this process, a thread each, until all have finished or `stop` is set.
-
-    Up to about 300: the MQTT library waits with select(), which cannot watch more connections.
-    """
-    agents = []
-    for config in configs:
-        plan = load(config)
-        agents.append(Agent(plan, open_sensors(plan.streams), system_entropy()))
-    threads = [threading.Thread(target=agent.run, daemon=True) for agent in agents]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads) and not stop.wait(0.2):
-        pass
-    for agent in agents:
-        agent.stop()
-    for thread in threads:
-        thread.join()
 
 
 def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:

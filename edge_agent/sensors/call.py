@@ -37,18 +37,18 @@ class CallSensor(LiveSensor):
             try:
                 value = _plain(self._function())
             except FailedError as error:
-                self.trouble = error.trouble
-                self._mailbox.leave(works=False)
+                self._trouble = error.trouble
+                self._leave(works=False)
             except BaseException as error:  # also of SystemExit: nothing that foreign code does ends the thread
                 if not isinstance(error, UnavailableError):
-                    self.trouble = "its function raises an exception; run it by hand to see which"
-                self._mailbox.leave(works=False)
+                    self._trouble = "its function raises an exception; run it by hand to see which"
+                self._leave(works=False)
             else:
-                self._mailbox.leave(None if value is None else Reading(value), works=True)
+                self._leave(None if value is None else Reading(value), works=True)
 
     def poll(self, tick: int) -> SensorUpdate:
         """What the function returned since the last tick."""
-        update = self._mailbox.take()
+        update = super().poll(tick)
         self._wanted.set()
         return update
 

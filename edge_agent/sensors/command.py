@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from edge_agent.sensors.call import CallSensor
-from edge_agent.sensors.source import FailedError, LiveSensor, Reading, SensorUpdate, lines_of
+from edge_agent.sensors.source import FailedError, LiveSensor, SensorUpdate
 
 __all__ = ["CommandLineSensor", "CommandSensor"]
 
@@ -72,13 +72,13 @@ class CommandLineSensor(LiveSensor):
         while not self._closed.is_set():
             try:
                 self._run()
-                self.trouble = "its command has ended; it is begun anew"
+                self._trouble = "its command has ended; it is begun anew"
             except FailedError as error:
-                self.trouble = error.trouble
+                self._trouble = error.trouble
             except Exception:
-                self.trouble = "its command cannot be read"
+                self._trouble = "its command cannot be read"
             self._runs = False
-            self._mailbox.leave(works=False)
+            self._leave(works=False)
             self._closed.wait(AGAIN_SECONDS)
 
     def _run(self) -> None:
@@ -89,11 +89,7 @@ class CommandLineSensor(LiveSensor):
         self._runs = True
         try:
             assert process.stdout is not None
-            for line in lines_of(process.stdout):
-                if self._keep_alive is not None and line == self._keep_alive:
-                    self._mailbox.leave(works=True)
-                elif line:
-                    self._mailbox.leave(Reading(line))
+            self._take_lines(process.stdout, self._keep_alive)
         finally:
             with self._lock:
                 _end(process)
@@ -102,7 +98,7 @@ class CommandLineSensor(LiveSensor):
     def poll(self, tick: int) -> SensorUpdate:
         """The newest line, if one came since the last call."""
         runs = self._runs
-        update = self._mailbox.take()
+        update = super().poll(tick)
         return update if runs else update._replace(works=False)
 
     def close(self) -> None:

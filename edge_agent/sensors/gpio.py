@@ -9,13 +9,13 @@ import contextlib
 from typing import Any
 
 from edge_agent.config_file import ConfigError
-from edge_agent.sensors.source import Reading, SensorUpdate, library
+from edge_agent.sensors.source import Reading, Sensor, SensorUpdate, library
 from fugu.contract.errors import cause
 
 __all__ = ["GpioSensor"]
 
 
-class GpioSensor:
+class GpioSensor(Sensor):
     """The level of a pin, by Broadcom's number: 1 where it is active, else 0. Raises ConfigError.
 
     Args:
@@ -24,10 +24,7 @@ class GpioSensor:
         since: whether a tick is 1 also if the pin was active at any moment since the tick before.
     """
 
-    recorded = False
-
     def __init__(self, pin: int, *, pull_up: bool | None, active_state: bool | None, since: bool) -> None:
-        self.trouble = ""
         self._pulses = self._seen = 0  # each is written by one thread
         gpiozero = library("gpiozero", "gpio")
         try:
@@ -48,18 +45,10 @@ class GpioSensor:
             active = bool(self._pin.value) or pulses != self._seen
             self._seen = pulses
         except Exception:
-            self.trouble = "its pin cannot be read"
+            self._trouble = "its pin cannot be read"
             return SensorUpdate(None, False)
-        self.trouble = ""
+        self._trouble = ""
         return SensorUpdate(Reading(int(active)), True)
-
-    def read(self, tick: int) -> Reading | None:
-        """The pin's level."""
-        return self.poll(tick).reading
-
-    def finished(self, tick: int) -> bool:
-        """Never."""
-        return False
 
     def close(self) -> None:
         """Let the pin go."""

@@ -65,7 +65,7 @@ class HeartRateSensor(LiveSensor):
         try:
             self._loop.run_until_complete(self._task)
         except BaseException:  # closed, or the library ends what it should not: nothing of it is printed
-            self.trouble = "its Bluetooth library has ended"
+            self._trouble = "its Bluetooth library has ended"
         self._connected = False
         self._loop.close()
 
@@ -73,10 +73,10 @@ class HeartRateSensor(LiveSensor):
         while True:
             try:
                 await self._listen()
-                self.trouble = "its monitor has gone; it is looked for"
+                self._trouble = "its monitor has gone; it is looked for"
             except Exception:
-                self.trouble = "its monitor cannot be connected to; it is looked for"
-            self._mailbox.leave(works=False)
+                self._trouble = "its monitor cannot be connected to; it is looked for"
+            self._leave(works=False)
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _listen(self) -> None:
@@ -86,7 +86,7 @@ class HeartRateSensor(LiveSensor):
             async with asyncio.timeout(CONNECT_SECONDS):
                 await client.connect()
                 await client.start_notify(MEASUREMENT, self._notified)
-            self._connected, self.trouble = True, ""
+            self._connected, self._trouble = True, ""
             await gone.wait()
         finally:
             self._connected = False
@@ -98,11 +98,11 @@ class HeartRateSensor(LiveSensor):
             rate = heart_rate(bytes(measurement), needs_contact=self._needs_contact)
         except Exception:
             rate = math.nan
-        self._mailbox.leave(Reading(rate))
+        self._leave(Reading(rate))
 
     def poll(self, tick: int) -> SensorUpdate:
         """The newest rate, if one came; a monitor that is not connected does not work."""
-        update = self._mailbox.take()
+        update = super().poll(tick)
         return update if self._connected else update._replace(works=False)
 
     def close(self) -> None:

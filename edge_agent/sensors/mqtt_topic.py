@@ -115,7 +115,7 @@ class MqttSensor(LiveSensor):
     def _connected(self) -> None:
         """What was known before may have changed since."""
         self._online = False
-        self._mailbox.leave(works=False)
+        self._leave(works=False)
 
     def _received(self, topic: str, payload: bytes, retained: bool) -> None:
         """Take a message; called in the network thread, which logs the types of exceptions, so there are none."""
@@ -132,13 +132,13 @@ class MqttSensor(LiveSensor):
             value = value_at(payload, self._path)
         except MalformedError:
             self._malformed = "a message on its topic is malformed"
-            self._mailbox.leave(Reading(math.nan))
+            self._leave(Reading(math.nan))
             return
         if value is None:
             self._malformed = "a message on its topic has nothing at its path"
         else:
             self._malformed = ""
-            self._mailbox.leave(Reading(value))
+            self._leave(Reading(value))
 
     def _word(self, payload: bytes) -> str | None:
         try:
@@ -148,8 +148,8 @@ class MqttSensor(LiveSensor):
 
     def poll(self, tick: int) -> SensorUpdate:
         """The newest value, if one came; a broker that is lost does not work, a device that is available does."""
-        self.trouble = self._wrong()
-        update = self._mailbox.take()
+        self._trouble = self._wrong()
+        update = super().poll(tick)
         if not self._link.connected:
             return update._replace(works=False)
         return update._replace(works=True) if update.works is None and self._online else update

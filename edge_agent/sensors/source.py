@@ -1,11 +1,11 @@
-"""Sensors and readings, the mailbox between a sensor's thread and the agent's loop, and sensors without a library."""
+"""Readings, and sensors without a library; those with a thread of their own leave readings for the loop."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import IO, Any, BinaryIO, NamedTuple, NoReturn, Protocol
+from typing import IO, Any, BinaryIO, NamedTuple, NoReturn
 
 from edge_agent.config_file import ConfigError
 
@@ -20,8 +20,10 @@ __all__ = [
     "SensorUpdate",
     "UnavailableError",
     "library",
-    "lines_of",
 ]
+
+
+MAX_LINE_BYTES = 1 << 16
 
 
 class Reading:
@@ -68,76 +70,72 @@ class SensorUpdate(NamedTuple):
     works: bool | None
 
 
-class Sensor(Protocol):
-    """A source of readings."""
+class Sensor:
+    """A source of readings, which answers at once and never raises.
 
-    @property
-    def recorded(self) -> bool:
-        """True if the readings of past ticks are still known, so that overdue ticks may be drawn for."""
+    `recorded`: the readings of past ticks are still known, so that overdue ticks may be drawn for.
+    """
+
+    recorded = False
+    _trouble = ""
 
     @property
     def trouble(self) -> str:
         """The newest problem in words that hold nothing of a reading, if there is one; it stays on the device."""
+        return self._trouble
 
     def poll(self, tick: int) -> SensorUpdate:
-        """What there is at a tick; answers at once and never raises."""
+        """What there is at a tick."""
+        raise NotImplementedError
 
     def read(self, tick: int) -> Reading | None:
-        """The reading of a tick, or none if there is none; answers at once and never raises."""
+        """The reading of a tick, or none if there is none."""
+        return self.poll(tick).reading
 
     def finished(self, tick: int) -> bool:
         """True if there will be no tick any more; of a live sensor never, because its silence may tell of readings."""
+        return False
 
     def close(self) -> None:
         """Close whatever it reads from; it is not read any more."""
 
 
-class Mailbox:
-    """What a source's thread leaves for the loop: nothing gets lost between the two."""
+class LiveSensor(Sensor):
+    """What sensors have in common whose readings come from a thread of their own: nothing gets lost between the two."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._update = SensorUpdate(None, None)
 
-    def leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
-        """Add what was said; readings before "does not work" are dropped."""
+    def _leave(self, reading: Reading | None = None, works: bool | None = None) -> None:
+        """Add what was said, in the source's thread; readings before "does not work" are dropped."""
         with self._lock:
             before = SensorUpdate(None, None) if works is False else self._update
             self._update = SensorUpdate(reading or before.reading, before.works if works is None else works)
 
-    def take(self) -> SensorUpdate:
+    def _take_lines(self, source: IO[bytes], keep_alive: str | None) -> None:
+        """Leave each line of a byte stream, until its end. Raises OSError or ValueError.
+
+        Lines are UTF-8; of one of more than 64 KiB the beginning counts. A `keep_alive` line is no reading, but says
+        that the source works.
+        """
+        begins = True
+        while line := source.readline(MAX_LINE_BYTES):
+            text = line.decode(errors="replace").strip() if begins else ""
+            if text == keep_alive:
+                self._leave(works=True)
+            elif text:
+                self._leave(Reading(text))
+            begins = line.endswith(b"\n")
+
+    def poll(self, tick: int) -> SensorUpdate:
         """What was said since the last call, once."""
         with self._lock:
             update, self._update = self._update, SensorUpdate(None, None)
         return update
 
 
-class LiveSensor:
-    """What sensors have in common whose readings come from a thread of their own, through a mailbox."""
-
-    recorded = False
-
-    def __init__(self) -> None:
-        self.trouble = ""
-        self._mailbox = Mailbox()
-
-    def poll(self, tick: int) -> SensorUpdate:
-        """What came since the last call."""
-        return self._mailbox.take()
-
-    def read(self, tick: int) -> Reading | None:
-        """The newest reading that came since the last call, if one did."""
-        return self.poll(tick).reading
-
-    def finished(self, tick: int) -> bool:
-        """Never: silence is not the end."""
-        return False
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-class ChangeSensor:
+class ChangeSensor(Sensor):
     """A sensor that only tells of changes: its reading holds until the next, or until its source fails.
 
     `keep_alive_ticks` is how many ticks a sign that the source works is good for; 0 if it says so at every tick.
@@ -147,14 +145,10 @@ class ChangeSensor:
 
     def __init__(self, source: Sensor, keep_alive_ticks: int | None) -> None:
         self._source = source
+        self.recorded = source.recorded
         self._keep_alive_ticks = keep_alive_ticks
         self._held: Reading | None = None
         self._alive: int | None = None
-
-    @property
-    def recorded(self) -> bool:
-        """As of the source."""
-        return self._source.recorded
 
     @property
     def trouble(self) -> str:
@@ -162,10 +156,6 @@ class ChangeSensor:
         return self._source.trouble
 
     def poll(self, tick: int) -> SensorUpdate:
-        """What holds at a tick."""
-        return SensorUpdate(self.read(tick), None)
-
-    def read(self, tick: int) -> Reading | None:
         """The reading that holds at a tick."""
         update = self._source.poll(tick)
         if update.works is False:
@@ -174,10 +164,9 @@ class ChangeSensor:
             self._alive = tick
         if update.reading is not None:
             self._held = update.reading
-        if self._keep_alive_ticks is None:
-            return self._held
-        alive = self._alive is not None and tick - self._alive <= self._keep_alive_ticks
-        return self._held if alive else None
+        most = self._keep_alive_ticks
+        holds = most is None or (self._alive is not None and tick - self._alive <= most)
+        return SensorUpdate(self._held if holds else None, None)
 
     def finished(self, tick: int) -> bool:
         """As of the source."""
@@ -199,55 +188,29 @@ def library(module: str, extra: str) -> Any:
         ) from None
 
 
-class ReplaySensor:
+class ReplaySensor(Sensor):
     """Replays values: tick t reads row t, or row t modulo the length when looping; an empty cell is no reading."""
 
     recorded = True
 
     def __init__(self, values: Sequence[float | str], *, loop: bool) -> None:
-        self.trouble = ""
         self._values = values
         self._loop = loop
 
     def poll(self, tick: int) -> SensorUpdate:
         """The value recorded for a tick."""
-        return SensorUpdate(self.read(tick), None)
-
-    def read(self, tick: int) -> Reading | None:
-        """The value recorded for a tick."""
         if self._loop:
             tick %= len(self._values)
-        if not 0 <= tick < len(self._values):
-            return None
-        value = self._values[tick]
-        return None if isinstance(value, str) and not value.strip(" ,") else Reading(value)
+        value = self._values[tick] if 0 <= tick < len(self._values) else ""
+        return SensorUpdate(None if isinstance(value, str) and not value.strip(" ,") else Reading(value), None)
 
     def finished(self, tick: int) -> bool:
         """True if the recording is over."""
         return not self._loop and tick >= len(self._values)
 
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-MAX_LINE_BYTES = 1 << 16
-
-
-def lines_of(source: IO[bytes]) -> Iterator[str]:
-    """The stripped lines of a byte stream; of one of more than 64 KiB the beginning. Raises OSError or ValueError."""
-    begins = True
-    while line := source.readline(MAX_LINE_BYTES):
-        if begins:
-            yield line.decode(errors="replace").strip()
-        begins = line.endswith(b"\n")
-
 
 class LineSensor(LiveSensor):
-    """The newest line of a byte stream; a line is read once, then the sensor is silent until the next.
-
-    Lines are UTF-8; of one of more than 64 KiB the beginning counts. A `keep_alive` line is no reading, but says that
-    the source works.
-    """
+    """The newest line of a byte stream; a line is read once, then the sensor is silent until the next."""
 
     def __init__(self, lines: BinaryIO, keep_alive: str | None = None) -> None:
         super().__init__()
@@ -258,21 +221,14 @@ class LineSensor(LiveSensor):
 
     def _follow(self) -> None:
         try:
-            for line in lines_of(self._lines):
-                self._take(line)
-            self.trouble = "its input has ended"
+            self._take_lines(self._lines, self._keep_alive)
+            self._trouble = "its input has ended"
         except (OSError, ValueError):
-            self.trouble = "its input cannot be read"
+            self._trouble = "its input cannot be read"
         self._ended = True
-
-    def _take(self, line: str) -> None:
-        if self._keep_alive is not None and line == self._keep_alive:
-            self._mailbox.leave(works=True)
-        elif line:
-            self._mailbox.leave(Reading(line))
 
     def poll(self, tick: int) -> SensorUpdate:
         """The newest line, if one came since the last call."""
         ended = self._ended
-        update = self._mailbox.take()
+        update = super().poll(tick)
         return update._replace(works=False) if ended else update

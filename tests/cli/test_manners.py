@@ -14,7 +14,6 @@ import pytest
 import typer
 
 from edge_agent.__main__ import main as agent
-from firmware_sim.__main__ import main as simulator
 from fugu.cli import edge
 from fugu.cli.app import COMMANDS, app, load
 from fugu.cli.main import main
@@ -145,17 +144,6 @@ def test_the_agent_keeps_the_same_rule(
     assert fugu("agent", "run", *words).code == code
 
 
-@pytest.mark.parametrize(("words", "code"), [([], 2), (["--devices", "many", "p"], 2), (["no-such-policy"], 1)])
-def test_the_simulator_keeps_the_same_rule(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], code: int
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["firmware_sim", *words])
-    assert simulator() == code
-    err = capsys.readouterr().err
-    assert err.startswith("firmware_sim: ")
-    assert err.count("\n") == 1
-
-
 def test_who_interrupts_gets_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
@@ -166,14 +154,12 @@ def test_who_interrupts_gets_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert capsys.readouterr() == ("", "")
 
 
-def test_every_program_says_its_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["firmware_sim", "--version"])
+def test_every_program_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     said = capsys.readouterr().out
-    for call, name in ((lambda: agent(["--version"]), "fugu-agent"), (simulator, "firmware_sim")):
-        with pytest.raises(SystemExit, match=r"^0$"):
-            call()
-        assert capsys.readouterr().out == said.replace("fugu", name)
+    with pytest.raises(SystemExit, match=r"^0$"):
+        agent(["--version"])
+    assert capsys.readouterr().out == said.replace("fugu", "fugu-agent")
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_line_of_standard_input_is_for_all_streams(tmp_path: Path) -> None:
     assert isinstance(shared, LineSensor)
     for tick in range(40):
         os.write(writer, b"1\n" if tick % 5 == 2 else b"0\n")
-        wait_until(lambda: shared._mailbox._update.reading is not None)
+        wait_until(lambda: shared._update.reading is not None)
         clock.now += SECOND
         device._ticks.catch_up()
     os.close(writer)
