@@ -23,7 +23,7 @@ from edge_agent.plan import AgentPlan, StreamPlan
 from edge_agent.sensors import Sensor
 from edge_agent.stream import open_sensors
 from fugu.contract.classify import Classifier
-from fugu.contract.errors import FuguError, ReplayError, StatusCode
+from fugu.contract.errors import FuguError, Reason, StatusCode
 from fugu.contract.fleet_documents import TimeDocument
 from fugu.contract.topics import status_topic, symbols_topic, time_topic
 from fugu.host import checks
@@ -252,9 +252,9 @@ def _signed_time(config: AgentConfig, folder: Path, payload: bytes | None) -> Fi
     now = time.time()
     try:
         document = open_trust(config, folder).judge(payload, "time", int(now)).document
-    except ReplayError:
-        return Finding("signed time", "warn", "it is older than one that this device has seen: does the gateway run?")
     except FuguError as error:
+        if error.reason is Reason.REPLAYED:
+            return Finding("signed time", "warn", "older than one that this device has seen: does the gateway run?")
         return Finding("signed time", "FAIL", f"it is not believed, {error}: has the fleet another root?")
     assert isinstance(document, TimeDocument)
     age = now - document.time

@@ -9,7 +9,7 @@ from typing import Any
 
 from edge_agent.config_file import ConfigError, check_declared, sensor_values
 from edge_agent.config_schema import AgentConfig
-from fugu.contract.errors import EnvelopeError, FalseGuaranteeError
+from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import PolicyDocument, read_enrolment
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Policy
@@ -59,12 +59,12 @@ def plain(policy: AnyPolicy) -> dict[str, Any]:
 
 
 def _streams(verdict: Verdict, config: AgentConfig, folder: Path) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each policy with its stream's sensor. Raises FalseGuaranteeError without one, ConfigError if it does not fit."""
+    """Each policy with its stream's sensor. Raises TrustError without one, ConfigError if it does not fit."""
     streams = {stream.stream: stream for stream in config.streams}
     found = []
     for policy in verdict.policies:
         if (stream := streams.get(policy.stream)) is None:
-            raise FalseGuaranteeError(f"this device has no sensor for stream {policy.stream}")
+            raise TrustError(f"this device has no sensor for stream {policy.stream}", Reason.GUARANTEE)
         check_declared(policy.discretiser, stream.sensor)
         found.append((plain(policy), sensor_values(stream, folder, config.broker)))
     return found
@@ -107,4 +107,4 @@ def _stored_state(path: Path) -> TrustState | None:
     try:
         return TrustState.from_json(json.loads(text))
     except ValueError:
-        raise EnvelopeError(f"{path} is damaged") from None
+        raise TrustError(f"{path} is damaged") from None

@@ -18,7 +18,7 @@ from typing import Any
 from edge_agent.config_file import read_config
 from edge_agent.enrolled import open_trust, to_run
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, Kind
-from fugu.contract.errors import EnvelopeError, FuguError, Reason, cause
+from fugu.contract.errors import FuguError, Reason, TrustError, cause
 from fugu.contract.fleet_documents import PolicyDocument, TableDocument
 
 MEMORY_BYTES = 1 << 29
@@ -57,7 +57,7 @@ def _judge(path: Path, kind: str, payload: bytes, now: int) -> dict[str, Any]:
     elif expected := _SENT.get(kind):
         verdict = trust.judge(payload, expected, now)
     else:
-        raise EnvelopeError(f"documents of kind {kind} are not sent")
+        raise TrustError(f"documents of kind {kind} are not sent")
     answer: dict[str, Any] = {
         "kind": verdict.document.document,
         "changes": verdict.changes,
@@ -69,7 +69,7 @@ def _judge(path: Path, kind: str, payload: bytes, now: int) -> dict[str, Any]:
         try:
             base64.b64decode(verdict.document.table, validate=True)
         except binascii.Error:
-            raise EnvelopeError("a table that is no base64") from None
+            raise TrustError("a table that is no base64") from None
         answer |= {"stream": verdict.document.stream, "table": verdict.document.table}
     return answer
 

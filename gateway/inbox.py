@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fugu.contract.errors import FuguError, Reason
+from fugu.contract.errors import FuguError, Reason, RefusedError
 from fugu.contract.frames import MAX_FRAME_TICKS, Status, SymbolFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, AnyFrame, MeasureFrame, Released
 from fugu.contract.topics import parse_topic
-from gateway.estimates.catalogue import Catalogue, UnknownDeviceError
+from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.counts_and_points import Points, Windows
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import SymbolModel
@@ -238,18 +238,6 @@ MAX_POINTS_BYTES = len(MeasureFrame(1, -1, 0, 3, (Released(0, (0, 0, 0)),) * MAX
 _POINTS = bytes([MeasureFrame.SCHEMA])
 
 
-class WrongFleetError(FuguError, reason=Reason.WRONG_FLEET):
-    """The message is another fleet's."""
-
-
-class OversizedError(FuguError, reason=Reason.OVERSIZED):
-    """The payload is larger than any valid one."""
-
-
-class FromTheFutureError(FuguError, reason=Reason.FROM_THE_FUTURE):
-    """The frame is about ticks that have not come yet, by the gateway's clock."""
-
-
 class Birth(NamedTuple):
     """A known device has come online."""
 
@@ -322,13 +310,13 @@ class Ingest:
 
     def _read(self, topic: str, payload: bytes) -> Received | Birth | None:
         if len(payload) > (MAX_POINTS_BYTES if payload[:1] == _POINTS else MAX_PAYLOAD_BYTES):
-            raise OversizedError(f"payload of {len(payload)} bytes")
+            raise RefusedError(f"payload of {len(payload)} bytes", Reason.OVERSIZED)
         parsed = parse_topic(topic)
         if parsed.fleet != self._catalogue.fleet:
-            raise WrongFleetError(f"message of fleet {parsed.fleet}")
+            raise RefusedError(f"message of fleet {parsed.fleet}", Reason.WRONG_FLEET)
         if parsed.kind == "status":
             if not self._catalogue.streams(parsed.device):
-                raise UnknownDeviceError(f"no policy for device {parsed.device}")
+                raise RefusedError(f"no policy for device {parsed.device}", Reason.UNKNOWN_DEVICE)
             return Birth(parsed.device) if Status.decode(payload).online else None
         if (kind := _kind(parsed.kind, payload)) is None:
             return None
@@ -357,7 +345,7 @@ class Ingest:
                 "wrong, set it (devices keep what is refused, and send it again)",
                 *(device, stream, ahead, datetime.fromtimestamp(now / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
             )
-        raise FromTheFutureError("the frame is of ticks that have not come yet")
+        raise RefusedError("the frame is of ticks that have not come yet", Reason.FROM_THE_FUTURE)
 
 
 def _kind(topic: str, payload: bytes) -> type[Kind[Any]] | None:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Bools
-from fugu.contract.errors import FuguError, cause
+from fugu.contract.errors import FuguError, RefusedError, cause
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
@@ -31,7 +31,7 @@ from fugu.places.graphs import GraphError, delta_set, surrogates
 from fugu.places.hull import capped, complete_hull
 from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
-from gateway.estimates.catalogue import Catalogue, UnknownPolicyVersionError
+from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel
 from gateway.journal.streams import tick_at
 from gateway.recorder import Recorder
@@ -180,7 +180,7 @@ class TableSender:
     def _model(self, key: _Key) -> MeasureModel:
         """The policy that the device runs, as its newest frame says; the newest one as long as there is none."""
         if (newest := self._points.newest(*key)) is not None:
-            with suppress(UnknownPolicyVersionError):
+            with suppress(RefusedError):
                 return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
         model = self._catalogue.newest_measure(*key)
         assert model is not None

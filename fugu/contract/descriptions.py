@@ -12,7 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, mode
 from fugu.contract._document import FORMAT_NAME, Document, first_problem
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Cells, Label
-from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.guarantee import Adversary
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Name, Policy, UsefulFor
@@ -214,14 +214,14 @@ class DescribedVersion(Document):
         return round(self.period_seconds * _MICROSECONDS)
 
     def time_of(self, tick: int, shift: int = 0) -> datetime:
-        """When a tick was, with numbers `shift` ticks ahead of the wall clock; FrameRangeError outside 1970 to 9999."""
+        """When a tick was, with numbers `shift` ticks ahead of the wall clock; a FrameError outside 1970 to 9999."""
         return instant(self.epoch_us + (tick - shift) * self.period_us)
 
     def label(self, symbol: int) -> str:
-        """Its state's name, or the symbol's number where counts differ; FrameRangeError if there is no such symbol."""
+        """Its state's name, or the symbol's number where counts differ; a FrameError if there is no such symbol."""
         symbols = len(self.states) if self.table is None else len(self.table[0]) + 1
         if not 0 <= symbol < symbols:
-            raise FrameRangeError(f"symbol {symbol} is none of the stream's {symbols}")
+            raise FrameError(f"symbol {symbol} is none of the stream's {symbols}", Reason.OUT_OF_RANGE)
         return self.states[symbol] if symbols == len(self.states) else f"symbol {symbol}"
 
 
@@ -244,7 +244,7 @@ class Description(DescribedVersion):
 
 
 def describe(policy: AnyPolicy, *, confirmed: bool = True, others: Iterable[AnyPolicy] = ()) -> Description:
-    """Describe the stream of a policy; FrameRangeError if its times are beyond the year 9999.
+    """Describe the stream of a policy; a FrameError if its times are beyond the year 9999.
 
     `confirmed`: the device has named this version. `others`: versions that frames may still come under, at most
     `MOST_OTHERS`, the newest last.
@@ -305,21 +305,22 @@ def encode_description(description: Description) -> bytes:
 def decode_description(payload: bytes) -> Description:
     """Parse a description; the FrameError says what is wrong."""
     if len(payload) > MAX_DESCRIPTION_BYTES:
-        raise FrameLengthError(f"a description of {len(payload)} bytes; at most {MAX_DESCRIPTION_BYTES} are allowed")
+        raise FrameError(
+            f"a description of {len(payload)} bytes; at most {MAX_DESCRIPTION_BYTES} are allowed", Reason.WRONG_LENGTH
+        )
     try:
         return Description.model_validate_json(payload)
     except ValidationError as error:
-        raise _refusal(error.errors(include_url=False, include_input=False)[0]["type"])(
-            first_problem(error, "description")[:300]
-        ) from None
+        kind = error.errors(include_url=False, include_input=False)[0]["type"]
+        raise FrameError(first_problem(error, "description")[:300], _reason(kind)) from None
 
 
-def _refusal(kind: str) -> type[FrameError]:
+def _reason(kind: str) -> Reason:
     if kind == "json_invalid":
-        return MalformedFrameError
+        return Reason.MALFORMED
     if kind in ("missing", "extra_forbidden") or kind.endswith(("too_long", "too_short")):
-        return FrameLengthError
-    return FrameTypeError if kind.endswith("_type") else FrameRangeError
+        return Reason.WRONG_LENGTH
+    return Reason.WRONG_TYPE if kind.endswith("_type") else Reason.OUT_OF_RANGE
 
 
 def _promise(epsilon: float | None, adversary: Adversary, stretches: Sequence[Stretch]) -> Described:

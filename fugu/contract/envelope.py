@@ -16,7 +16,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, get_args
 import msgpack
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from fugu.contract.errors import FrameLengthError, FrameRangeError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.message import Binary, Field, Many, Message, Row, Word, binary, read_row, unpacked
 
 __all__ = [
@@ -66,13 +66,15 @@ class Envelope(Message):
 
     def _consistent(self) -> None:
         if len({signature.key for signature in self.signatures}) != len(self.signatures):
-            raise FrameRangeError("an envelope with two signatures of one key")
+            raise FrameError("an envelope with two signatures of one key", Reason.OUT_OF_RANGE)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
         """Parse an envelope; what is inside stays bytes. Errors as for any message."""
         if len(payload) > MAX_ENVELOPE_BYTES:
-            raise FrameLengthError(f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed")
+            raise FrameError(
+                f"an envelope of {len(payload)} bytes; at most {MAX_ENVELOPE_BYTES} are allowed", Reason.WRONG_LENGTH
+            )
         return cls.read(unpacked(payload, cls.SCHEMA), "message")
 
     @property

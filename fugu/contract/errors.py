@@ -8,37 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import ClassVar
 
 __all__ = [
-    "AddressError",
-    "CeilingError",
-    "ConflictError",
-    "EnvelopeError",
-    "ExpiredError",
-    "FalseGuaranteeError",
     "FrameError",
-    "FrameLengthError",
-    "FrameRangeError",
-    "FrameTypeError",
     "FuguError",
     "GuaranteeError",
-    "JointBoundError",
-    "MalformedFrameError",
-    "NotYetValidError",
-    "PinnedError",
     "PolicyError",
     "Reason",
-    "ReplayError",
-    "RoleError",
-    "RootError",
-    "SignatureError",
+    "RefusedError",
     "StatusCode",
-    "ThresholdError",
     "TopicError",
-    "TrailingBytesError",
     "TrustError",
-    "UnknownSchemaError",
     "UsageError",
     "cause",
     "ordered",
@@ -102,11 +82,15 @@ class Reason(StrEnum):
 class FuguError(Exception):
     """Base of every error that this project raises on purpose; its text is one line for a user."""
 
-    reason: ClassVar[Reason] = Reason.ERROR
+    reason: Reason = Reason.ERROR
 
     def __init_subclass__(cls, reason: Reason | None = None) -> None:
         super().__init_subclass__()
         cls.reason = reason or cls.reason
+
+    def __init__(self, text: str = "", reason: Reason | None = None) -> None:
+        super().__init__(text)
+        self.reason = reason or self.reason
 
 
 class UsageError(FuguError):
@@ -125,92 +109,16 @@ class TopicError(FuguError, reason=Reason.TOPIC):
     """A topic, or a name in one, is not of the form that this protocol uses."""
 
 
-class FrameError(FuguError):
-    """Base of everything that can be wrong with a payload."""
+class FrameError(FuguError, reason=Reason.MALFORMED):
+    """A payload is no valid message; the reason says in which way."""
 
 
-class MalformedFrameError(FrameError, reason=Reason.MALFORMED):
-    """The bytes are empty, truncated or no msgpack."""
+class TrustError(FuguError, reason=Reason.MALFORMED):
+    """A document is not accepted; the reason says which rule of `fugu.contract.trust` it breaks."""
 
 
-class UnknownSchemaError(FrameError, reason=Reason.UNKNOWN_SCHEMA):
-    """The schema number is not the one of this topic, or is from a future version."""
-
-
-class FrameTypeError(FrameError, reason=Reason.WRONG_TYPE):
-    """A field has another type than its schema says."""
-
-
-class FrameLengthError(FrameError, reason=Reason.WRONG_LENGTH):
-    """An array, a string or a byte string has another length than its schema allows."""
-
-
-class FrameRangeError(FrameError, reason=Reason.OUT_OF_RANGE):
-    """A number lies outside the range that its schema allows."""
-
-
-class TrailingBytesError(FrameError, reason=Reason.TRAILING_BYTES):
-    """Bytes follow the end of the message."""
-
-
-class TrustError(FuguError):
-    """A document is not accepted."""
-
-
-class EnvelopeError(TrustError, reason=Reason.MALFORMED):
-    """The bytes are no envelope, or not of this kind; or what was signed is malformed."""
-
-
-class RoleError(TrustError, reason=Reason.WRONG_ROLE):
-    """No key that may sign such a document has signed it."""
-
-
-class SignatureError(TrustError, reason=Reason.BAD_SIGNATURE):
-    """A signature of a key that may sign does not match what it signs."""
-
-
-class ThresholdError(TrustError, reason=Reason.THRESHOLD):
-    """Too few of the keys that may sign have signed."""
-
-
-class AddressError(TrustError, reason=Reason.NOT_ADDRESSED):
-    """The document is for somebody else."""
-
-
-class ReplayError(TrustError, reason=Reason.REPLAYED):
-    """A newer document has been accepted before."""
-
-
-class ConflictError(TrustError, reason=Reason.SAME_VERSION):
-    """A document of the same version, with other content, has been accepted before."""
-
-
-class ExpiredError(TrustError, reason=Reason.EXPIRED):
-    """The document's time is over."""
-
-
-class NotYetValidError(TrustError, reason=Reason.NOT_YET_VALID):
-    """The document's time has not come."""
-
-
-class FalseGuaranteeError(TrustError, reason=Reason.GUARANTEE):
-    """A policy does not guarantee what it claims, or cannot be run."""
-
-
-class CeilingError(TrustError, reason=Reason.CEILING):
-    """A policy promises less than the device's owner demands."""
-
-
-class PinnedError(TrustError, reason=Reason.PINNED):
-    """A policy keeps to the ceilings, but its guarantee is not about what the device's owner has pinned."""
-
-
-class JointBoundError(TrustError, reason=Reason.NO_JOINT_BOUND):
-    """The owner limits what all streams tell together, and for these streams nobody knows that."""
-
-
-class RootError(TrustError, reason=Reason.ROOT):
-    """A new root does not follow from the one in force."""
+class RefusedError(FuguError):
+    """A valid message that a gateway does not expect; the reason says why."""
 
 
 class StatusCode(StrEnum):

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from fugu.contract._document import Document, DocumentFile, first_problem
 from fugu.contract.envelope import Envelope, key_name
-from fugu.contract.errors import PolicyError, RoleError, SignatureError, ThresholdError
+from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.pins import Pins
@@ -277,17 +277,16 @@ def signers(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> set[
 def verified(envelope: Envelope, role: Role, keys: Mapping[bytes, bytes]) -> None:
     """Refuse an envelope unless enough of a role's keys have signed it, each of them validly; others do not count.
 
-    RoleError: no key of the role has signed it. SignatureError: a signature of such a key does not match.
-    ThresholdError: too few of them have signed.
+    The reasons: no key of the role has signed it, a signature of such a key does not match, too few of them signed.
     """
     claimed = {one.key for one in envelope.signatures} & role.names & set(keys)
     if not claimed:
-        raise RoleError(f"no key that may sign a {envelope.kind} document has signed it")
+        raise TrustError(f"no key that may sign a {envelope.kind} document has signed it", Reason.WRONG_ROLE)
     valid = signers(envelope, role, keys)
     if valid != claimed:
-        raise SignatureError("a signature does not match the document")
+        raise TrustError("a signature does not match the document", Reason.BAD_SIGNATURE)
     if len(valid) < role.threshold:
-        raise ThresholdError(f"{len(valid)} of the {role.threshold} signatures that are needed")
+        raise TrustError(f"{len(valid)} of the {role.threshold} signatures that are needed", Reason.THRESHOLD)
 
 
 def _valid(public: bytes, signature: bytes, message: bytes) -> bool:

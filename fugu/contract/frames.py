@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final, Self
 
 import msgpack
 
-from fugu.contract.errors import FrameLengthError, FrameRangeError, StatusCode
+from fugu.contract.errors import FrameError, Reason, StatusCode
 from fugu.contract.message import (
     Binary,
     Choice,
@@ -125,7 +125,7 @@ class SymbolFrame(Message):
         if self.padding + len(self.symbols) > MAX_FRAME_TICKS:
             integer(self.padding, 0, MAX_FRAME_TICKS - len(self.symbols), "padding")
         if self.symbols.translate(None, _FITTING[self.bits]):
-            raise FrameRangeError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits")
+            raise FrameError(f"symbol {max(self.symbols)} does not fit into {self.bits} bits", Reason.OUT_OF_RANGE)
         check_ticks(self.previous, self.first, self.last, self.shift)
 
     @property
@@ -155,7 +155,7 @@ class SymbolFrame(Message):
         binary(packed, size, size, "symbols")
         symbols = b"".join(map(_unpacked(bits).__getitem__, packed))
         if any(symbols[count:]):
-            raise FrameRangeError("the padding of a frame holds symbols")
+            raise FrameError("the padding of a frame holds symbols", Reason.OUT_OF_RANGE)
         return cls(version, previous, first, symbols[:count], padding, bits, shift)
 
 
@@ -168,7 +168,7 @@ class Gap(Message):
 
     def _consistent(self) -> None:
         if self.after >= self.through:
-            raise FrameRangeError(f"gap from {self.after} to {self.through} is empty")
+            raise FrameError(f"gap from {self.after} to {self.through} is empty", Reason.OUT_OF_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class Committed(Message):
 
     def _consistent(self) -> None:
         if len(self.tag) not in (0, _TAG_BYTES):
-            raise FrameLengthError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}")
+            raise FrameError(f"tag has length {len(self.tag)}, not 0 or {_TAG_BYTES}", Reason.WRONG_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +243,11 @@ def packed_streams(message: Committed) -> bytes:
 def check_ticks(previous: int, first: int, last: int, shift: int) -> None:
     """Refuse a frame whose ticks contradict one another."""
     if previous >= first:
-        raise FrameRangeError(f"previous tick {previous} is not before the first tick {first}")
+        raise FrameError(f"previous tick {previous} is not before the first tick {first}", Reason.OUT_OF_RANGE)
     if shift > first:
-        raise FrameRangeError(f"shift {shift} is above the first tick {first}")
+        raise FrameError(f"shift {shift} is above the first tick {first}", Reason.OUT_OF_RANGE)
     if last > MAX_TICK:
-        raise FrameRangeError(f"last tick {last} is above {MAX_TICK}")
+        raise FrameError(f"last tick {last} is above {MAX_TICK}", Reason.OUT_OF_RANGE)
 
 
 # Symbol frames of a stream have one size, whatever the numbers in them: the integers are written in msgpack's widest
@@ -331,7 +331,9 @@ class WindowFrame(Message):
         if self.observed > self.length:
             integer(self.observed, 1, self.length, "observed")
         if self.previous >= self.index:
-            raise FrameRangeError(f"previous index {self.previous} is not before the index {self.index}")
+            raise FrameError(
+                f"previous index {self.previous} is not before the index {self.index}", Reason.OUT_OF_RANGE
+            )
         check_ticks(-1, self.first, self.last, self.shift)
 
     @property

@@ -13,7 +13,7 @@ from dataclasses import MISSING
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
-from fugu.contract.errors import FrameError, FrameLengthError, FrameRangeError, FrameTypeError, MalformedFrameError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.message import Declared, FieldType, Schema, kind, length, text
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
@@ -67,15 +67,15 @@ class Number(FieldType):
         low = self._low < value or (self.interval[0] == "[" and self._low == value)
         high = value < self._high or (self.interval[-1] == "]" and self._high == value)
         if not (low and high):
-            raise FrameRangeError(f"{name} {value} is not in {self.interval}")
+            raise FrameError(f"{name} {value} is not in {self.interval}", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise FrameTypeError(f"{name[:80]} is {kind(value)}, not a number")
+            raise FrameError(f"{name[:80]} is {kind(value)}, not a number", Reason.WRONG_TYPE)
         try:
             return finite(float(value), name[:80])
         except OverflowError:
-            raise FrameRangeError(f"{name[:80]} is beyond every float") from None
+            raise FrameError(f"{name[:80]} is beyond every float", Reason.OUT_OF_RANGE) from None
 
     def schema(self) -> Schema:
         found: Schema = {"type": "number"}
@@ -118,9 +118,9 @@ class Constant(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if type(value) is not type(self.value):
-            raise FrameTypeError(f"{name} is {kind(value)}, not {json.dumps(self.value)}")
+            raise FrameError(f"{name} is {kind(value)}, not {json.dumps(self.value)}", Reason.WRONG_TYPE)
         if value != self.value:
-            raise FrameRangeError(f"{name} is not {json.dumps(self.value)}")
+            raise FrameError(f"{name} is not {json.dumps(self.value)}", Reason.OUT_OF_RANGE)
 
     def schema(self) -> Schema:
         return {"type": "null"} if self.value is None else {"const": self.value}
@@ -136,11 +136,11 @@ class Labels(FieldType):
         for label in value:
             _label(label)
         if len(set(value)) != len(value):
-            raise FrameRangeError("two states have the same name")
+            raise FrameError("two states have the same name", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[str, ...]:
         if not isinstance(value, list):
-            raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+            raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
         self.check(tuple(value), name)
         return tuple(value)
 
@@ -281,11 +281,11 @@ class Objects(FieldType):
         length(value, 0, self.most, name)
         for one in value:
             if not isinstance(one, self.part):
-                raise FrameTypeError(f"{name} hold a {kind(one)}")
+                raise FrameError(f"{name} hold a {kind(one)}", Reason.WRONG_TYPE)
 
     def read(self, value: Any, name: str) -> tuple[JsonMessage, ...]:
         if not isinstance(value, list):
-            raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+            raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
         return tuple(self.part.read(Fields.of(one)) for one in value)
 
     def write(self, value: Any) -> list[dict[str, Any]]:
@@ -300,13 +300,13 @@ class Fields:
 
     def __init__(self, payload: bytes, most: int) -> None:
         if len(payload) > most:
-            raise FrameLengthError(f"a message of {len(payload)} bytes; at most {most} are allowed")
+            raise FrameError(f"a message of {len(payload)} bytes; at most {most} are allowed", Reason.WRONG_LENGTH)
         try:
             self._left = _object(json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once))
         except FrameError:
             raise
         except (ValueError, RecursionError):
-            raise MalformedFrameError("no JSON message") from None
+            raise FrameError("no JSON message") from None
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -327,20 +327,20 @@ class Fields:
         try:
             return self._left.pop(name)
         except KeyError:
-            raise FrameLengthError(f"there is no field {name[:80]}") from None
+            raise FrameError(f"there is no field {name[:80]}", Reason.WRONG_LENGTH) from None
 
     def done(self) -> None:
         """Refuse fields that nobody has taken."""
         if self._left:
-            raise FrameLengthError(f"there is an unknown field {next(iter(self._left))[:80]!r}")
+            raise FrameError(f"there is an unknown field {next(iter(self._left))[:80]!r}", Reason.WRONG_LENGTH)
 
 
 def finite(value: Any, name: str) -> float:
     """Refuse what is no finite float."""
     if not isinstance(value, float):
-        raise FrameTypeError(f"{name} is {kind(value)}, not a float")
+        raise FrameError(f"{name} is {kind(value)}, not a float", Reason.WRONG_TYPE)
     if not math.isfinite(value):
-        raise FrameRangeError(f"{name} {value} is not finite")
+        raise FrameError(f"{name} {value} is not finite", Reason.OUT_OF_RANGE)
     return value
 
 
@@ -349,7 +349,7 @@ def check_intervals(values: Sequence[float], low: Sequence[float], high: Sequenc
     for name, column in (("low", tuple(low)), ("high", tuple(high))):
         length(column, len(values), len(values), name)
     if not all(first <= value <= last for first, value, last in zip(low, values, high, strict=True)):
-        raise FrameRangeError("a value is not inside its interval")
+        raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
 
 def _numbered(column: str, labels: Iterable[str]) -> list[str]:
@@ -370,21 +370,21 @@ def _optional(cls: type[JsonMessage], name: str) -> bool:
 def _label(value: Any) -> None:
     text(value, 1, _MOST_LABEL, "a state")
     if any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise FrameRangeError("a state's name is no Unicode text")
+        raise FrameError("a state's name is no Unicode text", Reason.OUT_OF_RANGE)
 
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise FrameTypeError(f"message is {kind(value)}, not an object")
+        raise FrameError(f"message is {kind(value)}, not an object", Reason.WRONG_TYPE)
     return value
 
 
 def _no_number(_text: str) -> None:
-    raise MalformedFrameError("no JSON message: NaN and infinities are no numbers of JSON")
+    raise FrameError("no JSON message: NaN and infinities are no numbers of JSON")
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise MalformedFrameError("no JSON message: a field is there twice")
+        raise FrameError("no JSON message: a field is there twice")
     return found

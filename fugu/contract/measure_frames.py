@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
 
-from fugu.contract.errors import FrameLengthError, FrameRangeError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import First, PolicyVersion, Previous, Shift, SymbolFrame, WindowFrame, check_ticks
 from fugu.contract.message import (
     Binary,
@@ -106,11 +106,11 @@ class MeasureFrame(Message):
         cell = _cell(dimensions)
         binary(body, cell.size, MAX_MEASURE_TICKS * cell.size, "points")
         if len(body) % cell.size:
-            raise FrameLengthError("the points of a frame end in the middle of one")
+            raise FrameError("the points of a frame end in the middle of one", Reason.WRONG_LENGTH)
         ticks = len(body) // cell.size
         integer(count, 1, ticks, "count")
         if any(body[count * cell.size :]):
-            raise FrameRangeError("the padding of a frame holds points")
+            raise FrameError("the padding of a frame holds points", Reason.OUT_OF_RANGE)
         released = tuple(Released(table, tuple(point)) for table, *point in cell.iter_unpack(body[: count * cell.size]))
         return cls(version, previous, first, dimensions, released, ticks - count, shift)
 

@@ -23,7 +23,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
-from fugu.contract.errors import FrameRangeError, MalformedFrameError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK, TICK, PolicyVersion
 from fugu.contract.measure_frames import Point
 from fugu.contract.message import (
@@ -78,18 +78,18 @@ class Staircase:
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1:
-            raise FrameRangeError("the ratio of a staircase is not between 0 and 1")
+            raise FrameError("the ratio of a staircase is not between 0 and 1", Reason.OUT_OF_RANGE)
         half, odd = divmod(len(self.vertices), 2)
         if odd or half < 1 or len({len(vertex) for vertex in self.vertices}) != 1:
-            raise FrameRangeError("a hull has an even number of vertices, of equal dimensions")
+            raise FrameError("a hull has an even number of vertices, of equal dimensions", Reason.OUT_OF_RANGE)
         opposite = tuple(tuple(-value for value in vertex) for vertex in self.vertices)
         if opposite != self.vertices[half:] + self.vertices[:half]:
-            raise FrameRangeError("the hull is not symmetric about 0")
+            raise FrameError("the hull is not symmetric about 0", Reason.OUT_OF_RANGE)
         if half == 1:
             if not any(self.vertices[0]):
-                raise FrameRangeError("the hull is a point")
+                raise FrameError("the hull is a point", Reason.OUT_OF_RANGE)
         elif len(self.vertices[0]) != 2 or not self._convex():
-            raise FrameRangeError("the hull is no convex polygon in the plane, counter-clockwise")
+            raise FrameError("the hull is no convex polygon in the plane, counter-clockwise", Reason.OUT_OF_RANGE)
 
     def _convex(self) -> bool:
         """True if half a turn is made from the first vertex to its negative, with every corner to the left."""
@@ -280,11 +280,14 @@ class StaircaseNoise:
         check_dimensions((*self.noise.vertices, self.low, self.high), "a vertex or corner")
         length(self.noise.vertices, 2, MOST_VERTICES, "vertices")
         if any(low > high for low, high in zip(self.low, self.high, strict=True)):
-            raise FrameRangeError("the box is empty")
+            raise FrameError("the box is empty", Reason.OUT_OF_RANGE)
         if self.noise.ratio.denominator > MOST_RATIO:
-            raise FrameRangeError("the ratio of the staircase has too many digits")
+            raise FrameError("the ratio of the staircase has too many digits", Reason.OUT_OF_RANGE)
         if (1 - self.noise.ratio) * _MOST_SHELLS < 1:
-            raise FrameRangeError(f"the ratio of the staircase is within 1/{_MOST_SHELLS} of 1: draws would take long")
+            raise FrameError(
+                f"the ratio of the staircase is within 1/{_MOST_SHELLS} of 1: draws would take long",
+                Reason.OUT_OF_RANGE,
+            )
 
     def draw(self, centre: Point, below: Below) -> Point:
         """The point to release around a centre."""
@@ -421,7 +424,7 @@ def decoded_table(text: str) -> TimedTable:
     try:
         return TimedTable.decode(base64.b64decode(text, validate=True))
     except ValueError:
-        raise MalformedFrameError("no base64") from None
+        raise FrameError("no base64") from None
 
 
 def _weights(body: Any) -> NoiseTable:

@@ -15,14 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import msgpack
 
-from fugu.contract.errors import (
-    FrameLengthError,
-    FrameRangeError,
-    FrameTypeError,
-    MalformedFrameError,
-    TrailingBytesError,
-    UnknownSchemaError,
-)
+from fugu.contract.errors import FrameError, Reason
 
 __all__ = [
     "Binary",
@@ -103,7 +96,7 @@ class Choice(FieldType):
         if type(value) is not int or value not in self.numbers:
             integer(value, self.numbers[0], self.numbers[-1], name)
             *most, last = map(str, self.numbers)
-            raise FrameRangeError(f"{name} {value} is not {', '.join(most)} or {last}")
+            raise FrameError(f"{name} {value} is not {', '.join(most)} or {last}", Reason.OUT_OF_RANGE)
 
     def schema(self) -> Schema:
         return {"type": "integer", "enum": list(self.numbers)}
@@ -116,7 +109,7 @@ class Flag(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if not isinstance(value, bool):
-            raise FrameTypeError(f"{name} is {kind(value)}, not a boolean")
+            raise FrameError(f"{name} is {kind(value)}, not a boolean", Reason.WRONG_TYPE)
 
     def schema(self) -> Schema:
         return {"type": "boolean"}
@@ -135,7 +128,7 @@ class Text(FieldType):
         if type(value) is not str or not self.low <= len(value) <= self.high:
             text(value, self.low, self.high, name)
         if self.pattern and not self._form.fullmatch(value):
-            raise FrameRangeError(f"{name} is not of the form {self.pattern}")
+            raise FrameError(f"{name} is not of the form {self.pattern}", Reason.OUT_OF_RANGE)
 
     def schema(self) -> Schema:
         found: Schema = {"type": "string", "minLength": self.low, "maxLength": self.high}
@@ -153,9 +146,9 @@ class Word(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if not isinstance(value, str):
-            raise FrameTypeError(f"{name} is {kind(value)}, not a string")
+            raise FrameError(f"{name} is {kind(value)}, not a string", Reason.WRONG_TYPE)
         if value not in self.words:
-            raise FrameRangeError(f"{name} is none of {', '.join(self.words)}")
+            raise FrameError(f"{name} is none of {', '.join(self.words)}", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> str:
         self.check(value, name)
@@ -212,11 +205,11 @@ class Many(FieldType):
         if self.ordered and isinstance(self.item, Word):
             places = [self.item.words.index(word) for word in value]
             if places != sorted(set(places)):
-                raise FrameRangeError(f"{name} are not in order, or one is there twice")
+                raise FrameError(f"{name} are not in order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+            raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
         if type(self.item).read is FieldType.read:
             return tuple(value)
         return tuple([self.item.read(element, self.name) for element in value])
@@ -333,7 +326,7 @@ class Row(FieldType):
 
     def check(self, value: Any, name: str) -> None:
         if not isinstance(value, self.part):
-            raise FrameTypeError(f"{name} is {kind(value)}, not a {self.part.__name__}")
+            raise FrameError(f"{name} is {kind(value)}, not a {self.part.__name__}", Reason.WRONG_TYPE)
 
     def read(self, value: Any, name: str) -> Message:
         return self.part.read(value, name)
@@ -350,23 +343,23 @@ class Row(FieldType):
 def unpacked(payload: bytes, schema: int) -> Any:
     """The msgpack value of a payload of the given schema."""
     if not payload:
-        raise MalformedFrameError("empty payload")
+        raise FrameError("empty payload")
     if payload[0] != schema:
-        raise UnknownSchemaError(f"schema {payload[0]}, expected {schema}")
+        raise FrameError(f"schema {payload[0]}, expected {schema}", Reason.UNKNOWN_SCHEMA)
     try:
         return msgpack.unpackb(memoryview(payload)[1:], raw=False, strict_map_key=True)
     except msgpack.ExtraData:
-        raise TrailingBytesError("bytes follow the end of the message") from None
+        raise FrameError("bytes follow the end of the message", Reason.TRAILING_BYTES) from None
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException):
-        raise MalformedFrameError("no msgpack message") from None
+        raise FrameError("no msgpack message") from None
 
 
 def fixed(value: Any, count: int, name: str) -> list[Any]:
     """A decoded array of `count` fields."""
     if not isinstance(value, list):
-        raise FrameTypeError(f"{name} is {kind(value)}, not an array")
+        raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
     if len(value) != count:
-        raise FrameLengthError(f"{name} has {len(value)} fields, not {count}")
+        raise FrameError(f"{name} has {len(value)} fields, not {count}", Reason.WRONG_LENGTH)
     return value
 
 
@@ -409,26 +402,26 @@ def kind(value: object) -> str:
 def integer(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no integer in low..high."""
     if isinstance(value, bool) or not isinstance(value, int):
-        raise FrameTypeError(f"{name} is {kind(value)}, not an integer")
+        raise FrameError(f"{name} is {kind(value)}, not an integer", Reason.WRONG_TYPE)
     if not low <= value <= high:
-        raise FrameRangeError(f"{name} {value} is not in {low}..{high}")
+        raise FrameError(f"{name} {value} is not in {low}..{high}", Reason.OUT_OF_RANGE)
 
 
 def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str) -> None:
     """Refuse a length outside low..high."""
     if not low <= len(value) <= high:
-        raise FrameLengthError(f"{name} has length {len(value)}, not {low}..{high}")
+        raise FrameError(f"{name} has length {len(value)}, not {low}..{high}", Reason.WRONG_LENGTH)
 
 
 def binary(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no byte string of low..high bytes."""
     if not isinstance(value, bytes):
-        raise FrameTypeError(f"{name} is {kind(value)}, not a byte string")
+        raise FrameError(f"{name} is {kind(value)}, not a byte string", Reason.WRONG_TYPE)
     length(value, low, high, name)
 
 
 def text(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no string of low..high characters."""
     if not isinstance(value, str):
-        raise FrameTypeError(f"{name} is {kind(value)}, not a string")
+        raise FrameError(f"{name} is {kind(value)}, not a string", Reason.WRONG_TYPE)
     length(value, low, high, name)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from fugu.contract.errors import FrameLengthError, FrameRangeError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.measure_frames import Point
 from fugu.contract.message import length
 
@@ -175,10 +175,10 @@ class NoiseTable:
 
 
 def check_dimensions(points: tuple[Point, ...], name: str) -> None:
-    """Refuse points of different dimensions with a FrameLengthError."""
+    """Refuse points of different dimensions with a FrameError."""
     for point in points:
         if len(point) != len(points[0]):
-            raise FrameLengthError(f"{name} has {len(point)} dimensions beside {len(points[0])}")
+            raise FrameError(f"{name} has {len(point)} dimensions beside {len(points[0])}", Reason.WRONG_LENGTH)
 
 
 def _check_symbols(table: NoiseTable) -> None:
@@ -204,12 +204,14 @@ def _check_points(table: NoiseTable) -> None:
     length(table.rows, 2, MAX_TABLE_STATES, "rows")
     check_dimensions(table.points, "a point")
     if len(set(table.points)) != len(table.points):
-        raise FrameRangeError("a table names a point twice")
+        raise FrameError("a table names a point twice", Reason.OUT_OF_RANGE)
     for row in table.rows:
         if len(row) != len(table.points) - 1:
-            raise FrameLengthError(f"{len(row)} thresholds for {len(table.points)} points")
+            raise FrameError(f"{len(row)} thresholds for {len(table.points)} points", Reason.WRONG_LENGTH)
         if any(low >= high for low, high in pairwise((0, *row, SCALE))):
-            raise FrameRangeError("thresholds must increase strictly: an empty cell would reveal its state")
+            raise FrameError(
+                "thresholds must increase strictly: an empty cell would reveal its state", Reason.OUT_OF_RANGE
+            )
 
 
 def public_row(word: int, states: int) -> int:

@@ -16,7 +16,7 @@ from itertools import accumulate, product
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple, get_args
 
 from fugu.contract._document import FORMAT_NAME
-from fugu.contract.errors import FrameLengthError, FrameRangeError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import MAX_TICK, MAX_WINDOW_TICKS, WINDOW_NAME_PATTERN
 from fugu.contract.json_message import (
     Constant,
@@ -99,9 +99,9 @@ class StateEstimate(JsonMessage):
     def _consistent(self) -> None:
         _check_times(self.since, self.time)
         if self.state not in self.shares:
-            raise FrameRangeError("state is none of those that have a share")
+            raise FrameError("state is none of those that have a share", Reason.OUT_OF_RANGE)
         if abs(sum(self.shares.values()) - 1.0) > _SLACK:
-            raise FrameRangeError(f"shares sum to {sum(self.shares.values())}")
+            raise FrameError(f"shares sum to {sum(self.shares.values())}", Reason.OUT_OF_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class PlaceEstimate(JsonMessage):
 
     def _consistent(self) -> None:
         if self.semi_minor > self.semi_major:
-            raise FrameRangeError("semi_minor is above semi_major")
+            raise FrameError("semi_minor is above semi_major", Reason.OUT_OF_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +188,13 @@ class WindowCount(JsonMessage):
         """The same, by the names that are there."""
         labels: Sequence[str] = () if "value" in fields else found["states"]
         if len(labels) == 1:
-            raise FrameLengthError("one number is called value, without the name of a state")
+            raise FrameError("one number is called value, without the name of a state", Reason.WRONG_LENGTH)
         return labels
 
     def _consistent(self) -> None:
         _check_times(self.since, self.time)
         if len(self.values) not in (1, len(self.states)):
-            raise FrameLengthError(f"{len(self.values)} values beside {len(self.states)} states")
+            raise FrameError(f"{len(self.values)} values beside {len(self.states)} states", Reason.WRONG_LENGTH)
         check_intervals(self.values, self.low, self.high)
 
 
@@ -211,7 +211,7 @@ def decode_estimate(payload: bytes) -> Estimate:
 
 def _check_times(since: datetime, time: datetime) -> None:
     if unix_us(since) > unix_us(time):
-        raise FrameRangeError("since is after time")
+        raise FrameError("since is after time", Reason.OUT_OF_RANGE)
 
 
 QueryKind = Literal["count", Each, "frequency", "dwell"]
@@ -302,11 +302,11 @@ class ReleaseFrame(JsonMessage):
             length(getattr(self, name), count, count, name)
         check_intervals(self.values, self.low, self.high)
         if str(Fraction(self.scale)) != self.scale:
-            raise FrameRangeError(f"scale {self.scale} is not in lowest terms")
+            raise FrameError(f"scale {self.scale} is not in lowest terms", Reason.OUT_OF_RANGE)
         if unix_us(self.since) >= unix_us(self.time):
-            raise FrameRangeError("since is not before time")
+            raise FrameError("since is not before time", Reason.OUT_OF_RANGE)
         if self.unit != release_unit(self.query):
-            raise FrameRangeError(f"unit is not {release_unit(self.query)}")
+            raise FrameError(f"unit is not {release_unit(self.query)}", Reason.OUT_OF_RANGE)
 
     @property
     def asked(self) -> Query:
@@ -385,7 +385,7 @@ class Health(JsonMessage):
     def _consistent(self) -> None:
         codes = [alarm.code for alarm in self.alarms]
         if codes != sorted(set(codes), key=list(AlarmCode).index):
-            raise FrameRangeError("alarms are not in their order, or one is there twice")
+            raise FrameError("alarms are not in their order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def flat(self) -> dict[str, Any]:
         """The fields; of a gateway that has gone, nothing but that."""

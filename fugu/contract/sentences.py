@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.discretisers import Baseline, Discretiser, Thresholds
-from fugu.contract.errors import FrameRangeError, FrameTypeError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.stretches import Stretch
 
 __all__ = [
@@ -31,18 +31,20 @@ _FORM = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?Z
 
 
 def instant(unix_us: int) -> datetime:
-    """The time of so many microseconds of Unix time; FrameRangeError if before 1970 or after 9999."""
+    """The time of so many microseconds of Unix time; a FrameError if before 1970 or after 9999."""
     if not 0 <= unix_us <= LAST_US:
-        raise FrameRangeError(f"{unix_us} microseconds of Unix time is before 1970 or after the year 9999")
+        raise FrameError(
+            f"{unix_us} microseconds of Unix time is before 1970 or after the year 9999", Reason.OUT_OF_RANGE
+        )
     return _EPOCH + timedelta(microseconds=unix_us)
 
 
 def unix_us(time: datetime) -> int:
-    """Microseconds of Unix time; FrameTypeError if `time` has no time zone, FrameRangeError if it is before 1970."""
+    """Microseconds of Unix time; a FrameError if `time` has no time zone, a FrameError if it is before 1970."""
     if not isinstance(time, datetime) or time.tzinfo is None:
-        raise FrameTypeError("a time is no datetime with a time zone")
+        raise FrameError("a time is no datetime with a time zone", Reason.WRONG_TYPE)
     if time < _EPOCH:
-        raise FrameRangeError("a time is before 1970")
+        raise FrameError("a time is before 1970", Reason.OUT_OF_RANGE)
     return (time - _EPOCH) // _MICROSECOND
 
 
@@ -54,17 +56,17 @@ def instant_text(time: datetime) -> str:
 
 
 def read_instant(text: object) -> datetime:
-    """Parse that form only: FrameTypeError if no string, else FrameRangeError, also for years outside 1970 to 9999."""
+    """Parse that form only: a FrameError if no string, else a FrameError, also for years outside 1970 to 9999."""
     if not isinstance(text, str):
-        raise FrameTypeError(f"a time is {type(text).__name__}, not a string")
+        raise FrameError(f"a time is {type(text).__name__}, not a string", Reason.WRONG_TYPE)
     found = _FORM.fullmatch(text)
     if found is None or (found[7] or "1").endswith("0"):
-        raise FrameRangeError("a time is not of the form 2026-03-01T07:30:00.25Z")
+        raise FrameError("a time is not of the form 2026-03-01T07:30:00.25Z", Reason.OUT_OF_RANGE)
     try:
         year, month, day, hour, minute, second = map(int, found.groups()[:6])
         time = datetime(year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")), UTC)
     except ValueError:
-        raise FrameRangeError("a time does not exist") from None
+        raise FrameError("a time does not exist", Reason.OUT_OF_RANGE) from None
     return instant(unix_us(time))
 
 

@@ -30,23 +30,7 @@ from typing import Any, TypeVar
 
 from fugu.contract._document import FORMAT_NAME
 from fugu.contract.envelope import Envelope, Kind, decode_roots
-from fugu.contract.errors import (
-    AddressError,
-    CeilingError,
-    ConflictError,
-    EnvelopeError,
-    ExpiredError,
-    FalseGuaranteeError,
-    FrameError,
-    GuaranteeError,
-    JointBoundError,
-    NotYetValidError,
-    PinnedError,
-    PolicyError,
-    ReplayError,
-    RootError,
-    TrustError,
-)
+from fugu.contract.errors import FrameError, GuaranteeError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import (
     Enrolment,
     PolicyDocument,
@@ -102,9 +86,9 @@ class TrustState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> TrustState:
-        """What `to_json` made and the caller has kept from others; EnvelopeError: something else, or other version."""
+        """What `to_json` made and the caller has kept from others; a TrustError: something else, or other version."""
         if values.get("format") != FORMAT_NAME:
-            raise EnvelopeError(f"what is kept of earlier documents is not of format {FORMAT_NAME}: enrol anew")
+            raise TrustError(f"what is kept of earlier documents is not of format {FORMAT_NAME}: enrol anew")
         try:
             return cls(
                 base64.b64decode(values["root"], validate=True),
@@ -116,7 +100,7 @@ class TrustState:
                 int(values["stopped"]),
             )
         except (KeyError, TypeError, ValueError, binascii.Error):
-            raise EnvelopeError("what is kept of earlier documents is damaged") from None
+            raise TrustError("what is kept of earlier documents is damaged") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +145,7 @@ class Trust:
         """
         envelope = _envelope(payload)
         if envelope.kind != kind or kind == "root":
-            raise EnvelopeError(f"a {envelope.kind} document where a {kind} document was expected")
+            raise TrustError(f"a {envelope.kind} document where a {kind} document was expected")
         if kind == "policy":
             verdict = self._judge_policy(envelope, payload, now)
         elif kind == "table":
@@ -178,13 +162,13 @@ class Trust:
         try:
             chain = decode_roots(payload)
         except FrameError as error:
-            raise EnvelopeError(f"no root documents: {error}") from None
+            raise TrustError(f"no root documents: {error}") from None
         before, last = self.state, ""
         refusal: TrustError | None = None
         for one in chain:
             envelope = _envelope(one)
             if envelope.kind != "root":
-                raise EnvelopeError(f"a {envelope.kind} document among root documents")
+                raise TrustError(f"a {envelope.kind} document among root documents")
             last = envelope.digest
             try:
                 verdict = self._judge_root(envelope, one)
@@ -206,7 +190,7 @@ class Trust:
             return None
         envelope = _envelope(self.state.policy)
         if envelope.kind != "policy" or envelope.digest != self.state.digest:
-            raise EnvelopeError("what is kept of earlier documents is damaged")
+            raise TrustError("what is kept of earlier documents is damaged")
         document = _read(PolicyDocument, envelope)
         return Verdict(self.state, document, self._guaranteed(document), changes=False)
 
@@ -214,22 +198,24 @@ class Trust:
         try:
             verified(envelope, self._root.root, self._root.public_keys)
         except TrustError as error:
-            raise RootError(f"a new root that the one in force has not signed: {error}") from None
+            raise TrustError(f"a new root that the one in force has not signed: {error}", Reason.ROOT) from None
         document = _read(RootDocument, envelope)
         try:
             verified(envelope, document.root, document.public_keys)
         except TrustError as error:
-            raise RootError(f"a new root that its own keys have not signed: {error}") from None
+            raise TrustError(f"a new root that its own keys have not signed: {error}", Reason.ROOT) from None
         if document.fleet != self.enrolment.fleet:
-            raise AddressError(f"the root of fleet {document.fleet}")
+            raise TrustError(f"the root of fleet {document.fleet}", Reason.NOT_ADDRESSED)
         if document.version < self._root.version:
-            raise ReplayError(f"root version {document.version}; {self._root.version} is in force")
+            raise TrustError(f"root version {document.version}; {self._root.version} is in force", Reason.REPLAYED)
         if document.version == self._root.version:
             if document != self._root:
-                raise ConflictError(f"another root of version {document.version}")
+                raise TrustError(f"another root of version {document.version}", Reason.SAME_VERSION)
             return Verdict(self.state, document, changes=False)
         if document.version != self._root.version + 1:
-            raise RootError(f"root version {document.version} does not follow version {self._root.version}")
+            raise TrustError(
+                f"root version {document.version} does not follow version {self._root.version}", Reason.ROOT
+            )
         return Verdict(replace(self.state, root=payload, time=0, stopped=0), document)
 
     def _judge_policy(self, envelope: Envelope, payload: bytes, now: int) -> Verdict:
@@ -237,18 +223,22 @@ class Trust:
         document = _read(PolicyDocument, envelope)
         mine = self.enrolment
         if document.fleet != mine.fleet or not document.to.reaches(mine.device, mine.groups):
-            raise AddressError(f"a document of fleet {document.fleet} for {document.to}")
+            raise TrustError(f"a document of fleet {document.fleet} for {document.to}", Reason.NOT_ADDRESSED)
         if document.version < self.state.version:
-            raise ReplayError(f"version {document.version}; version {self.state.version} has been accepted before")
+            raise TrustError(
+                f"version {document.version}; version {self.state.version} has been accepted before", Reason.REPLAYED
+            )
         if document.version == self.state.version:
             if envelope.digest != self.state.digest:
-                raise ConflictError(f"version {document.version} has been accepted before, with other content")
+                raise TrustError(
+                    f"version {document.version} has been accepted before, with other content", Reason.SAME_VERSION
+                )
             return Verdict(self.state, document, self._guaranteed(document), changes=False)
         moment = max(now, self.state.time)
         if moment < document.valid_from:
-            raise NotYetValidError(f"version {document.version} is valid from {document.valid_from} on")
+            raise TrustError(f"version {document.version} is valid from {document.valid_from} on", Reason.NOT_YET_VALID)
         if document.valid_until is not None and moment >= document.valid_until:
-            raise ExpiredError(f"version {document.version} was valid until {document.valid_until}")
+            raise TrustError(f"version {document.version} was valid until {document.valid_until}", Reason.EXPIRED)
         policies = self._guaranteed(document)
         state = replace(self.state, version=document.version, digest=envelope.digest, policy=payload)
         return Verdict(state, document, policies)
@@ -257,14 +247,14 @@ class Trust:
         verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(TableDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
-            raise AddressError(f"a table for {document.fleet}/{document.device}")
+            raise TrustError(f"a table for {document.fleet}/{document.device}", Reason.NOT_ADDRESSED)
         return Verdict(self.state, document)
 
     def _judge_stop(self, envelope: Envelope) -> Verdict:
         verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(StopDocument, envelope)
         if (document.fleet, document.device) != (self.enrolment.fleet, self.enrolment.device):
-            raise AddressError(f"a stop for {document.fleet}/{document.device}")
+            raise TrustError(f"a stop for {document.fleet}/{document.device}", Reason.NOT_ADDRESSED)
         if document.version < max(self.state.version, self.state.stopped + 1):
             return Verdict(self.state, document, changes=False)
         return Verdict(replace(self.state, stopped=document.version), document)
@@ -273,9 +263,9 @@ class Trust:
         verified(envelope, self._root.gateway, self._root.public_keys)
         document = _read(TimeDocument, envelope)
         if document.fleet != self.enrolment.fleet:
-            raise AddressError(f"the time of fleet {document.fleet}")
+            raise TrustError(f"the time of fleet {document.fleet}", Reason.NOT_ADDRESSED)
         if document.time < self.state.time:
-            raise ReplayError(f"the time {document.time}; {self.state.time} has been before")
+            raise TrustError(f"the time {document.time}; {self.state.time} has been before", Reason.REPLAYED)
         return Verdict(replace(self.state, time=document.time), document, changes=document.time > self.state.time)
 
     def _guaranteed(self, document: PolicyDocument) -> tuple[AnyPolicy, ...]:
@@ -287,7 +277,7 @@ class Trust:
                 policy.verify(math.inf)
             check_named(policies)
         except (PolicyError, GuaranteeError) as error:
-            raise FalseGuaranteeError(str(error)) from None
+            raise TrustError(str(error), Reason.GUARANTEE) from None
         for policy in policies:
             self._check_pins(policy)
             if not isinstance(policy, Policy):
@@ -295,17 +285,20 @@ class Trust:
                 continue
             _check_ceiling(policy.guarantee.epsilon, mine.ceiling, f"stream {policy.stream}")
             if mine.adversaries is not None and policy.guarantee.adversary not in mine.adversaries:
-                raise CeilingError(
+                raise TrustError(
                     f"stream {policy.stream} is protected against the {policy.guarantee.adversary} adversary; "
-                    f"this device accepts {' or '.join(mine.adversaries)}"
+                    f"this device accepts {' or '.join(mine.adversaries)}",
+                    Reason.CEILING,
                 )
         if mine.total_ceiling is not None:
             try:
                 together = joint_epsilon(policies, self._sensors)
             except NoJointBoundError as error:
-                raise JointBoundError(f"this device has a ceiling for all streams together, and {error}") from None
+                raise TrustError(
+                    f"this device has a ceiling for all streams together, and {error}", Reason.NO_JOINT_BOUND
+                ) from None
             except GuaranteeError as error:
-                raise CeilingError(f"all streams together: {error}") from None
+                raise TrustError(f"all streams together: {error}", Reason.CEILING) from None
             _check_ceiling(together, mine.total_ceiling, "all streams together")
         return policies
 
@@ -313,19 +306,21 @@ class Trust:
         if not self.enrolment.pins:
             return
         if (pins := self.enrolment.pins.get(policy.stream)) is None:
-            raise PinnedError(f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run")
+            raise TrustError(
+                f"nothing is pinned of stream {policy.stream}, unlike of others: it may not run", Reason.PINNED
+            )
         if found := violations(policy, pins):
-            raise PinnedError(f"stream {policy.stream}: {found[0]}")
+            raise TrustError(f"stream {policy.stream}: {found[0]}", Reason.PINNED)
 
     def _own_root(self, payload: bytes) -> RootDocument:
         """The root of the enrolment, or one that followed it: its own keys must have signed it."""
         envelope = _envelope(payload)
         if envelope.kind != "root":
-            raise EnvelopeError(f"a {envelope.kind} document where a root was expected")
+            raise TrustError(f"a {envelope.kind} document where a root was expected")
         document = _read(RootDocument, envelope)
         verified(envelope, document.root, document.public_keys)
         if document.fleet != self.enrolment.fleet:
-            raise AddressError(f"the root of fleet {document.fleet}")
+            raise TrustError(f"the root of fleet {document.fleet}", Reason.NOT_ADDRESSED)
         return document
 
 
@@ -333,18 +328,18 @@ def _envelope(payload: bytes) -> Envelope:
     try:
         return Envelope.decode(payload)
     except FrameError as error:
-        raise EnvelopeError(f"no envelope: {error}") from None
+        raise TrustError(f"no envelope: {error}") from None
 
 
 def _read(kind: type[_Read], envelope: Envelope) -> _Read:
     try:
         return read_document(kind, envelope.payload)
     except PolicyError as error:
-        raise EnvelopeError(f"a signed {envelope.kind} document is malformed: {error}") from None
+        raise TrustError(f"a signed {envelope.kind} document is malformed: {error}") from None
 
 
 def _check_ceiling(epsilon: float, ceiling: float | None, what: str) -> None:
     if ceiling is None:
-        raise CeilingError(f"this device accepts no measured streams ({what})")
+        raise TrustError(f"this device accepts no measured streams ({what})", Reason.CEILING)
     if epsilon > ceiling:
-        raise CeilingError(f"epsilon {epsilon:g} of {what} is above this device's ceiling {ceiling:g}")
+        raise TrustError(f"epsilon {epsilon:g} of {what} is above this device's ceiling {ceiling:g}", Reason.CEILING)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from fugu.contract.descriptions import DescribedVersion, Description, decode_description
-from fugu.contract.errors import FrameLengthError, FuguError, TopicError
+from fugu.contract.errors import FrameError, FuguError, Reason, TopicError
 from fugu.contract.frames import SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame, Point
 from fugu.contract.reports import Estimate, ReleaseFrame, WindowCount, decode_estimate
@@ -180,7 +180,7 @@ class Descriptions:
         grown = sum(len(entry.payload) for entry in following.values())
         grown -= sum(len(entry.payload) for entry in versions.values())
         if (not versions and len(self._streams) >= MOST_STREAMS) or self._bytes + grown > MOST_BYTES:
-            raise FrameLengthError("more descriptions than are remembered")
+            raise FrameError("more descriptions than are remembered", Reason.WRONG_LENGTH)
         self._bytes += grown
         self._streams[device, stream] = following
         self._in_force[device, stream] = described

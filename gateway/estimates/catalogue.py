@@ -6,30 +6,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from fugu.contract.errors import FuguError, GuaranteeError, PolicyError, Reason
+from fugu.contract.errors import GuaranteeError, PolicyError, Reason, RefusedError
 from fugu.contract.frames import sequence_name
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from gateway.estimates.models import MeasureModel, SymbolModel
 
-__all__ = ["Catalogue", "UnknownDeviceError", "UnknownPolicyVersionError", "WrongKindError"]
-
-
-class UnknownDeviceError(FuguError, reason=Reason.UNKNOWN_DEVICE):
-    """No policy names the device."""
-
-
-class UnknownStreamError(FuguError, reason=Reason.UNKNOWN_STREAM):
-    """No policy of the device names the stream."""
-
-
-class UnknownPolicyVersionError(FuguError, reason=Reason.UNKNOWN_POLICY_VERSION):
-    """No policy of the stream has the version."""
-
-
-class WrongKindError(FuguError, reason=Reason.WRONG_KIND):
-    """Symbols of a measured stream, or points of another."""
+__all__ = [
+    "Catalogue",
+]
 
 
 AnyModel = SymbolModel | MeasureModel
@@ -115,8 +101,7 @@ class Catalogue:
     def find(self, device: str, stream: str, version: int, kind: type[_Model]) -> _Model:
         """The policy in force that a frame names, as a model of its kind.
 
-        Raises UnknownDeviceError, UnknownStreamError or UnknownPolicyVersionError, the first that holds, or
-        WrongKindError.
+        Raises RefusedError: unknown device, stream or version of a policy, the first that holds, or the wrong kind.
         """
         return _of_kind(self._entry(device, stream, version), kind)
 
@@ -130,11 +115,11 @@ class Catalogue:
 
     def _entry(self, device: str, stream: str, version: int) -> AnyModel:
         if (streams := self._devices.get(device)) is None:
-            raise UnknownDeviceError(f"no policy for device {device}")
+            raise RefusedError(f"no policy for device {device}", Reason.UNKNOWN_DEVICE)
         if (versions := streams.get(stream)) is None:
-            raise UnknownStreamError(f"no policy for stream {device}/{stream}")
+            raise RefusedError(f"no policy for stream {device}/{stream}", Reason.UNKNOWN_STREAM)
         if (known := versions.get(version)) is None:
-            raise UnknownPolicyVersionError(f"no policy version {version} of {device}/{stream}")
+            raise RefusedError(f"no policy version {version} of {device}/{stream}", Reason.UNKNOWN_POLICY_VERSION)
         return known
 
     def _any(self, device: str, stream: str, version: int) -> AnyModel:
@@ -214,5 +199,5 @@ def _claim(policy: AnyPolicy) -> object:
 def _of_kind(known: AnyModel, kind: type[_Model]) -> _Model:
     if not isinstance(known, kind):
         what = "a measured stream" if isinstance(known, MeasureModel) else "a stream of symbols"
-        raise WrongKindError(f"{known.policy.device}/{known.policy.stream} is {what}")
+        raise RefusedError(f"{known.policy.device}/{known.policy.stream} is {what}", Reason.WRONG_KIND)
     return known

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 
 from fugu.chains.arrays import Floats
-from fugu.contract.errors import FuguError, Reason
+from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, Released
 from fugu.contract.measure_table import TimedTable
@@ -34,14 +34,6 @@ from gateway.store.points import Measured
 from gateway.store.store import Store
 
 __all__ = ["Points", "Windows"]
-
-
-class UnknownWindowError(FuguError, reason=Reason.UNKNOWN_WINDOW):
-    """The policy that the frame names has no such window."""
-
-
-class WindowMismatchError(FuguError, reason=Reason.WINDOW_MISMATCH):
-    """The window's ticks, or its number of counts, are not those of the policy that the frame names."""
 
 
 class Windows(Kind[WindowFrame]):
@@ -61,11 +53,13 @@ class Windows(Kind[WindowFrame]):
         """Check that the policy has this window, with these ticks and so many counts."""
         policy = catalogue.find(device, stream, frame.policy_version, SymbolModel).policy
         if (window := policy.window(frame.window)) is None:
-            raise UnknownWindowError(f"policy version {policy.version} has no window {frame.window}")
+            raise RefusedError(f"policy version {policy.version} has no window {frame.window}", Reason.UNKNOWN_WINDOW)
         if not window.covers(frame.index, frame.first, frame.length):
-            raise WindowMismatchError(f"window {frame.index} of {frame.window} has other ticks than its policy says")
+            raise RefusedError(
+                f"window {frame.index} of {frame.window} has other ticks than its policy says", Reason.WINDOW_MISMATCH
+            )
         if len(frame.counts) != window.counts(len(policy.discretiser.states)):
-            raise WindowMismatchError(f"{len(frame.counts)} counts in window {frame.window}")
+            raise RefusedError(f"{len(frame.counts)} counts in window {frame.window}", Reason.WINDOW_MISMATCH)
 
     @staticmethod
     def sequence(stream: str, frame: WindowFrame) -> str:
@@ -103,10 +97,6 @@ class Windows(Kind[WindowFrame]):
 _log = logging.getLogger(__name__)
 
 
-class PointMismatchError(FuguError, reason=Reason.POINT_MISMATCH):
-    """Points have other dimensions than the policy that the frame names says."""
-
-
 class Points(Kind[MeasureFrame]):
     """The kind of frames of points; estimates see `lag` ticks of later points."""
 
@@ -125,7 +115,7 @@ class Points(Kind[MeasureFrame]):
         """Check that the points have the policy's dimensions."""
         model = catalogue.find(device, stream, frame.policy_version, MeasureModel)
         if frame.dimensions != len(model.policy.resolution):
-            raise PointMismatchError(f"points of {frame.dimensions} dimensions")
+            raise RefusedError(f"points of {frame.dimensions} dimensions", Reason.POINT_MISMATCH)
 
     @staticmethod
     def same(stored: MeasureFrame, frame: MeasureFrame) -> bool:

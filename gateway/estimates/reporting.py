@@ -116,7 +116,7 @@ def noise_within(scale: Fraction, confidence: float) -> int:
 
 
 def _time(policy: PolicyHeader, tick: int, shift: int) -> datetime:
-    """When a tick was, by the wall clock; a `FrameRangeError` after the year 9999."""
+    """When a tick was, by the wall clock; a `FrameError` after the year 9999."""
     return instant(policy.clock.epoch_us + (tick - shift) * policy.clock.period_us)
 
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.model import likelihood_rows
-from fugu.contract.errors import FuguError, Reason
+from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.policy import Clock
 from gateway.estimates.beliefs import Bank, Beliefs, follow, look_back
-from gateway.estimates.catalogue import Catalogue, WrongKindError
+from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
 from gateway.estimates.models import Model, SymbolModel
 from gateway.estimates.past import Past, cut, seal
@@ -32,10 +32,6 @@ from gateway.store.store import Store
 from gateway.store.symbols import Columns
 
 __all__ = ["Symbols", "warm"]
-
-
-class SymbolRangeError(FuguError, reason=Reason.SYMBOL_OUT_OF_RANGE):
-    """A symbol is not in the table of the policy that the frame names, or takes other bits than there."""
 
 
 class Tracked(NamedTuple):
@@ -74,11 +70,13 @@ class Symbols(Kind[SymbolFrame]):
         """Check that the symbols are those of the policy's table, in as many bits as they take there."""
         known = catalogue.find(device, stream, frame.policy_version, SymbolModel)
         if not known.allowed:
-            raise WrongKindError(f"{device}/{stream} has windows only under policy version {frame.policy_version}")
+            raise RefusedError(
+                f"{device}/{stream} has windows only under policy version {frame.policy_version}", Reason.WRONG_KIND
+            )
         if frame.symbols.translate(None, delete=known.allowed):
-            raise SymbolRangeError(f"symbol above {known.allowed[-1]}")
+            raise RefusedError(f"symbol above {known.allowed[-1]}", Reason.SYMBOL_OUT_OF_RANGE)
         if frame.bits != known.bits:
-            raise SymbolRangeError(f"{frame.bits} bits a symbol, not {known.bits}")
+            raise RefusedError(f"{frame.bits} bits a symbol, not {known.bits}", Reason.SYMBOL_OUT_OF_RANGE)
 
     @staticmethod
     def same(stored: SymbolFrame, frame: SymbolFrame) -> bool:

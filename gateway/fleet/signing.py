@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from fugu.contract.envelope import Envelope, sign
-from fugu.contract.errors import FrameError, FuguError, NotYetValidError, PolicyError
+from fugu.contract.errors import FrameError, FuguError, PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, read_document, signers, write_document
 from fugu.contract.joint import check_named
 from fugu.contract.measure_policy import MeasurePolicy
@@ -272,7 +272,9 @@ def check(signed: Signed, root: Root, now: int, enrolments: Iterable[Enrolment] 
     for judge in judges:
         try:
             judge.judge(signed.payload, "policy", now)
-        except NotYetValidError:
+        except TrustError as error:
+            if error.reason is not Reason.NOT_YET_VALID:
+                raise
             ripe = False
             judge.judge(signed.payload, "policy", document.valid_from)
     return ripe

@@ -87,7 +87,7 @@ class Job(NamedTuple):
         )
 
     def time_of(self, tick: int) -> datetime:
-        """When a tick of the wall clock is; a `FrameRangeError` after the year 9999."""
+        """When a tick of the wall clock is; a `FrameError` after the year 9999."""
         return instant(self.clock.epoch_us + tick * self.clock.period_us)
 
     @property

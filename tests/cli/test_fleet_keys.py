@@ -21,7 +21,7 @@ from firmware_sim.compiled_policy import board_module, compile_policy, units
 from fugu.cli.main import main
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import Envelope, encode_roots, sign
-from fugu.contract.errors import ThresholdError
+from fugu.contract.errors import Reason
 from fugu.contract.fleet_documents import (
     Address,
     Enrolment,
@@ -41,6 +41,7 @@ from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
+from tests.support.refusals import refused_for
 from tests.support.signing import new_keys, policy_document
 
 PASSPHRASE = "correct horse battery"
@@ -357,7 +358,7 @@ def test_several_people_sign(fugu: Fugu, keys: Path, tmp_path: Path) -> None:
     first = fugu("fleet", "sign", tmp_path / "hr.json", "--to", "everyone", "--version", 1, "--keys", keys, "-o", out)
     assert first.code == 0
     assert "1 of the 2 signatures" in first.out
-    with pytest.raises(ThresholdError):
+    with refused_for(Reason.THRESHOLD):
         accepted(keys, out)
     again = fugu("fleet", "sign", "--add-to", out, "--keys", keys)
     assert again.code == 1

@@ -8,10 +8,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, odds_ratio
-from fugu.contract.errors import FrameLengthError
+from fugu.contract.errors import Reason
 from fugu.contract.measure_table import TimedTable
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import SymbolTable
+from tests.support.refusals import refused_for
 
 ONE_HALF = SCALE // 2
 JSON: TypeAdapter[NoiseTable] = TypeAdapter(SymbolTable)
@@ -98,7 +99,7 @@ def test_a_table_of_points_is_no_table_of_a_policy_of_symbols() -> None:
 
 def test_a_table_of_symbols_is_no_table_of_a_measured_stream() -> None:
     symbols = NoiseTable(((ONE_HALF,), (ONE_HALF,)))
-    with pytest.raises(FrameLengthError, match="points"):
+    with refused_for(Reason.WRONG_LENGTH, match="points"):
         TimedTable(1, 0, 0, 0, 1, symbols)
     assert TimedTable(1, 0, 0, 0, 1, NoiseTable(symbols.rows, ((0,), (1,)))).noise.rows == symbols.rows
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains
 from fugu.contract.discretisers import Thresholds
-from fugu.contract.errors import GuaranteeError, PinnedError
+from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.frames import MAX_TICK
 from fugu.contract.guarantee import Guarantee, ratio_loss, tick_ratios
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
@@ -28,6 +28,7 @@ from fugu.contract.windows import Window
 from fugu.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import worst_loss
+from tests.support.refusals import refused_for
 from tests.support.signing import NOW, Keys, policy_document
 
 KEYS = Keys()
@@ -79,7 +80,7 @@ def refused(policy: AnyPolicy, pinned: AnyPolicy, **limits: Any) -> str:
     given = {"ceiling": 1.0, "measurement_ceiling": 1.0, **limits, "pins": {pinned.stream: pins_of(pinned)}}
     device = Trust(KEYS.enrolment(**given))
     before = device.state
-    with pytest.raises(PinnedError) as caught:
+    with refused_for(Reason.PINNED) as caught:
         device.judge(KEYS.signed(policy_document(policy, version=5)), "policy", NOW)
     assert device.state == before
     assert caught.value.reason == "pinned"

@@ -13,23 +13,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.chains import BinaryChains
 from fugu.contract.envelope import MAX_ENVELOPE_BYTES, MAX_ROOTS, Envelope, Kind, decode_roots, encode_roots, sign
-from fugu.contract.errors import (
-    AddressError,
-    CeilingError,
-    ConflictError,
-    EnvelopeError,
-    ExpiredError,
-    FalseGuaranteeError,
-    FrameLengthError,
-    FrameRangeError,
-    NotYetValidError,
-    ReplayError,
-    RoleError,
-    RootError,
-    SignatureError,
-    ThresholdError,
-    TrustError,
-)
+from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import Address, PolicyDocument, RootDocument, write_document
 from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import NoiseTable
@@ -37,6 +21,7 @@ from fugu.contract.policy import Policy
 from fugu.contract.trust import Trust, TrustState
 from tests.support.measured import measure_policy
 from tests.support.processes import policy
+from tests.support.refusals import refused_for
 from tests.support.signing import NOW, Keys, new_keys, policy_document
 
 KEYS = Keys()
@@ -63,10 +48,10 @@ def refused(device: Trust, payload: bytes, kind: Kind = "policy", now: int = NOW
 
 def test_an_envelope_of_another_kind_than_there_is_cannot_be_made_nor_read() -> None:
     signed = KEYS.envelope(DOCUMENT)
-    with pytest.raises(FrameRangeError, match="kind is none of"):
+    with refused_for(Reason.OUT_OF_RANGE, match="kind is none of"):
         Envelope("polic", signed.payload, signed.signatures)  # type: ignore[arg-type]
     payload = signed.encode()
-    with pytest.raises(FrameRangeError, match="kind is none of"):
+    with refused_for(Reason.OUT_OF_RANGE, match="kind is none of"):
         Envelope.decode(payload.replace(b"\xa6policy", b"\xa6palicy", 1))
 
 
@@ -78,7 +63,7 @@ def test_a_large_message_is_no_envelope_whatever_is_in_it() -> None:
     assert len(whole) == MAX_ENVELOPE_BYTES
     assert Envelope.decode(whole).kind == "policy"
     larger = sign("policy", bytes(MAX_ENVELOPE_BYTES - 199 + padding), KEYS.policy[:1]).encode()
-    with pytest.raises(FrameLengthError, match=f"an envelope of {MAX_ENVELOPE_BYTES + 1} bytes"):
+    with refused_for(Reason.WRONG_LENGTH, match=f"an envelope of {MAX_ENVELOPE_BYTES + 1} bytes"):
         Envelope.decode(larger)
 
 
@@ -86,7 +71,7 @@ def test_a_large_message_is_no_envelope_whatever_is_in_it() -> None:
 def test_no_root_or_too_many_are_no_message_of_roots(roots: int) -> None:
     root = KEYS.root_envelope()
     assert len(decode_roots(encode_roots([root] * MAX_ROOTS))) == MAX_ROOTS
-    with pytest.raises(FrameLengthError, match="roots has length"):
+    with refused_for(Reason.WRONG_LENGTH, match="roots has length"):
         decode_roots(b"\x0c" + msgpack.packb([[root] * roots]))
 
 
@@ -134,59 +119,59 @@ def test_a_group_and_the_whole_fleet_are_addresses(to: Address) -> None:
 def test_arbitrary_document() -> None:
     generator = random.Random(1)
     for size in (0, 1, 10, 1000):
-        assert isinstance(refused(trust(), generator.randbytes(size)), EnvelopeError)
-    assert isinstance(refused(trust(), POLICY.to_json().encode()), EnvelopeError)
+        assert refused(trust(), generator.randbytes(size)).reason is Reason.MALFORMED
+    assert refused(trust(), POLICY.to_json().encode()).reason is Reason.MALFORMED
 
 
 def test_wrong_roles_key() -> None:
     for keys in (KEYS.root, KEYS.gateway, new_keys(2)):
         assert refused(trust(), KEYS.signed(DOCUMENT, keys)).reason == "wrong_role"
     table = sign("time", write_document(DOCUMENT), KEYS.policy[:2])
-    assert isinstance(refused(trust(), table.encode(), "time"), RoleError)
+    assert refused(trust(), table.encode(), "time").reason is Reason.WRONG_ROLE
 
 
 def test_a_signature_is_for_one_kind_only() -> None:
     signed = KEYS.envelope(DOCUMENT)
-    assert isinstance(refused(trust(), replace(signed, kind="time").encode(), "policy"), EnvelopeError)
+    assert refused(trust(), replace(signed, kind="time").encode(), "policy").reason is Reason.MALFORMED
     moved = Envelope("policy", signed.payload, sign("table", signed.payload, KEYS.policy[:2]).signatures)
-    assert isinstance(refused(trust(), moved.encode()), SignatureError)
+    assert refused(trust(), moved.encode()).reason is Reason.BAD_SIGNATURE
 
 
 def test_threshold_not_met() -> None:
-    assert isinstance(refused(trust(), KEYS.signed(DOCUMENT, KEYS.policy[:1])), ThresholdError)
+    assert refused(trust(), KEYS.signed(DOCUMENT, KEYS.policy[:1])).reason is Reason.THRESHOLD
     mixed = KEYS.signed(DOCUMENT, [KEYS.policy[0], KEYS.root[0], KEYS.gateway[0]])
-    assert isinstance(refused(trust(), mixed), ThresholdError)
+    assert refused(trust(), mixed).reason is Reason.THRESHOLD
 
 
 def test_one_key_twice_is_one_key() -> None:
     (one,) = sign("policy", write_document(DOCUMENT), KEYS.policy[:1]).signatures
     body = msgpack.packb(["policy", write_document(DOCUMENT), [[one.key, one.signature]] * 2])
-    assert isinstance(refused(trust(), b"\x0a" + body), EnvelopeError)
+    assert refused(trust(), b"\x0a" + body).reason is Reason.MALFORMED
 
 
 def test_replayed_old_version() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=4))), ReplayError)
+    assert refused(device, KEYS.signed(changed(DOCUMENT, version=4))).reason is Reason.REPLAYED
     device.judge(KEYS.signed(changed(DOCUMENT, version=6)), "policy", NOW)
-    assert isinstance(refused(device, KEYS.signed(DOCUMENT)), ReplayError)
+    assert refused(device, KEYS.signed(DOCUMENT)).reason is Reason.REPLAYED
 
 
 def test_same_version_with_other_content() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, on_expiry="stop"))), ConflictError)
+    assert refused(device, KEYS.signed(changed(DOCUMENT, on_expiry="stop"))).reason is Reason.SAME_VERSION
 
 
 def test_other_devices_policy() -> None:
     for fields in ({"to": {"device": "ring"}}, {"to": {"group": "ankles"}}, {"fleet": "other"}):
-        assert isinstance(refused(trust(), KEYS.signed(changed(DOCUMENT, **fields))), AddressError)
+        assert refused(trust(), KEYS.signed(changed(DOCUMENT, **fields))).reason is Reason.NOT_ADDRESSED
 
 
 def test_expired_and_not_yet_valid_from_both_sides() -> None:
     document = changed(DOCUMENT, valid_from=NOW, valid_until=NOW + 10)
-    assert isinstance(refused(trust(), KEYS.signed(document), now=NOW - 1), NotYetValidError)
-    assert isinstance(refused(trust(), KEYS.signed(document), now=NOW + 10), ExpiredError)
+    assert refused(trust(), KEYS.signed(document), now=NOW - 1).reason is Reason.NOT_YET_VALID
+    assert refused(trust(), KEYS.signed(document), now=NOW + 10).reason is Reason.EXPIRED
     assert trust().judge(KEYS.signed(document), "policy", NOW).changes
     assert trust().judge(KEYS.signed(document), "policy", NOW + 9).changes
 
@@ -195,9 +180,9 @@ def test_a_clock_that_was_set_back_brings_no_expired_document_back() -> None:
     device = trust()
     device.judge(KEYS.signed_time(NOW + 10), "time", NOW)
     document = changed(DOCUMENT, valid_until=NOW + 10)
-    assert isinstance(refused(device, KEYS.signed(document), now=NOW - 1000), ExpiredError)
-    assert isinstance(refused(device, KEYS.signed_time(NOW + 9), "time"), ReplayError)
-    assert isinstance(refused(device, KEYS.signed_time(NOW + 11, "other"), "time"), AddressError)
+    assert refused(device, KEYS.signed(document), now=NOW - 1000).reason is Reason.EXPIRED
+    assert refused(device, KEYS.signed_time(NOW + 9), "time").reason is Reason.REPLAYED
+    assert refused(device, KEYS.signed_time(NOW + 11, "other"), "time").reason is Reason.NOT_ADDRESSED
 
 
 def test_a_stop_holds_until_a_newer_policy_and_says_nothing_when_it_is_replayed() -> None:
@@ -222,14 +207,14 @@ def test_a_forged_stop_silences_nobody() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     genuine = KEYS.signed_stop(5)
-    assert isinstance(refused(device, Keys().signed_stop(5), "stop"), RoleError)
-    assert isinstance(refused(device, KEYS.signed_stop(5, device="ring"), "stop"), AddressError)
-    assert isinstance(refused(device, KEYS.signed_stop(5, fleet="work"), "stop"), AddressError)
+    assert refused(device, Keys().signed_stop(5), "stop").reason is Reason.WRONG_ROLE
+    assert refused(device, KEYS.signed_stop(5, device="ring"), "stop").reason is Reason.NOT_ADDRESSED
+    assert refused(device, KEYS.signed_stop(5, fleet="work"), "stop").reason is Reason.NOT_ADDRESSED
     body = Envelope.decode(genuine).payload
-    assert isinstance(refused(device, sign("stop", body, KEYS.policy[:2]).encode(), "stop"), RoleError)
-    assert isinstance(refused(device, genuine, "time"), EnvelopeError)
+    assert refused(device, sign("stop", body, KEYS.policy[:2]).encode(), "stop").reason is Reason.WRONG_ROLE
+    assert refused(device, genuine, "time").reason is Reason.MALFORMED
     moved = replace(Envelope.decode(genuine), kind="table").encode()
-    assert isinstance(refused(device, moved, "table"), SignatureError)
+    assert refused(device, moved, "table").reason is Reason.BAD_SIGNATURE
 
 
 def test_a_stolen_gateway_key_stops_nobody_for_ever() -> None:
@@ -239,14 +224,14 @@ def test_a_stolen_gateway_key_stops_nobody_for_ever() -> None:
     fresh = replace(KEYS, gateway=new_keys(1))
     device.follow_roots(encode_roots([fresh.root_envelope(2)]))
     assert device.state.stopped == 0
-    assert isinstance(refused(device, KEYS.signed_stop(2**32 - 1), "stop"), RoleError)
+    assert refused(device, KEYS.signed_stop(2**32 - 1), "stop").reason is Reason.WRONG_ROLE
 
 
 def test_truncated() -> None:
     payload = KEYS.signed(DOCUMENT)
     for end in range(0, len(payload), 7):
-        assert isinstance(refused(trust(), payload[:end]), EnvelopeError)
-    assert isinstance(refused(trust(), payload + b"\0"), EnvelopeError)
+        assert refused(trust(), payload[:end]).reason is Reason.MALFORMED
+    assert refused(trust(), payload + b"\0").reason is Reason.MALFORMED
 
 
 def test_bit_flipped_at_every_byte() -> None:
@@ -255,20 +240,25 @@ def test_bit_flipped_at_every_byte() -> None:
     for place in range(len(payload)):
         wrong = bytearray(payload)
         wrong[place] ^= 1 << (place % 8)
-        assert isinstance(refused(device, bytes(wrong)), EnvelopeError | RoleError | SignatureError | ThresholdError)
+        assert refused(device, bytes(wrong)).reason in (
+            Reason.MALFORMED,
+            Reason.WRONG_ROLE,
+            Reason.BAD_SIGNATURE,
+            Reason.THRESHOLD,
+        )
 
 
 def test_gigantic() -> None:
-    assert isinstance(refused(trust(), bytes(MAX_ENVELOPE_BYTES + 1)), EnvelopeError)
+    assert refused(trust(), bytes(MAX_ENVELOPE_BYTES + 1)).reason is Reason.MALFORMED
     claims_much = b"\x0a\x93\xa6policy\xc6\xff\xff\xff\xff"
-    assert isinstance(refused(trust(), claims_much), EnvelopeError)
+    assert refused(trust(), claims_much).reason is Reason.MALFORMED
 
 
 def test_deeply_nested() -> None:
-    assert isinstance(refused(trust(), b"\x0a" + b"\x91" * 100_000), EnvelopeError)
+    assert refused(trust(), b"\x0a" + b"\x91" * 100_000).reason is Reason.MALFORMED
     nested = b"\x81\xa8document" + b"\x91" * 100_000 + b"\xc0"
     signed = sign("policy", nested, KEYS.policy[:2]).encode()
-    assert isinstance(refused(trust(), signed), EnvelopeError)
+    assert refused(trust(), signed).reason is Reason.MALFORMED
 
 
 def test_an_attackers_bytes_are_not_parsed_before_the_signature(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,8 +267,8 @@ def test_an_attackers_bytes_are_not_parsed_before_the_signature(monkeypatch: pyt
 
     device = trust()
     monkeypatch.setattr("fugu.contract.trust.read_document", parse)
-    assert isinstance(refused(device, KEYS.signed(DOCUMENT, new_keys(2))), RoleError)
-    assert isinstance(refused(device, KEYS.signed(DOCUMENT, KEYS.policy[:1])), ThresholdError)
+    assert refused(device, KEYS.signed(DOCUMENT, new_keys(2))).reason is Reason.WRONG_ROLE
+    assert refused(device, KEYS.signed(DOCUMENT, KEYS.policy[:1])).reason is Reason.THRESHOLD
 
 
 def test_mix_and_match_of_table_and_device() -> None:
@@ -287,31 +277,31 @@ def test_mix_and_match_of_table_and_device() -> None:
     table = measured.measure_tables[1]
     verdict = device.judge(KEYS.signed_table(table), "table", NOW)
     assert verdict.state == device.state
-    assert isinstance(refused(device, KEYS.signed_table(table, device="ring"), "table"), AddressError)
-    assert isinstance(refused(device, KEYS.signed_table(table), "policy"), EnvelopeError)
+    assert refused(device, KEYS.signed_table(table, device="ring"), "table").reason is Reason.NOT_ADDRESSED
+    assert refused(device, KEYS.signed_table(table), "policy").reason is Reason.MALFORMED
 
 
 def test_root_rotated_to_a_key_the_old_root_did_not_sign() -> None:
     device, thief = trust(), Keys()
-    assert isinstance(refused_root(device, thief.root_envelope(2)), RootError)
-    assert isinstance(refused_root(device, thief.root_envelope(2, KEYS.root[0])), RootError), "one of two is too few"
-    assert isinstance(refused_root(device, thief.root_envelope(2, *KEYS.policy)), RootError)
-    assert isinstance(refused(device, thief.root_envelope(2, *KEYS.root[:2])), EnvelopeError), "no policy"
+    assert refused_root(device, thief.root_envelope(2)).reason is Reason.ROOT
+    assert refused_root(device, thief.root_envelope(2, KEYS.root[0])).reason is Reason.ROOT, "one of two is too few"
+    assert refused_root(device, thief.root_envelope(2, *KEYS.policy)).reason is Reason.ROOT
+    assert refused(device, thief.root_envelope(2, *KEYS.root[:2])).reason is Reason.MALFORMED, "no policy"
 
 
 def test_a_root_of_the_same_version_or_an_earlier_one_is_no_other_root() -> None:
     """Root keys that were stolen together with the old ones: what is in force is replaced by its successor only."""
     device, other = trust(), Keys()
-    assert isinstance(refused_root(device, other.root_envelope(1, *KEYS.root[:2])), ConflictError)
+    assert refused_root(device, other.root_envelope(1, *KEYS.root[:2])).reason is Reason.SAME_VERSION
     device.follow_roots(encode_roots([other.root_envelope(2, *KEYS.root[:2])]))
     envelope = sign("root", write_document(KEYS.root_document(1)), [*other.root[:2], *KEYS.root[:2]]).encode()
-    assert isinstance(refused_root(device, envelope), ReplayError)
+    assert refused_root(device, envelope).reason is Reason.REPLAYED
 
 
 def test_a_root_that_its_own_keys_have_not_signed() -> None:
     new = Keys()
     envelope = sign("root", write_document(new.root_document(2)), KEYS.root[:2]).encode()
-    assert isinstance(refused_root(trust(), envelope), RootError)
+    assert refused_root(trust(), envelope).reason is Reason.ROOT
 
 
 def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
@@ -323,11 +313,11 @@ def test_a_root_is_rotated_by_the_old_one_and_old_keys_count_no_more() -> None:
     assert device.root == new.root_document(2)
     assert device.state.time == 0, "a time that a stolen key has signed is forgotten"
     assert not device.follow_roots(encode_roots([KEYS.root_envelope(1), rotation])).changes
-    assert isinstance(refused(device, KEYS.signed(changed(DOCUMENT, version=6))), RoleError)
+    assert refused(device, KEYS.signed(changed(DOCUMENT, version=6))).reason is Reason.WRONG_ROLE
     assert device.judge(new.signed(changed(DOCUMENT, version=6)), "policy", NOW).changes
-    assert isinstance(refused_root(device, KEYS.root_envelope(1)), RootError)
+    assert refused_root(device, KEYS.root_envelope(1)).reason is Reason.ROOT
     skipped = Keys().root_envelope(4, *new.root[:2])
-    assert isinstance(refused_root(device, skipped), RootError)
+    assert refused_root(device, skipped).reason is Reason.ROOT
     restarted = Trust(device.enrolment, device.state)
     assert restarted.root.version == 2
 
@@ -340,14 +330,14 @@ def test_a_device_that_was_long_away_follows_the_whole_chain() -> None:
         fourth.root_envelope(4, *third.root[:2]),
     ]
     device = trust()
-    assert isinstance(refused_root(device, *chain[1:]), RootError), "a link is missing"
+    assert refused_root(device, *chain[1:]).reason is Reason.ROOT, "a link is missing"
     assert device.follow_roots(encode_roots(chain[:2])).changes
     assert device.root.version == 3
     assert device.follow_roots(encode_roots(chain)).changes
     assert device.root == fourth.root_document(4)
     assert not device.follow_roots(encode_roots(chain)).changes
-    assert isinstance(refused_root(device, *chain, Keys().root_envelope(5)), RootError)
-    assert isinstance(refused_root(device, KEYS.signed(DOCUMENT)), EnvelopeError)
+    assert refused_root(device, *chain, Keys().root_envelope(5)).reason is Reason.ROOT
+    assert refused_root(device, KEYS.signed(DOCUMENT)).reason is Reason.MALFORMED
 
 
 def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
@@ -360,16 +350,16 @@ def test_a_new_enrolment_ends_the_trust_in_a_root_that_was_stolen() -> None:
     again = Trust(owner.enrolment(), saved)
     assert again.root == owner.root_document()
     assert (again.state.version, again.state.time) == (5, 0)
-    assert isinstance(refused(again, thief.signed(changed(DOCUMENT, version=6))), RoleError)
-    assert isinstance(refused(again, owner.signed(changed(DOCUMENT, version=4))), ReplayError)
+    assert refused(again, thief.signed(changed(DOCUMENT, version=6))).reason is Reason.WRONG_ROLE
+    assert refused(again, owner.signed(changed(DOCUMENT, version=4))).reason is Reason.REPLAYED
     again.judge(owner.signed(changed(DOCUMENT, version=6)), "policy", NOW)
     assert Trust(owner.enrolment(), TrustState.from_json(again.state.to_json())).state == again.state
 
 
 def test_a_root_of_another_fleet() -> None:
     other = KEYS.root_envelope(2, *KEYS.root[2:], fleet="other")
-    assert isinstance(refused_root(trust(), other), AddressError)
-    with pytest.raises(AddressError):
+    assert refused_root(trust(), other).reason is Reason.NOT_ADDRESSED
+    with refused_for(Reason.NOT_ADDRESSED):
         Trust(KEYS.enrolment(root=KEYS.root_envelope(fleet="other").hex()))
 
 
@@ -383,32 +373,32 @@ FALSE = {
 @pytest.mark.parametrize("fields", FALSE.values(), ids=FALSE)
 def test_a_correctly_signed_policy_whose_guarantee_is_false(fields: dict[str, Any]) -> None:
     wrong = Policy.model_construct(**{**dict(POLICY), **fields})
-    assert isinstance(refused(trust(), KEYS.signed(policy_document(wrong, version=5))), FalseGuaranteeError)
+    assert refused(trust(), KEYS.signed(policy_document(wrong, version=5))).reason is Reason.GUARANTEE
 
 
 def test_epsilon_above_the_ceiling_from_both_sides() -> None:
     payload = KEYS.signed(DOCUMENT)
-    assert isinstance(refused(trust(ceiling=0.999999), payload), CeilingError)
+    assert refused(trust(ceiling=0.999999), payload).reason is Reason.CEILING
     assert trust(ceiling=1.0).judge(payload, "policy", NOW).changes
 
 
 def test_a_weaker_notion_than_the_owner_accepts() -> None:
     payload = KEYS.signed(DOCUMENT)
-    assert isinstance(refused(trust(adversaries=("informed",)), payload), CeilingError)
+    assert refused(trust(adversaries=("informed",)), payload).reason is Reason.CEILING
     assert trust(adversaries=("informed", "universal")).judge(payload, "policy", NOW).changes
 
 
 def test_measured_streams_need_a_ceiling_of_their_own() -> None:
     payload = KEYS.signed(policy_document(measure_policy(3, version=5), version=5))
-    assert isinstance(refused(trust(), payload), CeilingError)
-    assert isinstance(refused(trust(measurement_ceiling=0.99), payload), CeilingError)
+    assert refused(trust(), payload).reason is Reason.CEILING
+    assert refused(trust(measurement_ceiling=0.99), payload).reason is Reason.CEILING
     assert trust(measurement_ceiling=1.0).judge(payload, "policy", NOW).changes
 
 
 def test_a_ceiling_that_was_lowered_ends_what_is_in_force() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
-    with pytest.raises(CeilingError):
+    with refused_for(Reason.CEILING):
         Trust(KEYS.enrolment(ceiling=0.5), device.state).in_force()
 
 
@@ -416,15 +406,15 @@ def test_what_was_kept_and_tampered_with_is_refused() -> None:
     device = trust()
     device.judge(KEYS.signed(DOCUMENT), "policy", NOW)
     other = KEYS.signed(changed(DOCUMENT, on_expiry="stop"))
-    with pytest.raises(EnvelopeError):
+    with refused_for(Reason.MALFORMED):
         Trust(device.enrolment, replace(device.state, policy=other)).in_force()
     for values in ({}, {**device.state.to_json(), "root": "?"}, {**device.state.to_json(), "version": "x"}):
-        with pytest.raises(EnvelopeError):
+        with refused_for(Reason.MALFORMED):
             TrustState.from_json(values)
 
 
 def test_two_policies_for_one_stream_or_a_version_of_their_own() -> None:
-    assert isinstance(refused(trust(), KEYS.signed(policy_document(POLICY, POLICY, version=5))), FalseGuaranteeError)
+    assert refused(trust(), KEYS.signed(policy_document(POLICY, POLICY, version=5))).reason is Reason.GUARANTEE
     with pytest.raises(ValueError, match="does not say its version again"):
         changed(DOCUMENT, policies=({"version": 3},))
 
@@ -443,7 +433,7 @@ def test_roots_that_contradict_themselves(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         RootDocument.model_validate(wrong)
     envelope = sign("root", msgpack.packb(wrong), KEYS.root[:2])
-    assert isinstance(refused_root(trust(), envelope.encode()), EnvelopeError)
+    assert refused_root(trust(), envelope.encode()).reason is Reason.MALFORMED
 
 
 @pytest.mark.long

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fugu.contract.errors import FrameError, FrameLengthError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, Gap, StreamCommit
 from fugu.contract.watermark import is_authentic, sign_committed
+from tests.support.refusals import refused_for
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "frames" / "committed_tagged.hex"
 KEY = bytes(range(32))
@@ -68,5 +69,5 @@ def test_a_forged_watermark_is_not_authentic(message: Committed) -> None:
 
 @pytest.mark.parametrize("key", [b"", bytes(31), bytes(33)])
 def test_a_key_has_32_bytes(key: bytes) -> None:
-    with pytest.raises(FrameLengthError, match="key"):
+    with refused_for(Reason.WRONG_LENGTH, match="key"):
         sign_committed(key, "home", "watch", BARE)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from fugu.contract.errors import CeilingError, FalseGuaranteeError, GuaranteeError, JointBoundError
+from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss
 from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -22,6 +22,7 @@ from fugu.privacy.randomised_response import calibrate
 from tests.support.measured import measure_policy
 from tests.support.oracle import Array, worst_loss
 from tests.support.proofs import check_printed
+from tests.support.refusals import refused_for
 from tests.support.signing import NOW, Keys, policy_document
 
 KEYS = Keys()
@@ -155,7 +156,7 @@ def test_streams_without_a_joint_bound_are_refused_by_a_device_with_a_total_ceil
     other = HEART.model_copy(update={"stream": "other", **fields})
     document = KEYS.signed(policy_document(HEART, other, version=5))
     device = Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=1000.0), sensors=sensors)
-    with pytest.raises(JointBoundError, match=f"different {why}") as caught:
+    with refused_for(Reason.NO_JOINT_BOUND, match=f"different {why}") as caught:
         device.judge(document, "policy", NOW)
     assert caught.value.reason == "no_joint_bound"
     assert Trust(KEYS.enrolment(ceiling=10.0), sensors=sensors).judge(document, "policy", NOW).changes
@@ -167,7 +168,7 @@ def test_the_joint_loss_is_held_against_the_total_ceiling_from_both_sides() -> N
     joint = joint_epsilon([HEART, other], None)
     assert joint > 2 * HEART.guarantee.epsilon
     for ceiling in (2 * HEART.guarantee.epsilon, math.nextafter(joint, 0)):
-        with pytest.raises(CeilingError, match="all streams together"):
+        with refused_for(Reason.CEILING, match="all streams together"):
             Trust(KEYS.enrolment(ceiling=10.0, total_ceiling=ceiling), sensors={"hr": 1, "other": 1}).judge(
                 document, "policy", NOW
             )
@@ -193,7 +194,7 @@ def test_an_infinite_joint_loss_is_above_every_ceiling() -> None:
     with pytest.raises(GuaranteeError, match="no finite guarantee"):
         joint_epsilon([first, second], None)
     device = Trust(KEYS.enrolment(ceiling=1e6, total_ceiling=1e6))
-    with pytest.raises(CeilingError):
+    with refused_for(Reason.CEILING):
         device.judge(KEYS.signed(policy_document(first, second, version=5)), "policy", NOW)
 
 
@@ -231,7 +232,7 @@ def test_classes_that_share_out_one_epsilon_in_two_ways_do_not_run_together() ->
     assert math.log(right / wrong * told[0] / told[1]) > light.guarantee.epsilon == motion.guarantee.epsilon
     with pytest.raises(NoJointBoundError, match="that the class of others allows it"):
         check_named([light, motion])
-    with pytest.raises(FalseGuaranteeError, match="class of others"):
+    with refused_for(Reason.GUARANTEE, match="class of others"):
         Trust(KEYS.enrolment(ceiling=10.0)).judge(KEYS.signed(policy_document(light, motion, version=5)), "policy", NOW)
     soft = stream("motion", flips(0.49, 0.49), shared(1.1, 0.1), "ignorant", discretiser=two)
     check_named([light, soft])

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from edge_agent.outbox import Outbox
-from fugu.contract.errors import EnvelopeError, FuguError, PolicyError
+from fugu.contract.errors import FuguError, PolicyError, Reason
 from fugu.contract.fleet_documents import read_enrolment
 from fugu.contract.trust import TrustState
 from gateway.fleet.registry import Registry
 from gateway.releases.ledger import Ledger
 from gateway.store.store import Store
+from tests.support.refusals import refused_for
 from tests.support.signing import Keys
 
 FILES: dict[str, Callable[[Path], object]] = {
@@ -85,5 +86,5 @@ def test_what_an_older_version_has_kept_of_documents_is_refused_in_a_line() -> N
     document = state.to_json()
     assert TrustState.from_json(document) == state
     del document["format"]
-    with pytest.raises(EnvelopeError, match="not of format fugu/2: enrol anew"):
+    with refused_for(Reason.MALFORMED, match="not of format fugu/2: enrol anew"):
         TrustState.from_json(document)

@@ -13,7 +13,7 @@ from paho.mqtt.client import topic_matches_sub
 
 from fugu.contract.descriptions import decode_description
 from fugu.contract.envelope import Envelope, decode_roots
-from fugu.contract.errors import FrameError, FrameTypeError
+from fugu.contract.errors import FrameError, Reason
 from fugu.contract.frames import Committed, PolicyStatus, Status, SymbolFrame, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.reports import (
@@ -39,7 +39,7 @@ def reports(kind: type[Estimate]) -> Callable[[bytes], object]:
 
     def decode(payload: bytes) -> object:
         if not isinstance(found := decode_estimate(payload), kind):
-            raise FrameTypeError("another estimate")
+            raise Reason.WRONG_TYPE("another estimate")
         return found
 
     return decode
