@@ -5,8 +5,8 @@ time another thread may take the interpreter. Here a turn of the loop is one wai
 of everything that is to go. Publications at QoS 0 and 1, and the broker's answers to ours, do not become paho-mqtt's
 objects; connecting, sessions, keep-alive, subscriptions and rarer packets are paho-mqtt's.
 
-This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. Where `insides_fit` finds others,
-`fugu.mqtt.plain` takes its place.
+This is the only module that uses paho-mqtt's private names; `INSIDES` lists them. Where `insides_fit` finds others, no
+link starts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One MQTT connection that comes back by itself.
 
-paho-mqtt does the protocol, the network thread and the back-off; `fugu.mqtt.client` reads and writes for it, or
-`fugu.mqtt.plain` where its insides are others. Added here: the fall-back from MQTT 5 to 3.1.1, no exception of a caller
-ever ending the network thread, refusals kept as text, and no waiting of small packets for large ones (TCP_NODELAY).
+paho-mqtt does the protocol, the network thread and the back-off; `fugu.mqtt.client` reads and writes for it. Added
+here: the fall-back from MQTT 5 to 3.1.1, no exception of a caller ever ending the network thread, refusals kept as
+text, and no waiting of small packets for large ones (TCP_NODELAY).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import MQTTProtocolVersion
@@ -27,9 +27,6 @@ from fugu.contract.errors import cause
 from fugu.mqtt.broker import Broker, LinkError
 from fugu.mqtt.client import Client, insides_fit
 from fugu.mqtt.packets import MOST_AROUND, Message, Wishes
-
-if TYPE_CHECKING:
-    from fugu.mqtt.plain import PlainClient
 
 __all__ = ["Link", "Will"]
 
@@ -167,7 +164,7 @@ class Link:
     last_error: str = field(default="", init=False)
     certificate_end: float | None = field(default=None, init=False)
     clients: int = field(default=0, init=False)
-    _client: Client | PlainClient | None = field(default=None, init=False)
+    _client: Client | None = field(default=None, init=False)
     _requests: _Requests = field(default_factory=_Requests, init=False)
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
     _protocol: Literal["5", "3.1.1"] = field(default="5", init=False)
@@ -180,7 +177,7 @@ class Link:
     def start(self) -> None:
         """Begin to connect, in the background; the broker may be down.
 
-        LinkError: TLS or password files cannot be read, or a subscription is none.
+        LinkError: TLS or password files cannot be read, a subscription is none, or paho-mqtt is of another version.
         """
         _check_filters(self.subscriptions)
         if self.broker.protocol != "auto":
@@ -270,13 +267,15 @@ class Link:
             if in_order:
                 self._client.disconnect()
             elif (opened := self._client.socket()) is not None:
-                sock: Any = getattr(opened, "below", opened)
+                below: Any = opened
                 with contextlib.suppress(OSError):
-                    socket.socket.shutdown(sock, socket.SHUT_RDWR)  # as if cut, also below TLS
+                    socket.socket.shutdown(below, socket.SHUT_RDWR)  # as if cut, also below TLS
             _end_thread(self._client)
             self._client = None
 
-    def _new_client(self) -> Client | PlainClient:
+    def _new_client(self) -> Client:
+        if not insides_fit():
+            raise LinkError("this version of paho-mqtt has other insides: install paho-mqtt 2.1 or 2.2")
         five = self._protocol == "5"
         version = MQTTProtocolVersion.MQTTv5 if five else MQTTProtocolVersion.MQTTv311
         clean = None if five else not self.durable
@@ -291,13 +290,7 @@ class Link:
             gather=self.on_messages is not None,
             dial=self.dial,
         )
-        client: Client | PlainClient
-        if insides_fit():
-            client = Client(self.client_id, clean, version, wishes)
-        else:
-            from fugu.mqtt.plain import PlainClient
-
-            client = PlainClient(self.client_id, clean, version, wishes)
+        client = Client(self.client_id, clean, version, wishes)
         client.reconnect_delay_set(1, self.broker.max_backoff)
         if self.broker.username is not None:
             client.username_pw_set(self.broker.username, self.broker.password())
@@ -398,7 +391,7 @@ def _check_filters(topics: Iterable[str]) -> None:
         raise LinkError(f"{wrong[:80]!r} is no topic to subscribe to")
 
 
-def _end_thread(client: Client | PlainClient) -> None:
+def _end_thread(client: Client) -> None:
     # paho forgets its thread when that ends by itself, be it between loop_stop's look at it and its join.
     with contextlib.suppress(AttributeError):
         client.loop_stop()

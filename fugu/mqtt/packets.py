@@ -17,7 +17,6 @@ __all__ = [
     "MOST_UNACKNOWLEDGED",
     "MOST_UNSENT",
     "PUBACK",
-    "Header",
     "Message",
     "Outgoing",
     "RefusedError",

@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +20,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersi
 import fugu.mqtt
 from fugu.mqtt import Broker, Link, LinkError
 from fugu.mqtt.client import INSIDES, Client, insides_fit
-from fugu.mqtt.packets import MOST_UNSENT, Message, Wishes
-from fugu.mqtt.plain import GuardedSocket
+from fugu.mqtt.packets import Message, Wishes
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.malicious_broker import remaining_length
 from tests.support.mqtt_packets import Splitter
@@ -467,14 +466,10 @@ def test_each_private_name_of_paho_mqtt_is_listed_and_in_one_module() -> None:
         if file.name == "client.py":
             assert private_names(file) == listed
             assert len(file.read_text().splitlines()) <= 300
-    plain = Path(fugu.mqtt.__file__ or "").with_name("plain.py")
-    assert private_names(plain) == set()
 
 
 @pytest.mark.parametrize("change", ["a parameter", "a name"])
-def test_a_paho_mqtt_with_other_insides_is_used_by_its_public_names(
-    monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_no_link_starts_with_a_paho_mqtt_of_other_insides(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     assert insides_fit()
     insides_fit.cache_clear()
     try:
@@ -483,37 +478,10 @@ def test_a_paho_mqtt_with_other_insides_is_used_by_its_public_names(
         else:
             monkeypatch.delattr(mqtt.Client, "_mid_generate")
         assert not insides_fit()
-        with pytest.raises(LinkError, match="opens its connections by itself"):
-            Link(Broker(port=9), "test", dial=socket.socket).start()
+        with pytest.raises(LinkError, match="install paho-mqtt"):
+            Link(Broker(port=9), "test").start()
     finally:
         insides_fit.cache_clear()
-
-
-@pytest.mark.parametrize("reads", [True, False])
-def test_answers_do_not_pile_up_where_paho_mqtt_writes_them(reads: bool) -> None:
-    refusals: list[str] = []
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        guarded = GuardedSocket(ours, lambda: True, MOST, True, refusals.append)
-        waiting = 0
-        for number in range(3 * MOST_UNSENT):
-            theirs.sendall(b"\xc0\0" if number % 2 else packet(0x32, published(b"t", b"", FIVE, 1)))
-            try:
-                while guarded.recv(100):
-                    pass
-            except BlockingIOError:
-                waiting += 1
-            except ConnectionError:
-                break
-            with suppress(BlockingIOError):
-                while waiting:
-                    guarded.send(b"\xd0\0" if number % 2 else b"\x40\2\0\1")
-                    waiting -= 1
-            if reads:
-                theirs.recv(1 << 16)
-        assert refusals == ([] if reads else ["the broker takes nothing, but sends"])
-        assert waiting == (0 if reads else MOST_UNSENT)
 
 
 class Stubborn(socket.socket):

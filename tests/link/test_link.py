@@ -20,13 +20,6 @@ from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.example_frames import STATE_ESTIMATE, SYMBOL_FRAME
 
 
-@pytest.fixture(params=["own reads", "public names"], autouse=True)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with both clients."""
-    if request.param == "public names":
-        monkeypatch.setattr("fugu.mqtt.link.insides_fit", lambda: False)
-
-
 def open_link(
     broker: Broker, received: list[tuple[str, bytes]] | None = None, *, name: str = "test", durable: bool = False
 ) -> Link:

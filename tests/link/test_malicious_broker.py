@@ -19,13 +19,6 @@ KERNEL_KEEPS = 1 << 24
 CONNACK, PUBLISH, PUBACK, SUBACK, PINGRESP, DISCONNECT, AUTH = 0x20, 0x30, 0x40, 0x90, 0xD0, 0xE0, 0xF0
 
 
-@pytest.fixture(params=["own reads", "public names"], autouse=True)
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test runs with both clients."""
-    if request.param == "public names":
-        monkeypatch.setattr("fugu.mqtt.link.insides_fit", lambda: False)
-
-
 def victim_of(attacker: MaliciousBroker, protocol: Protocol, received: list[bytes] | None = None) -> Link:
     """A started link that takes messages of up to 1,000 bytes."""
     into = [] if received is None else received
@@ -128,10 +121,7 @@ def test_a_connection_that_is_accepted_again_and_again_is_left(protocol: Protoco
 
 
 @pytest.mark.long
-def test_answers_do_not_pile_up_for_a_broker_that_never_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For paho-mqtt's own writes see test_client.py: they need minutes to fill what the kernel keeps."""
-    monkeypatch.setattr("fugu.mqtt.link.insides_fit", lambda: True)
-
+def test_answers_do_not_pile_up_for_a_broker_that_never_reads() -> None:
     def attack(victim: Victim) -> None:
         victim.accept()
         victim.send_without_reading(b"\xc0\0" * 4096)
