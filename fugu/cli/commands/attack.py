@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from fugu.cli.commands.arguments import number, positive
-from fugu.cli.commands.options import JsonOption
+from fugu.cli.commands.options import JsonOption, command
 from fugu.cli.errors import CommandLineError
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import read_policy
@@ -23,23 +23,16 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@command(app)
 def _attack(
-    files: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Recordings: CSV or NPZ.")],
-    policy: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What a device with this policy releases.")
-    ] = None,
-    threshold: Annotated[
-        str | None, typer.Option(metavar="mean|NUMBER", help="Two states: the number and above, or below.")
-    ] = None,
-    baseline: Annotated[
-        list[int] | None, typer.Option(metavar="TICKS", min=1, help="Two states: above the running mean, or below.")
-    ] = None,
-    column: Annotated[str | None, typer.Option(help="Column to read.")] = None,
-    epsilon: Annotated[float, typer.Option(metavar="E", help="The guarantee, without a policy.")] = 1.0,
-    known: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
-    ] = None,
+    files: list[Path],
+    *,
+    policy: Path | None = None,
+    threshold: str | None = None,
+    baseline: list[int] | None = None,
+    column: str | None = None,
+    epsilon: float = 1.0,
+    known: int | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Attack what would be released of a recording.
@@ -54,6 +47,15 @@ def _attack(
       fugu check attack sleep.csv.gz --policy policy.json
       fugu check attack sleep.csv.gz --baseline 300
       fugu check attack one.csv two.csv --threshold mean --baseline 300 --baseline 100 --json
+
+    Args:
+        files (RECORDING...): Recordings: CSV or NPZ.
+        policy (FILE): What a device with this policy releases.
+        threshold (mean|NUMBER): Two states: the number and above, or below.
+        baseline (TICKS 1..): Two states: above the running mean, or below.
+        column: Column to read.
+        epsilon (E): The guarantee, without a policy.
+        known (N 2..): Attackers are told every N-th state; 2: both neighbours.
     """
     if (policy is None) == (threshold is None and not baseline):
         raise CommandLineError("give either --policy, or --threshold or --baseline")

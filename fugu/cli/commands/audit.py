@@ -6,9 +6,8 @@ import shlex
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from firmware_sim.constant import parts, run_constant
@@ -16,7 +15,7 @@ from fugu.audit.device import device_tests
 from fugu.cli.commands.arguments import positive
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import BrokerOption, JsonOption, command_group, store_of
+from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, store_of
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
@@ -55,19 +54,14 @@ _PATIENCE = 300.0
 app = command_group("Check what is promised, trusting nobody.")
 
 
-@app.command("policy")
+@command(app, "policy")
 def policy(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy in its JSON form.")],
-    enrolment: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Hold it against this device's ceilings and pins.")
-    ] = None,
-    broker: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: who may read what is released.")
-    ] = None,
-    sign: Annotated[Path | None, typer.Option(metavar="KEY", help="Sign the statement with this key's file.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the signed statement is written.")
-    ] = None,
+    file: Path,
+    *,
+    enrolment: Path | None = None,
+    broker: Path | None = None,
+    sign: Path | None = None,
+    output: Path | None = None,
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -83,6 +77,13 @@ def policy(
       fugu check statement policy.json
       fugu check statement policy.json --enrolment watch/enrolment.json --broker broker --json
       fugu check statement policy.json --sign keys/policy-0a1b2c3d.key -o statement.envelope
+
+    Args:
+        file (FILE): A policy in its JSON form.
+        enrolment (FILE): Hold it against this device's ceilings and pins.
+        broker (DIR): Folder of the broker: who may read what is released.
+        sign (KEY): Sign the statement with this key's file.
+        output (-o FILE): Where the signed statement is written.
     """
     if (sign is None) != (output is None):
         raise CommandLineError("--sign and --output belong together")
@@ -98,19 +99,16 @@ def policy(
     return 0 if statement.confirmed else 1
 
 
-@app.command("device")
+@command(app, "device")
 def device(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The policy that the device runs, in its JSON form.")],
+    file: Path,
+    *,
     broker: BrokerOption = "127.0.0.1:1883",
-    command: Annotated[
-        str, typer.Option(metavar="WORDS", help="The agent's program; the path of a configuration is added.")
-    ] = "fugu-agent",
-    draws: Annotated[int, typer.Option(metavar="N", min=1000, help="Symbols or points of every state.")] = 100_000,
-    counts: Annotated[int, typer.Option(metavar="N", min=100, help="Counts of every state and window.")] = 100_000,
-    false_alarms: Annotated[float, typer.Option(metavar="P", help="Chance of an alarm without a fault.")] = 1e-3,
-    period: Annotated[
-        float, typer.Option(metavar="SECONDS", help="From draw to draw: as fast as the agent keeps up.")
-    ] = 5e-4,
+    command: str = "fugu-agent",
+    draws: int = 100_000,
+    counts: int = 100_000,
+    false_alarms: float = 0.001,
+    period: float = 0.0005,
     as_json: JsonOption = False,
 ) -> int:
     """Test the randomness of a device, from what it publishes.
@@ -126,6 +124,14 @@ def device(
     examples:
       fugu check device policy.json
       fugu check device policy.json --command "/opt/agent/bin/agent" --draws 100000000 --json
+
+    Args:
+        file (FILE): The policy that the device runs, in its JSON form.
+        command (WORDS): The agent's program; the path of a configuration is added.
+        draws (N 1000..): Symbols or points of every state.
+        counts (N 100..): Counts of every state and window.
+        false_alarms (P): Chance of an alarm without a fault.
+        period (SECONDS): From draw to draw: as fast as the agent keeps up.
     """
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
@@ -147,34 +153,22 @@ def device(
     return 1 if problem or any(one.alarms for one in tested) else 0
 
 
-@app.command("stream")
+@command(app, "stream")
 def stream(
-    file: Annotated[Path, typer.Argument(metavar="POLICY", help="The policy of the stream, in its JSON form.")],
-    truth: Annotated[
-        Path | None, typer.Argument(metavar="[TRUTH]", help="What was read, a row a tick: CSV or NPZ.")
-    ] = None,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option("--with", metavar="POLICY", help="Of a stream that moves together with it; may be repeated."),
-    ] = None,
-    releases: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration of releases.")
-    ] = None,
-    access: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: who may read what by its access list.")
-    ] = None,
-    recording: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Lines of a topic, a space and the payload in hex.")
-    ] = None,
-    live: Annotated[float | None, typer.Option(metavar="SECONDS", help="Instead: listen at the broker.")] = None,
+    file: Path,
+    truth: Path | None = None,
+    *,
+    beside: list[Path] | None = None,
+    releases: Path | None = None,
+    access: Path | None = None,
+    recording: Path | None = None,
+    live: float | None = None,
     broker: BrokerOption = "127.0.0.1:1883",
-    column: Annotated[str | None, typer.Option(help="Column of the truth to read.")] = None,
-    loop: Annotated[bool, typer.Option("--loop", help="Rows of the truth begin anew after the last.")] = False,
-    known: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Attackers are told every N-th state; 2: both neighbours.")
-    ] = None,
-    trials: Annotated[int, typer.Option(metavar="N", min=1000, help="Simulated, of each of two states.")] = 20_000,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is simulated.")] = 1,
+    column: str | None = None,
+    loop: bool = False,
+    known: int | None = None,
+    trials: int = 20_000,
+    seed: int = 1,
     as_json: JsonOption = False,
 ) -> int:
     """Attack all that each audience may read of a stream.
@@ -191,6 +185,20 @@ def stream(
       fugu check stream light.json --with motion.json
       fugu check stream policy.json night.csv --recording heard.txt
       fugu check stream policy.json night.csv --loop --live 600 --broker screen/broker.toml
+
+    Args:
+        file (POLICY): The policy of the stream, in its JSON form.
+        truth ([TRUTH]): What was read, a row a tick: CSV or NPZ.
+        beside (--with POLICY): Of a stream that moves together with it; may be repeated.
+        releases (FILE): The gateway's configuration of releases.
+        access (DIR): Folder of the broker: who may read what by its access list.
+        recording (FILE): Lines of a topic, a space and the payload in hex.
+        live (SECONDS): Instead: listen at the broker.
+        column: Column of the truth to read.
+        loop: Rows of the truth begin anew after the last.
+        known (N 2..): Attackers are told every N-th state; 2: both neighbours.
+        trials (N 1000..): Simulated, of each of two states.
+        seed (N 0..): Of what is simulated.
     """
     if recording is not None and live is not None:
         raise CommandLineError("give either --recording or --live")
@@ -226,24 +234,16 @@ def _policy(file: Path) -> AnyPolicy:
         raise PolicyError(f"{file}: {error}") from None
 
 
-@app.command("ledger")
+@command(app, "ledger")
 def ledger(
+    *,
     ledger: LedgerOption = None,
-    store: Annotated[
-        str | None, typer.Option(metavar="FILE|URL", help="The gateway's store: is this its newest ledger?")
-    ] = None,
-    broker: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the broker: what each reader was told in all.")
-    ] = None,
-    policies: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="PATH", help="Policies that were in force, JSON or signed, or a folder; may be repeated."),
-    ] = None,
-    root: Annotated[Path | None, typer.Option(metavar="FILE", help="The fleet's root, for signed policies.")] = None,
+    store: str | None = None,
+    broker: Path | None = None,
+    policies: list[Path] | None = None,
+    root: Path | None = None,
     enrolment: EnrolmentsOption = None,
-    releases: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The gateway's configuration: what audiences are promised.")
-    ] = None,
+    releases: Path | None = None,
     as_json: JsonOption = False,
 ) -> int:
     """Recompute what audiences have learned.
@@ -262,6 +262,13 @@ def ledger(
       fugu check ledger --store home.db
       fugu check ledger --store home.db --policies policies --releases releases.toml
       fugu check ledger --ledger home-ledger.db --store home.db --broker broker --json
+
+    Args:
+        store (FILE|URL): The gateway's store: is this its newest ledger?
+        broker (DIR): Folder of the broker: what each reader was told in all.
+        policies (PATH): Policies that were in force, JSON or signed, or a folder; may be repeated.
+        root (FILE): The fleet's root, for signed policies.
+        releases (FILE): The gateway's configuration: what audiences are promised.
     """
     from gateway.audit.ledger import audit_ledger
     from gateway.releases.record import ledger_problem

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import BrokerOption
+from fugu.cli.commands.options import BrokerOption, command
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say
@@ -17,21 +16,15 @@ from fugu.host.files import write_secret
 dashboard = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@dashboard.command()
+@command(dashboard)
 def show(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="[PAGE.toml]", help="fleet, [broker], ledger and [page], in place of options."),
-    ] = None,
-    fleet: Annotated[str | None, typer.Option(help="Name of the fleet to show.")] = None,
+    config: Path | None = None,
+    *,
+    fleet: str | None = None,
     broker: BrokerOption = "127.0.0.1:1883",
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where browsers find the page.")] = "127.0.0.1:8080",
-    no_login: Annotated[
-        bool, typer.Option("--no-login", help="Show it to whoever is on this machine; loopback only.")
-    ] = False,
-    new_login: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Ask for a password, write its hash there, and stop.")
-    ] = None,
+    listen: str = "127.0.0.1:8080",
+    no_login: bool = False,
+    new_login: Path | None = None,
 ) -> None:
     """Show in a browser what an account may read.
 
@@ -52,6 +45,13 @@ def show(
       fugu gateway dashboard --fleet home --no-login
       fugu gateway dashboard --new-login page.login
       fugu gateway dashboard page.toml
+
+    Args:
+        config ([PAGE.toml]): fleet, [broker], ledger and [page], in place of options.
+        fleet: Name of the fleet to show.
+        listen (HOST:PORT): Where browsers find the page.
+        no_login: Show it to whoever is on this machine; loopback only.
+        new_login (FILE): Ask for a password, write its hash there, and stop.
     """
     from gateway.page.login import password_line
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from fugu.cli.commands.arguments import one_of, positive
+from fugu.cli.commands.options import command
 
 _KINDS = ("auto", "mosquitto", "embedded")
 _SHOWN = ("hearts", "walk")
@@ -15,16 +15,15 @@ _SHOWN = ("hearts", "walk")
 demo = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@demo.command()
+@command(demo)
 def _demo(
-    what: Annotated[str, typer.Argument(metavar="[hearts|walk]", help="Counts of three nights, or places.")] = "hearts",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.html and everything that the run writes (default: demo).")
-    ] = None,
-    live: Annotated[bool, typer.Option("--live/--no-live", help="Show hearts in the terminal.")] = True,
-    page: Annotated[bool, typer.Option("--page/--no-page", help="Show hearts in a browser, on this machine.")] = True,
-    seconds: Annotated[float, typer.Option(help="The walk ends when so many seconds' points have arrived.")] = 40.0,
-    broker_kind: Annotated[str, typer.Option(help="auto, mosquitto or embedded.")] = "auto",
+    what: str = "hearts",
+    *,
+    out: Path | None = None,
+    live: bool = True,
+    page: bool = True,
+    seconds: float = 40.0,
+    broker_kind: str = "auto",
 ) -> int:
     """Show the whole system: sleeping hearts, or a walk.
 
@@ -37,6 +36,14 @@ def _demo(
       fugu demo
       fugu demo --no-live --no-page --out /tmp/demo
       fugu demo walk --seconds 20
+
+    Args:
+        what ([hearts|walk]): Counts of three nights, or places.
+        out: Folder for report.html and everything that the run writes (default: demo).
+        live: Show hearts in the terminal.
+        page: Show hearts in a browser, on this machine.
+        seconds: The walk ends when so many seconds' points have arrived.
+        broker_kind: auto, mosquitto or embedded.
     """
     kind = one_of(broker_kind, "broker kind", _KINDS)
     if one_of(what, "demo", _SHOWN) == "hearts":

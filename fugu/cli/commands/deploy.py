@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fugu.cli.commands import arguments
-from fugu.cli.commands.options import command_group, grouped
+from fugu.cli.commands.options import command, command_group
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.terminal import say_waiting, warn, working
@@ -42,20 +42,23 @@ PoliciesOption = Annotated[
     Path | None, typer.Option("--policies", metavar="DIR", help="Folder of the fleet's policies, *.json.")
 ]
 AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
+app = command_group("Write a broker, and folders for those who use it.")
 ANEW = "once the broker has started anew"
 
 
 @dataclass(frozen=True, slots=True)
 class AddOptions:
-    """Where an account is added, and where the folder goes that connects with it."""
+    """Where an account is added, and where the folder goes that connects with it.
+
+    Attributes:
+        ca_key (FILE): With mutual TLS: the authority's key, if not in DIR-offline.
+        renew: Replace the credentials of an account that exists.
+    """
 
     out: OutOption
     broker: BrokerFolderOption
-    ca_key: Annotated[
-        Path | None,
-        typer.Option("--ca-key", metavar="FILE", help="With mutual TLS: the authority's key, if not in DIR-offline."),
-    ] = None
-    renew: Annotated[bool, typer.Option("--renew", help="Replace the credentials of an account that exists.")] = False
+    ca_key: Path | None = None
+    renew: bool = False
 
     def add(self, opened: BrokerFolder, account: Account) -> Credentials:
         """Add an account to the broker."""
@@ -92,24 +95,16 @@ def report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> Non
 _SITE = "site"
 
 
-@grouped
+@command(app, "subscriber")
 def subscriber(
+    *,
     adding: AddOptions,
-    audience: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="site: symbols, estimates and all releases; any other: releases for it only; again for more."
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the account (default: that of the audience).")] = None,
+    audience: list[str] | None = None,
+    name: str | None = None,
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
-    epsilon: Annotated[
-        float | None, typer.Option(metavar="E", help="The most it may be told in all (default: its first audience's).")
-    ] = None,
-    adversary: Annotated[
-        str | None, typer.Option(help="Against whom that holds (default: as its first audience's).")
-    ] = None,
+    epsilon: float | None = None,
+    adversary: str | None = None,
 ) -> None:
     """Add a subscriber.
 
@@ -122,6 +117,12 @@ def subscriber(
       fugu deploy subscriber dashboard --broker broker --audience site --name dashboard
       fugu deploy subscriber news --broker broker --audience street --name news \\
           --releases releases.toml --policies policies
+
+    Args:
+        audience: site: symbols, estimates and all releases; any other: releases for it only; again for more.
+        name: Name of the account (default: that of the audience).
+        epsilon (E): The most it may be told in all (default: its first audience's).
+        adversary: Against whom that holds (default: as its first audience's).
     """
     from gateway.deployment.readers import new_reader
 
@@ -153,10 +154,12 @@ def subscriber(
     _show_bounds(account, bounds)
 
 
+@command(app, "join")
 def join(
-    broker: BrokerFolderOption,
     name: AccountArgument,
-    audience: Annotated[str, typer.Option(help="The audience that it is to belong to as well.")],
+    *,
+    broker: BrokerFolderOption,
+    audience: str,
     releases: ReleasesOption = None,
     policies: PoliciesOption = None,
 ) -> None:
@@ -167,6 +170,9 @@ def join(
     \b
     examples:
       fugu deploy join news --broker broker --audience press --releases releases.toml --policies policies
+
+    Args:
+        audience: The audience that it is to belong to as well.
     """
     from gateway.deployment.readers import joined
 
@@ -177,11 +183,8 @@ def join(
     _show_bounds(account, bounds)
 
 
-def leave(
-    broker: BrokerFolderOption,
-    name: AccountArgument,
-    audience: Annotated[str, typer.Option(help="The audience whose releases it is to read no longer.")],
-) -> None:
+@command(app, "leave")
+def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -> None:
     """Take the releases of an audience from an account.
 
     What it was told still counts.
@@ -189,6 +192,9 @@ def leave(
     \b
     examples:
       fugu deploy leave news --broker broker --audience press
+
+    Args:
+        audience: The audience whose releases it is to read no longer.
     """
     from gateway.deployment.readers import left
 
@@ -212,28 +218,18 @@ def _show_bounds(account: Account, bounds: list[Bound]) -> None:
         print(f"{account.name}: {bound.device}/{bound.stream}: {told} {by}")
 
 
-app = command_group("Write a broker, and folders for those who use it.")
-
-
-@app.command("broker")
+@command(app, "broker")
 def broker(
     out: OutOption,
-    fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
-    host: Annotated[
-        list[str], typer.Option(help="Name or address of the broker for its clients; again for further ones.")
-    ],
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port for TLS.")] = 8883,
-    bind: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Listen there only (default: everywhere).")
-    ] = None,
-    mutual: Annotated[bool, typer.Option("--mutual", help="Client certificates instead of passwords.")] = False,
-    boards: Annotated[bool, typer.Option("--boards", help="Take TLS 1.2 too: microcontrollers have no other.")] = False,
-    days: Annotated[
-        int, typer.Option(min=1, max=20_000, help="How long certificates hold; the authority's, 10 years.")
-    ] = 365,
-    largest: Annotated[
-        int, typer.Option(metavar="BYTES", min=1 << 16, max=1 << 24, help="Largest message, such as a signed policy.")
-    ] = 1 << 18,
+    *,
+    fleet: str,
+    host: list[str],
+    port: int = 8883,
+    bind: str | None = None,
+    mutual: bool = False,
+    boards: bool = False,
+    days: int = 365,
+    largest: int = 1 << 18,
     in_place: InPlaceOption = False,
 ) -> None:
     """Write a Mosquitto configuration with TLS and access lists.
@@ -244,6 +240,16 @@ def broker(
     examples:
       fugu deploy broker broker --fleet home --host gw.example
       fugu deploy broker broker --fleet home --host gw.example --host 192.168.1.5 --mutual
+
+    Args:
+        fleet: Name of the fleet.
+        host: Name or address of the broker for its clients; again for further ones.
+        port (1..65535): Port for TLS.
+        bind (ADDRESS): Listen there only (default: everywhere).
+        mutual: Client certificates instead of passwords.
+        boards: Take TLS 1.2 too: microcontrollers have no other.
+        days (1..20000): How long certificates hold; the authority's, 10 years.
+        largest (BYTES 65536..16777216): Largest message, such as a signed policy.
     """
     check_name(fleet, "fleet")
     settings = Settings(
@@ -264,13 +270,8 @@ def broker(
     show_ends([out / "server.pem", out / "ca.pem"])
 
 
-@app.command("renew")
-def renew(
-    broker: BrokerFolderOption,
-    ca_key: Annotated[
-        Path | None, typer.Option("--ca-key", metavar="FILE", help="The authority's key, if not in DIR-offline.")
-    ] = None,
-) -> None:
+@command(app, "renew")
+def renew(*, broker: BrokerFolderOption, ca_key: Path | None = None) -> None:
     """Renew the broker's certificate.
 
     Its clients need nothing new.
@@ -279,6 +280,9 @@ def renew(
     examples:
       fugu deploy renew --broker broker
       fugu deploy renew --broker broker --ca-key /media/stick/ca.key
+
+    Args:
+        ca_key (FILE): The authority's key, if not in DIR-offline.
     """
     opened = open_broker(broker)
     opened.renew(datetime.now(UTC), ca_key=ca_key)
@@ -286,29 +290,17 @@ def renew(
     show_ends([broker / "server.pem", broker / "ca.pem"])
 
 
-@app.command("device")
-@grouped
+@command(app, "device")
 def device(
+    *,
     adding: AddOptions,
-    name: Annotated[str, typer.Option(help="Name of the device, as in its topics and policies.")],
-    policy: Annotated[
-        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
-    ] = None,
-    stream: Annotated[
-        list[str] | None, typer.Option("--stream", help="A stream whose policy is sent to the device; again for more.")
-    ] = None,
-    ceiling: Annotated[
-        float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")
-    ] = 1,
-    measurement_ceiling: Annotated[
-        float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
-    ] = None,
-    sensor: Annotated[
-        str, typer.Option(metavar="SENSOR", help="stdin, or a Python function, package.module:function.")
-    ] = "stdin",
-    program: Annotated[
-        str, typer.Option(metavar="PATH", help="Where fugu-agent is installed on the device.")
-    ] = "/opt/fugu-edge/bin/fugu-agent",
+    name: str,
+    policy: list[Path] | None = None,
+    stream: list[str] | None = None,
+    ceiling: float = 1,
+    measurement_ceiling: float | None = None,
+    sensor: str = "stdin",
+    program: str = "/opt/fugu-edge/bin/fugu-agent",
     in_place: InPlaceOption = False,
 ) -> None:
     """Add a device: its account, and the folder for it.
@@ -319,6 +311,15 @@ def device(
     examples:
       fugu deploy device watch --broker broker --name watch --policy watch.json --ceiling 1
       fugu deploy device watch --broker broker --name watch --stream heart-rate --stream steps
+
+    Args:
+        name: Name of the device, as in its topics and policies.
+        policy (FILE): A policy of the device; again for more.
+        stream: A stream whose policy is sent to the device; again for more.
+        ceiling (E): Largest epsilon of a stream that its owner accepts.
+        measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
+        sensor (SENSOR): stdin, or a Python function, package.module:function.
+        program (PATH): Where fugu-agent is installed on the device.
     """
     opened = open_broker(adding.broker)
     check_name(name, "device")
@@ -342,14 +343,13 @@ def device(
         warn(f"{name} may publish no stream: name them with --policy or --stream, or later with fugu deploy streams")
 
 
-@app.command("streams")
+@command(app, "streams")
 def streams(
-    broker: BrokerFolderOption,
     name: AccountArgument,
-    policy: Annotated[
-        list[Path] | None, typer.Option("--policy", metavar="FILE", help="A policy of the device; again for more.")
-    ] = None,
-    stream: Annotated[list[str] | None, typer.Option("--stream", help="A stream; again for more.")] = None,
+    *,
+    broker: BrokerFolderOption,
+    policy: list[Path] | None = None,
+    stream: list[str] | None = None,
 ) -> None:
     """Say anew which streams a device may publish.
 
@@ -358,6 +358,10 @@ def streams(
     \b
     examples:
       fugu deploy streams watch --broker broker --stream heart-rate --stream steps
+
+    Args:
+        policy (FILE): A policy of the device; again for more.
+        stream: A stream; again for more.
     """
     opened = open_broker(broker)
     account = opened.account(name)
@@ -368,22 +372,14 @@ def streams(
     print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {ANEW}")
 
 
-@app.command("gateway")
-@grouped
+@command(app, "gateway")
 def gateway(
+    *,
     adding: AddOptions,
-    name: Annotated[
-        str, typer.Option(help="Name of its account; every program that connects needs its own.")
-    ] = "gateway",
-    rollout: Annotated[
-        bool, typer.Option("--rollout", help="Add an account NAME-rollout of the operators' role, for rollouts.")
-    ] = False,
-    shards: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Add accounts NAME-0, ... and units for so many shards, if not 1.")
-    ] = 1,
-    program: Annotated[
-        str, typer.Option(metavar="PATH", help="Where fugu is installed on the gateway.")
-    ] = "/opt/fugu-edge/bin/fugu",
+    name: str = "gateway",
+    rollout: bool = False,
+    shards: int = 1,
+    program: str = "/opt/fugu-edge/bin/fugu",
     in_place: InPlaceOption = False,
 ) -> None:
     """Add the gateway: its account, and its folder.
@@ -394,6 +390,12 @@ def gateway(
     examples:
       fugu deploy gateway gateway --broker broker
       fugu deploy gateway gateway --broker broker --shards 4
+
+    Args:
+        name: Name of its account; every program that connects needs its own.
+        rollout: Add an account NAME-rollout of the operators' role, for rollouts.
+        shards (N 1..): Add accounts NAME-0, ... and units for so many shards, if not 1.
+        program (PATH): Where fugu is installed on the gateway.
     """
     program = folders.checked_program(program)
     opened = open_broker(adding.broker)
@@ -409,12 +411,8 @@ def gateway(
     report(adding.out, opened, "the gateway", None if in_place else GATEWAY.config)
 
 
-@app.command("operator")
-@grouped
-def operator(
-    adding: AddOptions,
-    name: Annotated[str, typer.Option(help="Name of the account; every person needs an own one.")] = "operator",
-) -> None:
+@command(app, "operator")
+def operator(*, adding: AddOptions, name: str = "operator") -> None:
     """Add an operator, who may send policies to devices.
 
     Operators read what devices report. Nobody else may do either.
@@ -422,21 +420,17 @@ def operator(
     \b
     examples:
       fugu deploy operator anna --broker broker --name anna
+
+    Args:
+        name: Name of the account; every person needs an own one.
     """
     opened = open_broker(adding.broker)
     check_name(name, "account")
     adding.add_client(opened, Account(name=name, role="operator"))
 
 
-app.command("subscriber")(subscriber)
-
-
-@app.command("home-assistant")
-@grouped
-def home_assistant(
-    adding: AddOptions,
-    name: Annotated[str, typer.Option(help="Name of the account.")] = "home-assistant",
-) -> None:
+@command(app, "home-assistant")
+def home_assistant(*, adding: AddOptions, name: str = "home-assistant") -> None:
     """Add Home Assistant.
 
     It reads what a site reads and is JSON; and the gateway may tell it of devices.
@@ -444,24 +438,17 @@ def home_assistant(
     \b
     examples:
       fugu deploy home-assistant home-assistant --broker broker
+
+    Args:
+        name: Name of the account.
     """
     opened = open_broker(adding.broker)
     check_name(name, "account")
     adding.add_client(opened, Account(name=name, role="home-assistant"))
 
 
-app.command("join")(join)
-app.command("leave")(leave)
-
-
-@app.command("remove")
-def remove(
-    broker: BrokerFolderOption,
-    name: AccountArgument,
-    operator: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The broker.toml of an operator: clear what a device has left.")
-    ] = None,
-) -> None:
+@command(app, "remove")
+def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path | None = None) -> None:
     """Take an account away, such as that of a lost device.
 
     What a device has left at the broker is cleared by the same command, once the broker knows that it was removed, with
@@ -471,6 +458,9 @@ def remove(
     examples:
       fugu deploy remove watch --broker broker
       fugu deploy remove watch --broker broker --operator anna/broker.toml
+
+    Args:
+        operator (FILE): The broker.toml of an operator: clear what a device has left.
     """
     opened = open_broker(broker)
     at = None if operator is None else broker_of(str(operator))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import tomllib
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption
+from fugu.cli.commands.options import JsonOption, command
 from fugu.cli.view.terminal import answer, say_waiting, working
 from fugu.host.checks import failed, lines
 
@@ -17,13 +16,8 @@ doctor = typer.Typer(rich_markup_mode=None, add_completion=False)
 _AGENT, _GATEWAY = "agent.toml", "gateway.toml"
 
 
-@doctor.command()
-def _doctor(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A device's agent.toml, a gateway's gateway.toml, or its folder.")
-    ],
-    as_json: JsonOption = False,
-) -> int:
+@command(doctor)
+def _doctor(file: Path, *, as_json: JsonOption = False) -> int:
     """Look at an installation, and say what to do.
 
     Exit code 1 if something does not work.
@@ -33,6 +27,9 @@ def _doctor(
       fugu doctor agent.toml
       fugu doctor gateway.toml
       fugu doctor /etc/fugu-gateway
+
+    Args:
+        file (FILE): A device's agent.toml, a gateway's gateway.toml, or its folder.
     """
     if file.is_dir():
         file /= _AGENT if (file / _AGENT).exists() else _GATEWAY

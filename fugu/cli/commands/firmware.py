@@ -9,7 +9,7 @@ import typer
 
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
 from fugu.cli.commands.arguments import one_of, positive, stream_units
-from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command_group
+from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.simulation import simulate
@@ -23,20 +23,16 @@ from fugu.contract.policy import Policy
 app = command_group("Images for microcontrollers.")
 
 
-@app.command("build")
+@command(app, "build")
 def build_image(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="POLICY...", help="Policies in their JSON form, one a stream.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the image.")],
+    files: list[Path],
+    *,
+    output: Path,
     board: Annotated[str, typer.Option(help=f"One of {', '.join(BOARDS)}.")] = "esp32",
     broker: BrokerOption = "127.0.0.1:1883",
-    enrolment: Annotated[Path | None, typer.Option(help="The device's enrolment, from fugu fleet enrol.")] = None,
-    ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon it accepts.")] = None,
-    secret_file: Annotated[
-        Path | None,
-        typer.Option(help="32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on."),
-    ] = None,
+    enrolment: Path | None = None,
+    ceiling: float | None = None,
+    secret_file: Path | None = None,
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,6 +46,13 @@ def build_image(
       fugu deploy firmware build policy.json --board esp32 --broker watch/agent.toml -o image
       fugu deploy firmware build policy.json --board unix --unit hr=1/10 -o image
       fugu deploy firmware build policy.json --board rp2040 --secret-file secret -o image
+
+    Args:
+        files (POLICY...): Policies in their JSON form, one a stream.
+        output (-o DIR): Folder for the image.
+        enrolment: The device's enrolment, from fugu fleet enrol.
+        ceiling (E): Largest epsilon it accepts.
+        secret_file: 32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.
     """
     policies = [_read(file) for file in files]
     at = broker_of(broker)
@@ -71,16 +74,17 @@ def build_image(
     answer(as_json, lambda: image_document(image), lambda: show_image(image))
 
 
-@app.command("simulate")
+@command(app, "simulate")
 def simulate_boards(
-    file: Annotated[Path, typer.Argument(metavar="POLICY", help="A policy in its JSON form, given to every device.")],
-    folder: Annotated[Path, typer.Option(metavar="DIR", help="For all files; what a simulation left there goes.")],
-    boards: Annotated[int, typer.Option(min=0, max=50, help="Boards, each a process of MicroPython's Unix port.")] = 3,
-    agents: Annotated[int, typer.Option(min=0, max=50, help="Agents on CPython beside them.")] = 2,
-    seconds: Annotated[float, typer.Option(help="How long they run.")] = 30.0,
-    rounds: Annotated[int, typer.Option(min=0, help="Faults of every kind.")] = 1,
-    seed: Annotated[int, typer.Option(help="Of the faults, and of the readings.")] = 1,
-    broker: Annotated[str, typer.Option(help="auto, mosquitto or embedded.")] = "auto",
+    file: Path,
+    *,
+    folder: Path,
+    boards: int = 3,
+    agents: int = 2,
+    seconds: float = 30.0,
+    rounds: int = 1,
+    seed: int = 1,
+    broker: str = "auto",
     as_json: JsonOption = False,
 ) -> int:
     """Run boards and agents with faults, and count what was lost.
@@ -94,6 +98,16 @@ def simulate_boards(
     \b
     examples:
       fugu deploy firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
+
+    Args:
+        file (POLICY): A policy in its JSON form, given to every device.
+        folder (DIR): For all files; what a simulation left there goes.
+        boards (0..50): Boards, each a process of MicroPython's Unix port.
+        agents (0..50): Agents on CPython beside them.
+        seconds: How long they run.
+        rounds (0..): Faults of every kind.
+        seed: Of the faults, and of the readings.
+        broker: auto, mosquitto or embedded.
     """
     policy = _read(file)
     if not isinstance(policy, Policy) or policy.table is None:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from fugu.cli.commands import arguments, fleet_keys, fleet_rollout
 from fugu.cli.commands.fleet_keys import (
@@ -20,7 +17,7 @@ from fugu.cli.commands.fleet_keys import (
     owners,
     user,
 )
-from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view import fleet as view
 from fugu.cli.view.fleet import read_document
@@ -35,54 +32,27 @@ from gateway.fleet.keys import read_root
 from gateway.fleet.signing import read_pins
 
 app = command_group("A fleet: its keys, its devices, and their signed documents.")
-app.command("init")(fleet_keys.init)
-app.command("sign")(fleet_rollout.sign)
+command(app, "init")(fleet_keys.init)
+command(app, "sign")(fleet_rollout.sign)
 app.add_typer(fleet_keys.app, name="keys")
 app.add_typer(fleet_rollout.app, name="rollout")
 _SHOWN = 20
 
 
-@app.command("enrol")
+@command(app, "enrol")
 def enrol(
+    *,
     root: RootOption,
-    device: Annotated[str, typer.Option(help="Name of the device, as in its topics.")],
-    ceiling: Annotated[float, typer.Option(metavar="E", help="Largest epsilon of a stream that its owner accepts.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write the enrolment there.")],
-    policy: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this policy's "
-            "stream; again for every other stream (default: nothing is pinned).",
-        ),
-    ] = None,
-    total_ceiling: Annotated[
-        float | None,
-        typer.Option(
-            metavar="E",
-            help="Largest epsilon of all its streams together; streams without a joint bound are refused "
-            "(default: each is held to its own).",
-        ),
-    ] = None,
-    group: Annotated[list[str] | None, typer.Option(help="A group that it is in; again for more.")] = None,
-    measurement_ceiling: Annotated[
-        float | None, typer.Option(metavar="E", help="Largest epsilon of one released point (default: none may be).")
-    ] = None,
-    adversary: Annotated[
-        list[str] | None,
-        typer.Option(help="ignorant, informed or universal: which are good enough; again for more (default: any)."),
-    ] = None,
-    fresh_seconds: Annotated[
-        int | None, typer.Option(metavar="N", help="It calls itself stale without a signed time for so long.")
-    ] = None,
-    registry: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Enter it into this registry, made if it is not there, with a key by which it knows its gateway's "
-            "watermarks; without, it takes those of anybody whom the broker lets publish.",
-        ),
-    ] = None,
+    device: str,
+    ceiling: float,
+    output: Path,
+    policy: list[Path] | None = None,
+    total_ceiling: float | None = None,
+    group: list[str] | None = None,
+    measurement_ceiling: float | None = None,
+    adversary: list[str] | None = None,
+    fresh_seconds: int | None = None,
+    registry: Path | None = None,
 ) -> None:
     """Write what a device has to know before it is sent anything.
 
@@ -98,6 +68,21 @@ def enrol(
           --registry home-fleet.db -o watch.json
       fugu fleet enrol --root keys/root.envelope --device ring --ceiling 1 --total-ceiling 2 \\
           --policy heart.json --policy slow-heart.json -o ring.json
+
+    Args:
+        device: Name of the device, as in its topics.
+        ceiling (E): Largest epsilon of a stream that its owner accepts.
+        output (-o FILE): Write the enrolment there.
+        policy (FILE): Pin the states, ticks, class of chains and adversary (or graph, factor and steps) of this
+            policy's stream; again for every other stream (default: nothing is pinned).
+        total_ceiling (E): Largest epsilon of all its streams together; streams without a joint bound are refused
+            (default: each is held to its own).
+        group: A group that it is in; again for more.
+        measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
+        adversary: ignorant, informed or universal: which are good enough; again for more (default: any).
+        fresh_seconds (N): It calls itself stale without a signed time for so long.
+        registry (FILE): Enter it into this registry, made if it is not there, with a key by which it knows its
+            gateway's watermarks; without, it takes those of anybody whom the broker lets publish.
     """
     if device in RESERVED_DEVICES:
         raise CommandError(f"no device can have the name {device!r}: it is reserved")
@@ -135,11 +120,8 @@ def _text(enrolment: Enrolment) -> str:
     return enrolment.model_dump_json(indent=None if enrolment.pins else 2, exclude_none=True) + "\n"
 
 
-@app.command("remove")
-def remove(
-    device: Annotated[str, typer.Argument(metavar="DEVICE", help="Name of the device.")],
-    registry: RegistryOption,
-) -> None:
+@command(app, "remove")
+def remove(device: str, *, registry: RegistryOption) -> None:
     """Forget a device that is gone.
 
     What it has refused and the history stay.
@@ -147,18 +129,22 @@ def remove(
     \b
     examples:
       fugu fleet remove watch --registry home-fleet.db
+
+    Args:
+        device (DEVICE): Name of the device.
     """
     with closing(Registry(registry)) as opened:
         opened.remove(device, who=user(), time_us=now_us())
     print(f"{device} is no device of fleet {opened.fleet} any more")
 
 
-@app.command("groups")
+@command(app, "groups")
 def groups(
+    *,
     registry: RegistryOption,
-    device: Annotated[str | None, typer.Option(help="Change the groups of this device.")] = None,
-    add: Annotated[list[str] | None, typer.Option(metavar="GROUP", help="Put it into a group.")] = None,
-    take: Annotated[list[str] | None, typer.Option("--remove", metavar="GROUP", help="Take it out of one.")] = None,
+    device: str | None = None,
+    add: list[str] | None = None,
+    take: list[str] | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """List groups and their devices, or change the groups of a device.
@@ -167,6 +153,11 @@ def groups(
     examples:
       fugu fleet groups --registry home-fleet.db
       fugu fleet groups --registry home-fleet.db --device watch --add canaries --remove wrists
+
+    Args:
+        device: Change the groups of this device.
+        add (GROUP): Put it into a group.
+        take (--remove GROUP): Take it out of one.
     """
     if (device is None) != (not add and not take):
         raise CommandLineError("--device goes with --add or --remove (try 'fugu fleet groups --help')")
@@ -185,13 +176,14 @@ def groups(
         warn(f"{device} takes documents for a group only if its own enrolment names the group")
 
 
-@app.command("push")
+@command(app, "push")
 def push(
     document: DocumentArgument,
+    *,
     registry: RegistryOption,
     root: RootOption,
     note: NoteOption = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change; change nothing.")] = False,
+    dry_run: bool = False,
     enrolments: EnrolmentsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -204,6 +196,9 @@ def push(
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope --dry-run \\
           --enrolment watch.json
       fugu fleet push wrists-1.envelope --registry home-fleet.db --root keys/root.envelope
+
+    Args:
+        dry_run: Show what would change; change nothing.
     """
     signed = read_document(document, root, owners(enrolments))
     with closing(Registry(registry)) as opened:
@@ -226,14 +221,9 @@ def push(
     )
 
 
-@app.command("status")
+@command(app, "status")
 def status(
-    registry: RegistryOption,
-    group: Annotated[str | None, typer.Option(help="Only devices of this group.")] = None,
-    strict: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 unless every device has what it should, and is not stale.")
-    ] = False,
-    as_json: JsonOption = False,
+    *, registry: RegistryOption, group: str | None = None, strict: bool = False, as_json: JsonOption = False
 ) -> None:
     """Show what every device should run, and what it says it runs.
 
@@ -243,6 +233,10 @@ def status(
     examples:
       fugu fleet status --registry home-fleet.db
       fugu fleet status --registry home-fleet.db --check --json
+
+    Args:
+        group: Only devices of this group.
+        strict (--check): Exit code 1 unless every device has what it should, and is not stale.
     """
     with closing(Registry(registry)) as opened, opened.snapshot():
         devices = opened.devices(group)
@@ -259,18 +253,17 @@ def status(
         )
 
 
-@app.command("history")
-def history(
-    registry: RegistryOption,
-    refusals: Annotated[bool, typer.Option("--refusals", help="What devices have refused, instead.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+@command(app, "history")
+def history(*, registry: RegistryOption, refusals: bool = False, as_json: JsonOption = False) -> None:
     """Show who did what, and what rollouts did by themselves.
 
     \b
     examples:
       fugu fleet history --registry home-fleet.db
       fugu fleet history --registry home-fleet.db --refusals --json
+
+    Args:
+        refusals: What devices have refused, instead.
     """
     with closing(Registry(registry)) as opened:
         refused = list(view.every(opened.refusals)) if refusals else []

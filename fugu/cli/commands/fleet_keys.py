@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from fugu.cli.commands.arguments import one_of
-from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import changes_document, show_changes
 from fugu.cli.view.terminal import answer, say, show_table, working
@@ -172,17 +172,15 @@ _MOST_KEYS = 16
 
 
 def init(
-    fleet: Annotated[str, typer.Option(help="Name of the fleet.")],
-    keys: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the keys; it must be new or empty.")],
+    *,
+    fleet: str,
+    keys: Path,
     root_keys: Annotated[int, typer.Option(min=1, max=_MOST_KEYS, help="Keys that name all others.")] = 3,
-    root_threshold: Annotated[int, typer.Option(min=1, help="How many of them have to sign a new root.")] = 2,
+    root_threshold: int = 2,
     policy_keys: Annotated[int, typer.Option(min=1, max=_MOST_KEYS, help="Keys that sign policies.")] = 1,
-    policy_threshold: Annotated[int, typer.Option(min=1, help="How many of them have to sign a document.")] = 1,
+    policy_threshold: int = 1,
     passphrase_file: PassphraseFiles = None,
-    gateway_passphrase_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Passphrase of the gateway's key, which is online (default: the same)."),
-    ] = None,
+    gateway_passphrase_file: Path | None = None,
 ) -> None:
     """Make a fleet's keys.
 
@@ -192,6 +190,13 @@ def init(
     examples:
       fugu fleet init --fleet home --keys keys
       fugu fleet init --fleet home --keys keys --policy-keys 3 --policy-threshold 2 --passphrase-file secret
+
+    Args:
+        fleet: Name of the fleet.
+        keys (DIR): Folder for the keys; it must be new or empty.
+        root_threshold (1..): How many of them have to sign a new root.
+        policy_threshold (1..): How many of them have to sign a document.
+        gateway_passphrase_file (FILE): Passphrase of the gateway's key, which is online (default: the same).
     """
     passphrase = at_hand(passphrase_file).new()
     online = passphrase if gateway_passphrase_file is None else new_passphrase(gateway_passphrase_file)
@@ -207,7 +212,7 @@ def init(
     say(f"Move {keys}/root-*.key to disks that are kept offline; the gateway gets {keys}/gateway-*.key and no other.")
 
 
-@app.command("show")
+@command(app, "show")
 def show(keys: KeysOption, as_json: JsonOption = False) -> None:
     """Show whose signatures count for what.
 
@@ -225,23 +230,18 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
         _show(document, keys)
 
 
-@app.command("rotate")
+@command(app, "rotate")
 def rotate(
+    *,
     keys: KeysOption,
-    role: Annotated[str, typer.Option(help="root, policy or gateway.")],
-    key: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The one to replace, by its first digits (default: all).")
-    ] = None,
+    role: str,
+    key: str | None = None,
     count: Annotated[
         int | None, typer.Option(min=1, max=_MOST_KEYS, help="Without --key: how many new ones (default: as many).")
     ] = None,
-    threshold: Annotated[
-        int | None, typer.Option(min=1, help="How many have to sign from now on (default: as before).")
-    ] = None,
+    threshold: int | None = None,
     passphrase_file: PassphraseFiles = None,
-    new_passphrase_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Passphrase of the new keys (default: the first one).")
-    ] = None,
+    new_passphrase_file: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replace keys, such as one that was lost or stolen.
@@ -252,6 +252,12 @@ def rotate(
     examples:
       fugu fleet keys rotate --role gateway --keys keys --keys /media/offline/keys
       fugu fleet keys rotate --role policy --key 1f3a99c0 --keys keys --keys /media/offline/keys
+
+    Args:
+        role: root, policy or gateway.
+        key (NAME): The one to replace, by its first digits (default: all).
+        threshold (1..): How many have to sign from now on (default: as before).
+        new_passphrase_file (FILE): Passphrase of the new keys (default: the first one).
     """
     if key is not None and count is not None:
         raise CommandLineError("--count goes with the replacement of all keys of a role, not with --key")

@@ -27,7 +27,7 @@ from fugu.cli.commands.fleet_keys import (
     owners,
     user,
 )
-from fugu.cli.commands.options import JsonOption, UnitOption, command_group, grouped
+from fugu.cli.commands.options import JsonOption, UnitOption, command, command_group
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.fleet import read_document, rollout_document, show_plan, show_rollout, watch
 from fugu.cli.view.terminal import answer, say, show_table, working
@@ -56,42 +56,37 @@ _EXPIRIES: tuple[_Expiry, ...] = ("hold", "stop")
 
 @dataclass(frozen=True, slots=True)
 class DocumentOptions:
-    """For whom a document is, which one it is, and when it holds."""
+    """For whom a document is, which one it is, and when it holds.
 
-    to: Annotated[str | None, typer.Option(metavar="WHOM", help="device:NAME, group:NAME or everyone.")] = None
-    version: Annotated[
-        str, typer.Option(metavar="N|next", help="Of the document; next is the one after the registry's newest.")
-    ] = "next"
-    restores: Annotated[
-        int | None, typer.Option(metavar="VERSION", help="Bring back what this version of the registry said.")
-    ] = None
-    valid_from: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Unix seconds or ISO 8601 (UTC if it says no zone).")
-    ] = None
-    valid_until: Annotated[str | None, typer.Option(metavar="TIME", help="It is over then.")] = None
-    on_expiry: Annotated[str | None, typer.Option(help="hold (default): go on when it is over; stop: be silent.")] = (
-        None
-    )
-    registry: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="For --version next and --restores; it is only read.")
-    ] = None
-    boards: Annotated[bool, typer.Option("--boards", help="For microcontrollers too: with compiled policies.")] = False
+    Attributes:
+        to (WHOM): device:NAME, group:NAME or everyone.
+        version (N|next): Of the document; next is the one after the registry's newest.
+        restores (VERSION): Bring back what this version of the registry said.
+        valid_from (TIME): Unix seconds or ISO 8601 (UTC if it says no zone).
+        valid_until (TIME): It is over then.
+        on_expiry: hold (default): go on when it is over; stop: be silent.
+        registry (FILE): For --version next and --restores; it is only read.
+        boards: For microcontrollers too: with compiled policies.
+    """
+
+    to: str | None = None
+    version: str = "next"
+    restores: int | None = None
+    valid_from: str | None = None
+    valid_until: str | None = None
+    on_expiry: str | None = None
+    registry: Path | None = None
+    boards: bool = False
     unit: UnitOption = None
 
 
-@grouped
 def sign(
+    policies: list[Path] | None = None,
+    *,
     keys: KeysOption,
     document: DocumentOptions,
-    policies: Annotated[
-        list[Path] | None, typer.Argument(metavar="[POLICY]...", help="Policies in their JSON form, one a stream.")
-    ] = None,
-    add_to: Annotated[
-        Path | None, typer.Option("--add-to", metavar="FILE", help="Add a signature to a document of others.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there (default: as --add-to).")
-    ] = None,
+    add_to: Path | None = None,
+    output: Path | None = None,
     enrolments: EnrolmentsOption = None,
     passphrase_file: PassphraseFiles = None,
     as_json: JsonOption = False,
@@ -107,6 +102,11 @@ def sign(
       fugu fleet sign --add-to all.envelope --keys /media/anna/keys
       fugu fleet sign --restores 3 --registry home-fleet.db --keys keys -o back.envelope
       fugu fleet sign heart.json --to device:ring --version 4 --boards --unit hr=1/10 --keys keys -o ring.envelope
+
+    Args:
+        policies ([POLICY]...): Policies in their JSON form, one a stream.
+        add_to (FILE): Add a signature to a document of others.
+        output (-o FILE): Write it there (default: as --add-to).
     """
     target = output or add_to
     sources = [bool(policies), document.restores is not None, add_to is not None]
@@ -225,41 +225,23 @@ NumberArgument = Annotated[
 _STAGES = ("5%", "25%", "100%")
 
 
-@app.command("start")
+@command(app, "start")
 def start(
+    document: Path | None = None,
+    *,
     registry: RegistryOption,
-    document: Annotated[
-        Path | None, typer.Argument(metavar="[DOCUMENT]", help="What 'fugu fleet sign' has written.")
-    ] = None,
-    version: Annotated[int | None, typer.Option(metavar="N", help="A document that the registry has, instead.")] = None,
-    root: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With DOCUMENT: the fleet's root, to check it with.")
-    ] = None,
-    stage: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STAGE",
-            help="SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; "
-            "the last must be 100% (default: 5%, 25%, 100%).",
-        ),
-    ] = None,
-    success: Annotated[
-        str, typer.Option(metavar="SHARE", help="Of a stage's devices have to accept before the next one begins.")
-    ] = "90%",
-    error: Annotated[
-        str, typer.Option(metavar="SHARE", help="Of a stage's devices refuse, fail or keep silent: it stops.")
-    ] = "5%",
-    pace: Annotated[int, typer.Option(metavar="N", help="Devices a minute that get the document.")] = 100,
-    patience: Annotated[int, typer.Option(metavar="SECONDS", help="Time that a device has to answer.")] = 600,
-    group: Annotated[
-        list[str] | None, typer.Option(help="Only devices of this group; again for more (default: all).")
-    ] = None,
-    share: Annotated[str, typer.Option(metavar="SHARE", help="Only this share of the devices.")] = "100%",
-    seed: Annotated[str, typer.Option(help="Another seed chooses other devices to be first.")] = "",
+    version: int | None = None,
+    root: Path | None = None,
+    stage: list[str] | None = None,
+    success: str = "90%",
+    error: str = "5%",
+    pace: int = 100,
+    patience: int = 600,
+    group: list[str] | None = None,
+    share: str = "100%",
+    seed: str = "",
     note: NoteOption = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the stages and what would change; change nothing.")
-    ] = False,
+    dry_run: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Begin to let devices have a document, stage by stage.
@@ -271,6 +253,21 @@ def start(
       fugu fleet rollout start all-7.envelope --registry home-fleet.db --root keys/root.envelope
       fugu fleet rollout start --version 7 --registry home-fleet.db --stage group:canaries --stage 10%,success=95% \\
           --stage 100%,gate --error 3% --pace 60 --seed spring
+
+    Args:
+        document ([DOCUMENT]): What 'fugu fleet sign' has written.
+        version (N): A document that the registry has, instead.
+        root (FILE): With DOCUMENT: the fleet's root, to check it with.
+        stage (STAGE): SHARE or group:NAME, then ,success=SHARE and ,gate as you like; again for the next stage; the
+            last must be 100% (default: 5%, 25%, 100%).
+        success (SHARE): Of a stage's devices have to accept before the next one begins.
+        error (SHARE): Of a stage's devices refuse, fail or keep silent: it stops.
+        pace (N): Devices a minute that get the document.
+        patience (SECONDS): Time that a device has to answer.
+        group: Only devices of this group; again for more (default: all).
+        share (SHARE): Only this share of the devices.
+        seed: Another seed chooses other devices to be first.
+        dry_run: Show the stages and what would change; change nothing.
     """
     if (document is None) == (version is None) or (document is None) != (root is None):
         raise CommandLineError("name a DOCUMENT with --root, or --version (try 'fugu fleet rollout start --help')")
@@ -300,12 +297,13 @@ def start(
         _show(opened, number, as_json)
 
 
-@app.command("show")
+@command(app, "show")
 def show(
-    registry: RegistryOption,
     number: NumberArgument = None,
-    live: Annotated[bool, typer.Option("--watch", help="Until it has ended; exit code 1 unless completed.")] = False,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", help="With --watch: how often to look.")] = 1.0,
+    *,
+    registry: RegistryOption,
+    live: bool = False,
+    interval: float = 1.0,
     as_json: JsonOption = False,
 ) -> None:
     """Show a rollout: its stages, and how their devices stand.
@@ -316,6 +314,10 @@ def show(
     examples:
       fugu fleet rollout show --registry home-fleet.db
       fugu fleet rollout show 3 --registry home-fleet.db --watch
+
+    Args:
+        live (--watch): Until it has ended; exit code 1 unless completed.
+        interval (SECONDS): With --watch: how often to look.
     """
     if live and as_json:
         raise CommandLineError("--watch and --json do not go together")

@@ -11,9 +11,9 @@ from fugu.cli.commands.options import (
     ConfigArgument,
     JsonOption,
     LogOptions,
+    command,
     command_group,
     gateway_of,
-    grouped,
     place_of,
     store_of,
 )
@@ -27,15 +27,8 @@ if TYPE_CHECKING:
 app = command_group("Receive what devices publish, and estimate from it.")
 
 
-@app.command("run")
-@grouped
-def run(
-    config: ConfigArgument,
-    logs: LogOptions,
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Be one of N shards of any machine, or fleet/N: the rest of it.")
-    ] = None,
-) -> int:
+@command(app, "run")
+def run(config: ConfigArgument, *, logs: LogOptions, shard: str | None = None) -> int:
     """Serve a fleet until SIGTERM or SIGINT.
 
     \b
@@ -53,6 +46,9 @@ def run(
       fugu gateway run gateway.toml --verbose
       fugu gateway run gateway.toml --shard 0/2
       fugu gateway run gateway.toml --shard fleet/2
+
+    Args:
+        shard (I/N): Be one of N shards of any machine, or fleet/N: the rest of it.
     """
     from gateway.process import run as serve
 
@@ -75,16 +71,8 @@ def _beside(page: PageSettings | None) -> AbstractContextManager[object]:
     return beside
 
 
-@app.command("cluster")
-@grouped
-def cluster(
-    config: ConfigArgument,
-    logs: LogOptions,
-    shards: Annotated[int, typer.Option(metavar="N", min=2, help="So many processes share the devices.")],
-    address: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Ray's head node; auto: that of the cluster of this machine.")
-    ] = "auto",
-) -> int:
+@command(app, "cluster")
+def cluster(config: ConfigArgument, *, logs: LogOptions, shards: int, address: str = "auto") -> int:
     """Serve a fleet by shards on a Ray cluster.
 
     Until SIGTERM or SIGINT. The file is that of `fugu gateway run`, its store is on a server, and all machines have the
@@ -93,6 +81,10 @@ def cluster(
     \b
     examples:
       fugu gateway cluster /etc/fugu/gateway.toml --shards 16
+
+    Args:
+        shards (N 2..): So many processes share the devices.
+        address (HOST:PORT): Ray's head node; auto: that of the cluster of this machine.
     """
     from gateway.cluster import run_cluster
 
@@ -103,13 +95,8 @@ def cluster(
         return run_cluster(settings, address, started=starting.close)
 
 
-@app.command("status")
-def status(
-    store: Annotated[
-        str, typer.Argument(metavar="FILE|URL", help="The store of the gateway that runs, or its gateway.toml.")
-    ],
-    as_json: JsonOption = False,
-) -> int:
+@command(app, "status")
+def status(store: str, *, as_json: JsonOption = False) -> int:
     """Ask the running gateway how it is.
 
     Exit code 1 if there is an alarm, or no gateway.
@@ -118,6 +105,9 @@ def status(
     examples:
       fugu gateway status /var/lib/fugu/home.db
       fugu gateway status home.db --json
+
+    Args:
+        store (FILE|URL): The store of the gateway that runs, or its gateway.toml.
     """
     from fugu.cli.view.gateway import show_status
     from gateway.health import asked
@@ -127,14 +117,8 @@ def status(
     return 1 if found["alarms"] else 0
 
 
-@app.command("watch")
-def watch(
-    store: Annotated[str, typer.Argument(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
-    false_alarms: Annotated[
-        float, typer.Option(metavar="RATE", help="The most false alarms expected in a year of the whole fleet.")
-    ] = 0.1,
-    as_json: JsonOption = False,
-) -> int:
+@command(app, "watch")
+def watch(store: str, *, false_alarms: float = 0.1, as_json: JsonOption = False) -> int:
     """Test whether streams are in the classes of their policies.
 
     From symbols alone. Exit code 1 if one is not.
@@ -143,6 +127,10 @@ def watch(
     examples:
       fugu gateway watch home.db
       fugu gateway watch home.db --false-alarms 0.01 --json
+
+    Args:
+        store (FILE|URL): The gateway's store; its gateway may be running.
+        false_alarms (RATE): The most false alarms expected in a year of the whole fleet.
     """
     from fugu.cli.view.model import show_watched
     from gateway.audit.model_watch import watch_store
@@ -153,16 +141,17 @@ def watch(
     return 1 if any(one.alarm is not None for one in found) else 0
 
 
-@app.command("history")
+@command(app, "history")
 def history(
-    device: Annotated[str, typer.Argument(help="The device.")],
-    stream: Annotated[str, typer.Argument(help="Its stream.")],
-    store: Annotated[str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway may be running.")],
+    device: str,
+    stream: str,
+    *,
+    store: str,
     first: Annotated[int, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The first tick.")] = 0,
     last: Annotated[
         int | None, typer.Option(min=0, max=MAX_TICK, metavar="TICK", help="The last tick (default: all).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: bool = False,
 ) -> None:
     """Print the estimates of a stream from the store, tick by tick.
 
@@ -170,6 +159,12 @@ def history(
     examples:
       fugu gateway history watch hr --store home.db --first 3600 --last 7199
       fugu gateway history watch hr --store home.db --json
+
+    Args:
+        device: The device.
+        stream: Its stream.
+        store (FILE|URL): The gateway's store; its gateway may be running.
+        as_json (--json): One JSON object a line.
     """
     from fugu.cli.view.gateway import history_json, history_line
     from gateway.estimates.history import estimates_between
@@ -179,14 +174,8 @@ def history(
         print(history_json(row) if as_json else history_line(row))
 
 
-@app.command("forget")
-def forget(
-    device: Annotated[str, typer.Argument(help="The device.")],
-    store: Annotated[
-        str, typer.Option(metavar="FILE|URL", help="The gateway's store; its gateway must not be running.")
-    ],
-    as_json: JsonOption = False,
-) -> None:
+@command(app, "forget")
+def forget(device: str, *, store: str, as_json: JsonOption = False) -> None:
     """Erase what a device has sent from the store.
 
     And its estimates, and the sums of releases that it was a part of: for good, and never what was charged for it.
@@ -194,6 +183,10 @@ def forget(
     \b
     examples:
       fugu gateway forget watch --store home.db
+
+    Args:
+        device: The device.
+        store (FILE|URL): The gateway's store; its gateway must not be running.
     """
     from gateway.retention import forget_device
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fugu.cli.commands.arguments import moment
-from fugu.cli.commands.options import JsonOption, grouped, place_of, store_of
+from fugu.cli.commands.options import JsonOption, command, place_of, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.gateway import show_learned, show_rows
 from fugu.cli.view.terminal import answer, working
@@ -32,14 +32,15 @@ export = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @dataclass(frozen=True, slots=True)
 class SpanOptions:
-    """A stretch of wall-clock time."""
+    """A stretch of wall-clock time.
 
-    since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="The first moment (default: the first that is stored).")
-    ] = None
-    until: Annotated[
-        str | None, typer.Option("--to", metavar="TIME", help="The moment after the last (default: now).")
-    ] = None
+    Attributes:
+        since (--from TIME): The first moment (default: the first that is stored).
+        until (--to TIME): The moment after the last (default: now).
+    """
+
+    since: str | None = None
+    until: str | None = None
 
     def microseconds(self) -> tuple[int, int]:
         """Both in Unix time; they are in UTC unless they say otherwise."""
@@ -52,20 +53,19 @@ class SpanOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """Which streams."""
+    """Which streams.
 
-    stream: Annotated[str | None, typer.Option(help="Only streams of this name.")] = None
-    device: Annotated[list[str] | None, typer.Option(help="Only this device; repeatable.")] = None
+    Attributes:
+        stream: Only streams of this name.
+        device: Only this device; repeatable.
+    """
+
+    stream: str | None = None
+    device: list[str] | None = None
 
 
-@export.command()
-@grouped
-def _export(
-    store: Annotated[str, typer.Argument(metavar="FILE|URL", help="The store; its gateway may be running.")],
-    parquet: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for the files.")],
-    time: SpanOptions,
-    as_json: JsonOption = False,
-) -> int:
+@command(export)
+def _export(store: str, *, parquet: Path, time: SpanOptions, as_json: JsonOption = False) -> int:
     """Write what a gateway has stored as Parquet files.
 
     Symbols, points, estimates, windows and releases, by date.
@@ -74,6 +74,10 @@ def _export(
     examples:
       fugu gateway export home.db --parquet everything
       fugu gateway export home.db --from 2026-10-01 --to 2026-11-01 --parquet october
+
+    Args:
+        store (FILE|URL): The store; its gateway may be running.
+        parquet (DIR): A new folder for the files.
     """
     since_until, place = time.microseconds(), place_of(store)
     from gateway.history.export import Span, export_history
@@ -84,11 +88,11 @@ def _export(
     return 0
 
 
-@smooth.command()
-@grouped
+@command(smooth)
 def _smooth(
     source: SourceArgument,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="A new folder for the files.")],
+    *,
+    output: Path,
     streams: StreamOptions,
     time: SpanOptions,
     ray: RayOption = None,
@@ -102,6 +106,9 @@ def _smooth(
     examples:
       fugu gateway smooth home.db -o smoothed
       fugu gateway smooth october --stream hr --device watch -o smoothed --ray local
+
+    Args:
+        output (-o DIR): A new folder for the files.
     """
     since_until = time.microseconds()
     from gateway.history.smoothing import Source, Span, open_tasks, smooth_history
@@ -114,15 +121,13 @@ def _smooth(
     return 0
 
 
-@learn.command()
-@grouped
+@command(learn)
 def _learn(
     source: SourceArgument,
+    *,
     streams: StreamOptions,
     time: SpanOptions,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the class, for the plan commands.")
-    ] = None,
+    output: Path | None = None,
     ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -134,6 +139,9 @@ def _learn(
     examples:
       fugu gateway learn home.db --stream hr -o class.json
       fugu gateway learn october --stream hr --device watch --from 2026-10-01 --to 2026-10-15 --json
+
+    Args:
+        output (-o FILE): Write the class, for the plan commands.
     """
     since_until = time.microseconds()
     from gateway.history.learning import Source, Span, learn_class, open_tasks

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import JsonOption, command_group, store_of
+from fugu.cli.commands.options import JsonOption, command, command_group, store_of
 from fugu.cli.errors import CommandLineError
 from fugu.cli.view.ledger import account_document, entry_document, show_ledger
 from fugu.cli.view.terminal import answer
@@ -33,12 +33,8 @@ def ledger_location(ledger: str | None, store: str | None) -> Location:
     return ledger_beside(store_of(store))
 
 
-@app.command("show")
-def show(
-    ledger: LedgerOption = None,
-    store: Annotated[str | None, typer.Option(metavar="FILE|URL", help="Of the ledger beside this store.")] = None,
-    as_json: JsonOption = False,
-) -> int:
+@command(app, "show")
+def show(*, ledger: LedgerOption = None, store: str | None = None, as_json: JsonOption = False) -> int:
     """Show what is allowed, spent and left, and the releases.
 
     For every stream and audience.
@@ -47,6 +43,9 @@ def show(
     examples:
       fugu gateway ledger show --ledger home-ledger.db
       fugu gateway ledger show --store home.db --json
+
+    Args:
+        store (FILE|URL): Of the ledger beside this store.
     """
     with closing(Ledger(ledger_location(ledger, store), create=False)) as opened:
         accounts, entries = opened.accounts(), opened.entries()
@@ -63,7 +62,7 @@ def show(
     return 0
 
 
-@app.command("resume")
+@command(app, "resume")
 def resume(
     store: StoreOption,
     ledger: LedgerOption = None,
@@ -92,12 +91,11 @@ def resume(
     print(f"{resumed.name} is the ledger of {location.name}; no copy of either from before fits any more")
 
 
-@app.command("progress")
+@command(app, "progress")
 def progress(
+    *,
     store: StoreOption,
-    release: Annotated[
-        str, typer.Option("--release", metavar="NAME", help="The release, as `fugu gateway ledger show` has it.")
-    ],
+    release: str,
     first: Annotated[
         int, typer.Option(metavar="TICK", min=0, max=MAX_TICK, help="The first tick that its next window may have.")
     ],
@@ -110,6 +108,9 @@ def progress(
     \b
     examples:
       fugu gateway ledger progress --ledger home-ledger.db --store home.db --release active --first 7200
+
+    Args:
+        release (NAME): The release, as `fugu gateway ledger show` has it.
     """
     from gateway.releases.record import set_progress
 

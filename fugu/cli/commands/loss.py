@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from fugu.cli.commands.options import JsonOption, command_group, grouped
+from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import AdversaryOption, ChainOptions, StartOption
 
 app = command_group("What given noise really loses.")
 
 
-@app.command("stream")
-@grouped
+@command(app, "stream")
 def stream(
-    rho0: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 1 | state 0), read exactly.")],
-    rho1: Annotated[str, typer.Option(metavar="P", help="Pr(symbol 0 | state 1), read exactly.")],
-    chains: ChainOptions,
-    adversary: AdversaryOption = "informed",
-    as_json: JsonOption = False,
+    *, rho0: str, rho1: str, chains: ChainOptions, adversary: AdversaryOption = "informed", as_json: JsonOption = False
 ) -> None:
     """The real epsilon of randomised bits, from their noise.
 
@@ -30,28 +21,22 @@ def stream(
       fugu check loss --q .2 --r .35 --rho0 .3 --rho1 .3
       fugu check loss --q .08:.1 --r .1:.12 --rho0 .45 --rho1 .45 --adversary universal
       fugu check loss --model chain.json --rho0 1/3 --rho1 1/3 --json
+
+    Args:
+        rho0 (P): Pr(symbol 1 | state 0), read exactly.
+        rho1 (P): Pr(symbol 0 | state 1), read exactly.
     """
     from fugu.cli.commands.loss_work import stream_loss
 
     stream_loss(rho0, rho1, chains, adversary, as_json=as_json)
 
 
-@app.command("windows")
-@grouped
+@command(app, "windows")
 def windows(
-    release: Annotated[
-        list[str],
-        typer.Option(
-            metavar="FIRST:LENGTH:MECHANISM:SCALE[:QUERY]",
-            help="A window's first tick (from 1) and its ticks, the mechanism that chose the noise (chain, mqm-exact, "
-            "mqm-approx, wasserstein, gk16, group or entry), the Laplace scale of every number, count or histogram "
-            "(default: count). Several may be given.",
-        ),
-    ],
+    *,
+    release: list[str],
     chains: ChainOptions,
-    count: Annotated[
-        str | None, typer.Option(metavar="STATE[,STATE...]", help="States that a count counts (default: 1 of two).")
-    ] = None,
+    count: str | None = None,
     start: StartOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -65,6 +50,12 @@ def windows(
       fugu check windows --q .1 --r .4 --release 1:8:chain:4 --release 11:8:mqm-exact:13
       fugu check windows --q .01 --r .4 --release 1:6:wasserstein:2 --release 1:6:wasserstein:2 --json
       fugu check windows --model chain.json --start any --release 1:30:mqm-exact:20:histogram
+
+    Args:
+        release (FIRST:LENGTH:MECHANISM:SCALE[:QUERY]): A window's first tick (from 1) and its ticks, the mechanism
+            that chose the noise (chain, mqm-exact, mqm-approx, wasserstein, gk16, group or entry), the Laplace scale
+            of every number, count or histogram (default: count). Several may be given.
+        count (STATE[,STATE...]): States that a count counts (default: 1 of two).
     """
     from fugu.cli.commands.loss_work import window_loss
 

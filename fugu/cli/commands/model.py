@@ -3,56 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from fugu.cli.commands.arguments import StateRules
-from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import CommandLineError
 
 app = command_group("Chains that describe readings.")
 
 
-@app.command("fit")
+@command(app, "fit")
 def fit(
     context: typer.Context,
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE.csv[.gz]...", help="Recording with a header, one row per tick.")
-    ],
-    column: Annotated[
-        str | None, typer.Option(help="Column to read (default: state, or value with --threshold).")
-    ] = None,
-    threshold: Annotated[
-        str | None, typer.Option(metavar="mean|NUMBER", help="Make two states of a measured column: value >= NUMBER.")
-    ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="TICKS", help="Instead: above or below the running mean of so many ticks.")
-    ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="A,B[,C]", help="Streams that move together: their names (default: columns, or files)."),
-    ] = None,
-    order: Annotated[
-        int, typer.Option(min=1, max=2, help="2: the next state depends on this one and on the one before.")
-    ] = 1,
-    decimate: Annotated[int, typer.Option(metavar="D", help="Use every D-th row only.")] = 1,
-    confidence: Annotated[float, typer.Option(help="Level of the intervals that are shown.")] = 0.95,
-    epsilon: Annotated[
-        float | None,
-        typer.Option(help="Attack the class at this epsilon, widen it as needed, compare other states and periods."),
-    ] = None,
-    grid: Annotated[
-        bool, typer.Option("--grid", help="Places (columns lat, lon, and if you like trace and t) over square cells.")
-    ] = False,
-    cell: Annotated[float | None, typer.Option(metavar="METRES", help="Grid: side of a cell (default: 500).")] = None,
-    cells: Annotated[
-        int | None, typer.Option(metavar="N", min=2, help="Grid: the smallest cells that leave at most N of them.")
-    ] = None,
-    period: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Grid: one place every so long, by column t.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write chain.json.")] = None,
+    files: list[Path],
+    *,
+    column: str | None = None,
+    threshold: str | None = None,
+    baseline: str | None = None,
+    name: str | None = None,
+    order: int = 1,
+    decimate: int = 1,
+    confidence: float = 0.95,
+    epsilon: float | None = None,
+    grid: bool = False,
+    cell: float | None = None,
+    cells: int | None = None,
+    period: float | None = None,
+    output: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fit a chain to a recording, and test what it assumes.
@@ -73,6 +51,22 @@ def fit(
       fugu plan model motion.csv --column state --order 2 -o pairs.json
       fugu plan model walks.csv --grid --cell 500 --period 60 -o model.json
       fugu plan model walks.csv --grid --order 2 -o pairs.json
+
+    Args:
+        files (FILE.csv[.gz]...): Recording with a header, one row per tick.
+        column: Column to read (default: state, or value with --threshold).
+        threshold (mean|NUMBER): Make two states of a measured column: value >= NUMBER.
+        baseline (TICKS): Instead: above or below the running mean of so many ticks.
+        name (A,B[,C]): Streams that move together: their names (default: columns, or files).
+        order (1..2): 2: the next state depends on this one and on the one before.
+        decimate (D): Use every D-th row only.
+        confidence: Level of the intervals that are shown.
+        epsilon: Attack the class at this epsilon, widen it as needed, compare other states and periods.
+        grid: Places (columns lat, lon, and if you like trace and t) over square cells.
+        cell (METRES): Grid: side of a cell (default: 500).
+        cells (N 2..): Grid: the smallest cells that leave at most N of them.
+        period (SECONDS): Grid: one place every so long, by column t.
+        output (-o FILE): Write chain.json.
     """
     from fugu.cli.commands.model_fit import fit_places, fit_recordings
 

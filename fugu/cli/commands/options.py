@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -26,9 +27,9 @@ __all__ = [
     "JsonOption",
     "LogOptions",
     "UnitOption",
+    "command",
     "command_group",
     "gateway_of",
-    "grouped",
     "place_of",
     "store_of",
 ]
@@ -49,8 +50,6 @@ UnitOption = Annotated[
     ),
 ]
 
-_Result = TypeVar("_Result")
-
 
 def command_group(about: str) -> typer.Typer:
     """A group of commands, be it of one only, that explains itself where no command is named."""
@@ -61,10 +60,15 @@ def command_group(about: str) -> typer.Typer:
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What a process that stays logs."""
+    """What a process that stays logs.
 
-    verbose: Annotated[bool, typer.Option("--verbose", help="Log what happens, not only what goes wrong.")] = False
-    log_format: Annotated[str, typer.Option(help="Of the log: text, or json (an object a line).")] = "text"
+    Attributes:
+        verbose: Log what happens, not only what goes wrong.
+        log_format: Of the log: text, or json (an object a line).
+    """
+
+    verbose: bool = False
+    log_format: str = "text"
 
     def begin(self) -> None:
         """Set the log up.
@@ -122,37 +126,72 @@ def gateway_of(path: Path) -> GatewayConfig:
     return read_gateway(path)
 
 
-def grouped(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """Give a command an option for each field of the dataclasses among its parameters.
+_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.+)")
+_RANGE = re.compile(r"(-?\d*)\.\.(\d*)")
 
-    Args:
-        command: a function, some of whose parameters are dataclasses with fields as `typer` takes its parameters.
 
-    Returns:
-        The same for `typer`: with the fields as parameters of their own, from which the dataclasses are made.
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """Make a function a command of an application.
+
+    Parameters before the `*` of the function are arguments of the command line, those after it options; fields of a
+    dataclass among them are options of their own. What is after "Args:" (of a dataclass, "Attributes:") is their help,
+    as in `whose (--for -f FLEET 1..9): For whom.`: further names, how a value is shown, and its bounds.
     """
-    groups: dict[str, type[Any]] = {}
-    flat: list[Parameter] = []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        group = parameter.annotation
-        if not is_dataclass(group):
-            flat.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
-            continue
-        assert isinstance(group, type)
-        groups[parameter.name] = group
-        hints = get_type_hints(group, include_extras=True)
-        for field in fields(group):
-            default = Parameter.empty if field.default is MISSING else field.default
-            flat.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[field.name]))
 
-    def run(**given: Any) -> _Result:
-        made = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        return command(**made, **given)
+    def register(function: Callable[..., object]) -> Callable[..., object]:
+        about, told = _told(function, "Args")
+        groups: dict[str, type[Any]] = {}
+        flat: list[Parameter] = []
+        for parameter in inspect.signature(function, eval_str=True).parameters.values():
+            group = parameter.annotation
+            if is_dataclass(group):
+                assert isinstance(group, type)
+                groups[parameter.name] = group
+                of_fields = _told(group, "Attributes")[1]
+                for one in inspect.signature(group, eval_str=True).parameters.values():
+                    flat.append(_typed(one.replace(kind=Parameter.KEYWORD_ONLY), of_fields))
+            else:
+                flat.append(_typed(parameter, told))
 
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__dict__["__signature__"] = inspect.Signature(flat)
-    run.__annotations__ = {}
-    return run
+        def run(**given: Any) -> object:
+            made = {
+                name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+                for name, group in groups.items()
+            }
+            return function(**made, **given)
+
+        run.__name__, run.__doc__ = function.__name__, about
+        run.__dict__["__signature__"] = inspect.Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in flat])
+        run.__annotations__ = {}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def _told(of: object, title: str) -> tuple[str, dict[str, tuple[list[str], str]]]:
+    """What a docstring says, and by parameter the words and the help that are below a title."""
+    about, _, entries = (inspect.getdoc(of) or "").partition(f"\n\n{title}:\n")
+    lines = re.sub(r"\n {8,}", " ", entries).splitlines()
+    found = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line.strip()))]
+    return about, {name: ((words or "").split(), said) for name, words, said in found}
+
+
+def _typed(parameter: Parameter, told: dict[str, tuple[list[str], str]]) -> Parameter:
+    """A parameter as `typer` takes it."""
+    if parameter.name not in told:
+        return parameter
+    words, said = told[parameter.name]
+    known: dict[str, Any] = {"help": said}
+    names = [word for word in words if word.startswith("--")] or [f"--{parameter.name.replace('_', '-')}"]
+    names += [word for word in words if re.match("-[a-z]", word)]
+    for word in words:
+        if bounds := _RANGE.fullmatch(word):
+            known |= {end: int(bound) for end, bound in zip(("min", "max"), bounds.groups(), strict=True) if bound}
+        elif word[0] != "-":
+            known["metavar"] = word
+    if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD:
+        made = typer.Argument(**known)
+    else:
+        made = typer.Option(*names if parameter.default is not True else (), **known)
+    return parameter.replace(annotation=Annotated[parameter.annotation, made])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from fugu.cli.commands.options import JsonOption, command_group, grouped
+from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import (
     AutoOptions,
     ChainOptions,
@@ -23,20 +20,14 @@ from fugu.cli.commands.plan_options import (
 app = command_group("Noise for a guarantee.")
 
 
-@app.command("auto")
-@grouped
+@command(app, "auto")
 def auto(
-    readings: Annotated[
-        list[Path],
-        typer.Argument(metavar="READINGS...", help="CSV (also gzipped) or NPZ, not to be released; one of each donor."),
-    ],
+    readings: list[Path],
+    *,
     options: AutoOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Write policy.json, agent.toml and plan.html there."),
-    ] = None,
+    output: Path | None = None,
     as_json: JsonOption = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the plan that is in DIR.")] = False,
+    force: bool = False,
 ) -> None:
     """Plan from a recording and a question.
 
@@ -52,14 +43,18 @@ def auto(
       fugu plan auto ann.csv bob.csv cid.csv -o plan
       fugu plan auto motion.csv --column state --time last_changed --within 5% --latency 8h
       fugu plan auto rooms.csv --want histogram --devices 20 --json
+
+    Args:
+        readings (READINGS...): CSV (also gzipped) or NPZ, not to be released; one of each donor.
+        output (-o DIR): Write policy.json, agent.toml and plan.html there.
+        force: Overwrite the plan that is in DIR.
     """
     from fugu.cli.commands.auto_plan import plan_recordings
 
     plan_recordings(readings, options, output=output, as_json=as_json, force=force)
 
 
-@app.command("stream")
-@grouped
+@command(app, "stream")
 def stream(
     plan: StreamOptions,
     chains: ChainOptions,
@@ -87,8 +82,7 @@ def stream(
     plan_stream(plan, chains, header, discretiser, output=output, as_json=as_json)
 
 
-@app.command("window")
-@grouped
+@command(app, "window")
 def window(
     options: WindowOptions,
     chains: ChainOptions,
@@ -115,15 +109,13 @@ def window(
     plan_window(options, chains, header, discretiser, output=output, as_json=as_json)
 
 
-@app.command("joint")
-@grouped
+@command(app, "joint")
 def joint(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File of 'fugu plan model' with several streams.")],
+    model: Path,
+    *,
     options: JointOptions,
     header: HeaderOptions,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write a policy for each stream there.")
-    ] = None,
+    output: Path | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plan streams that move together, under one epsilon.
@@ -138,14 +130,17 @@ def joint(
       fugu plan joint both.json --epsilon 1
       fugu plan joint both.json --epsilon 1 --share 2,1 --window 1h --json
       fugu plan joint both.json --epsilon 1 --known --adversary ignorant -o policies --for home/wrist-1
+
+    Args:
+        model (MODEL): File of 'fugu plan model' with several streams.
+        output (-o DIR): Write a policy for each stream there.
     """
     from fugu.cli.commands.plan_work import plan_joint
 
     plan_joint(model, options, header, output=output, as_json=as_json)
 
 
-@app.command("measure")
-@grouped
+@command(app, "measure")
 def measure(
     options: MeasureOptions,
     header: HeaderOptions,
@@ -181,12 +176,8 @@ def measure(
     plan_measure(options, header, output=output, as_json=as_json)
 
 
-@app.command("network")
-def network(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The network, in TOML or JSON; its keys are below.")],
-    epsilon: Annotated[float | None, typer.Option(metavar="E", help="Instead of the file's.")] = None,
-    as_json: JsonOption = False,
-) -> None:
+@command(app, "network")
+def network(file: Path, *, epsilon: float | None = None, as_json: JsonOption = False) -> None:
     """Plan a release over variables that depend on one another.
 
     In any pattern: the noise of each mechanism.
@@ -204,6 +195,10 @@ def network(
     examples:
       fugu plan network flu.toml
       fugu plan network flu.toml --epsilon 5 --json
+
+    Args:
+        file (FILE): The network, in TOML or JSON; its keys are below.
+        epsilon (E): Instead of the file's.
     """
     from fugu.cli.commands.plan_work import plan_network_file
 

@@ -57,152 +57,127 @@ _ROption = Annotated[str | None, typer.Option("--r", metavar="R", help="Pr(state
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """A class of chains: intervals of q and r, or a file."""
+    """A class of chains: intervals of q and r, or a file.
+
+    Attributes:
+        model (FILE): Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; or
+            JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, taken as
+            they are.
+    """
 
     q: _QOption = None
     r: _ROption = None
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; "
-            'or JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, '
-            "taken as they are.",
-        ),
-    ] = None
+    model: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What a stream is planned for."""
+    """What a stream is planned for.
+
+    Attributes:
+        objective: information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).
+        every (D): Take one reading every D ticks of the chain.
+        period (SECONDS): Length of one tick of the chain (default: the model's).
+    """
 
     epsilon: _EpsilonOption
     adversary: AdversaryOption = "informed"
-    objective: Annotated[
-        str, typer.Option(help="information (most informative symbols) or flips (fewest wrong symbols, rho <= 1/2).")
-    ] = "information"
-    every: Annotated[int, typer.Option(metavar="D", help="Take one reading every D ticks of the chain.")] = 1
-    period: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Length of one tick of the chain (default: the model's).")
-    ] = None
+    objective: str = "information"
+    every: int = 1
+    period: float | None = None
     segments: SegmentsOption = None
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOptions:
-    """What windows are planned for."""
+    """What windows are planned for.
+
+    Attributes:
+        window ([NAME=]LENGTH[:SHARE]): A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what
+            epsilon allows (default: equal errors of shares). Several may be given.
+        symbols (SHARE): With --window: share of what epsilon allows for a symbol every tick.
+        mechanism: chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With
+            --window chain (the default), mqm-exact or mqm-approx.
+        length (T 1..): Ticks of the only window that will ever be released.
+        endless: Windows one after another for ever, under one epsilon (the default).
+        query: count (ticks in some states), histogram (ticks in each state) or, with --window, clipped:N (a count, N
+            at most).
+        count (STATE[,STATE...]): States that a count counts, from 0 (default: the last of two; without --window any:
+            it matters to wasserstein only).
+        adversary: As for plan stream (default: informed with --window, else ignorant).
+        period (SECONDS): Length of one tick (default: the fitted model's).
+    """
 
     epsilon: _EpsilonOption
-    window: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[NAME=]LENGTH[:SHARE]",
-            help="A window of a policy: LENGTH in ticks, or as 90s, 5m, 8h, 1d; SHARE of what epsilon allows (default: "
-            "equal errors of shares). Several may be given.",
-        ),
-    ] = None
-    symbols: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="With --window: share of what epsilon allows for a symbol every tick."),
-    ] = None
-    mechanism: Annotated[
-        str | None,
-        typer.Option(
-            help="chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With "
-            "--window chain (the default), mqm-exact or mqm-approx."
-        ),
-    ] = None
-    length: Annotated[
-        int | None, typer.Option(metavar="T", min=1, help="Ticks of the only window that will ever be released.")
-    ] = None
-    endless: Annotated[
-        bool, typer.Option("--endless", help="Windows one after another for ever, under one epsilon (the default).")
-    ] = False
-    query: Annotated[
-        str,
-        typer.Option(
-            help="count (ticks in some states), histogram (ticks in each state) or, with --window, clipped:N (a count, "
-            "N at most)."
-        ),
-    ] = "count"
-    count: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STATE[,STATE...]",
-            help="States that a count counts, from 0 (default: the last of two; without --window any: it matters to "
-            "wasserstein only).",
-        ),
-    ] = None
-    adversary: Annotated[
-        str | None, typer.Option(help="As for plan stream (default: informed with --window, else ignorant).")
-    ] = None
+    window: list[str] | None = None
+    symbols: float | None = None
+    mechanism: str | None = None
+    length: int | None = None
+    endless: bool = False
+    query: str = "count"
+    count: str | None = None
+    adversary: str | None = None
     start: StartOption = None
     segments: SegmentsOption = None
-    period: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the fitted model's).")
-    ] = None
+    period: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JointOptions:
-    """What streams that move together are planned for."""
+    """What streams that move together are planned for.
+
+    Attributes:
+        known: Take the fitted chain as it is, not the class that covers every stretch.
+        share (A,B[,C]): What each stream may tell of a tick, as parts, as in 2,1 (default: equal).
+        window ([NAME=]LENGTH[:SHARE]): As for plan window: a window of every stream, instead of symbols.
+        symbols (SHARE): With --window: share of each stream's part for a symbol every tick.
+        period (SECONDS): Length of one tick (default: the model's).
+    """
 
     epsilon: _EpsilonOption
     adversary: AdversaryOption = "universal"
-    known: Annotated[
-        bool,
-        typer.Option("--known", help="Take the fitted chain as it is, not the class that covers every stretch."),
-    ] = False
-    share: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B[,C]", help="What each stream may tell of a tick, as parts, as in 2,1 (default: equal)."
-        ),
-    ] = None
-    window: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[NAME=]LENGTH[:SHARE]", help="As for plan window: a window of every stream, instead of symbols."
-        ),
-    ] = None
-    symbols: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="With --window: share of each stream's part for a symbol every tick."),
-    ] = None
-    period: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Length of one tick (default: the model's).")
-    ] = None
+    known: bool = False
+    share: str | None = None
+    window: list[str] | None = None
+    symbols: float | None = None
+    period: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """What measurements are planned for, and how."""
+    """What measurements are planned for, and how.
 
-    spec: Annotated[Path, typer.Option(metavar="FILE", help="Specification, in TOML or JSON; its keys are below.")]
-    period: Annotated[float | None, typer.Option(metavar="SECONDS", help="Policy: length of a tick.")] = None
+    Attributes:
+        spec (FILE): Specification, in TOML or JSON; its keys are below.
+        period (SECONDS): Policy: length of a tick.
+        quick: Leave out what is slow for many states: optimal table, stream's epsilon.
+        svg (FILE): Draw states, policy graph and hull.
+    """
+
+    spec: Path
+    period: float | None = None
     adversary: AdversaryOption = "ignorant"
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what is slow for many states: optimal table, stream's epsilon.")
-    ] = False
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw states, policy graph and hull.")] = None
+    quick: bool = False
+    svg: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderOptions:
-    """What every policy says of itself."""
+    """What every policy says of itself.
 
-    whose: Annotated[
-        str | None, typer.Option("--for", metavar="FLEET/DEVICE/STREAM", help="Policy: the stream that it is for.")
-    ] = None
-    latency: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", help="Policy: how long a frame of symbols or points gathers (default: 60)."),
-    ] = None
-    version: Annotated[int | None, typer.Option(help="Policy: its version (default: 1).")] = None
-    epoch: Annotated[
-        float | None, typer.Option(metavar="UNIX", help="Policy: time of tick 0 (default: now, to the second).")
-    ] = None
-    valid_until: Annotated[int | None, typer.Option(metavar="UNIX", help="Policy: when it expires.")] = None
+    Attributes:
+        whose (--for FLEET/DEVICE/STREAM): Policy: the stream that it is for.
+        latency (SECONDS): Policy: how long a frame of symbols or points gathers (default: 60).
+        version: Policy: its version (default: 1).
+        epoch (UNIX): Policy: time of tick 0 (default: now, to the second).
+        valid_until (UNIX): Policy: when it expires.
+    """
+
+    whose: str | None = None
+    latency: float | None = None
+    version: int | None = None
+    epoch: float | None = None
+    valid_until: int | None = None
 
     def names(self, example: str) -> list[str | None]:
         """Split what a policy is for; `None` for each name if it is not given.
@@ -221,62 +196,46 @@ class HeaderOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiscretiserOptions:
-    """How a policy makes states of readings."""
+    """How a policy makes states of readings.
 
-    threshold: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER[,NUMBER...]", help="Policy: edges between states (default: the model's)."),
-    ] = None
-    states: Annotated[str | None, typer.Option(metavar="NAME,NAME...", help="Policy: names of the states.")] = None
+    Attributes:
+        threshold (NUMBER[,NUMBER...]): Policy: edges between states (default: the model's).
+        states (NAME,NAME...): Policy: names of the states.
+    """
+
+    threshold: str | None = None
+    states: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AutoOptions:
-    """What is asked of a recording."""
+    """What is asked of a recording.
 
-    column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Column of the readings, or entity of a log of several (default: value or state)."
-        ),
-    ] = None
-    time: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Column of the times: seconds, or ISO 8601 (default: t, time, ...)."),
-    ] = None
+    Attributes:
+        column (NAME): Column of the readings, or entity of a log of several (default: value or state).
+        time (NAME): Column of the times: seconds, or ISO 8601 (default: t, time, ...).
+        want: now (the state), share (of time), histogram (of states), place; default: share of two, histogram of more,
+            place of a file with lat and lon.
+        baseline (TIME|TICKS): States above and below the running mean of so long: 5m, 1h, or 100 ticks.
+        threshold: States below it, and not below it.
+        states (NAME,NAME...): Names, or numbers, that are states; others are missing.
+        within (5%|.05): Largest mean absolute error (default: 5%, or what beats guessing by most).
+        devices (1..1000000): Ask for the average of a group of so many.
+        latency (TIME): Longest until a subscriber knows: 10m, 1h.
+        period (SECONDS): Of a log of changes, or places: look so often (default: 60; as they are).
+        seed (0..): Of the simulated devices.
+    """
+
+    column: str | None = None
+    time: str | None = None
     epsilon: _EpsilonOption = 1.0
-    want: Annotated[
-        str | None,
-        typer.Option(
-            help="now (the state), share (of time), histogram (of states), place; default: share of two, histogram of "
-            "more, place of a file with lat and lon."
-        ),
-    ] = None
-    baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME|TICKS", help="States above and below the running mean of so long: 5m, 1h, or 100 ticks."
-        ),
-    ] = None
-    threshold: Annotated[float | None, typer.Option(help="States below it, and not below it.")] = None
-    states: Annotated[
-        str | None, typer.Option(metavar="NAME,NAME...", help="Names, or numbers, that are states; others are missing.")
-    ] = None
-    within: Annotated[
-        str | None,
-        typer.Option(
-            metavar="5%|.05", help="Largest mean absolute error (default: 5%, or what beats guessing by most)."
-        ),
-    ] = None
+    want: str | None = None
+    baseline: str | None = None
+    threshold: float | None = None
+    states: str | None = None
+    within: str | None = None
     adversary: AdversaryOption = "universal"
-    devices: Annotated[int, typer.Option(min=1, max=1_000_000, help="Ask for the average of a group of so many.")] = 1
-    latency: Annotated[str | None, typer.Option(metavar="TIME", help="Longest until a subscriber knows: 10m, 1h.")] = (
-        None
-    )
-    period: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Of a log of changes, or places: look so often (default: 60; as they are)."
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(min=0, help="Of the simulated devices.")] = 1
+    devices: int = 1
+    latency: str | None = None
+    period: float | None = None
+    seed: int = 1

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from fugu.cli.commands.arguments import positive
-from fugu.cli.commands.options import JsonOption, command_group
+from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
 from fugu.cli.view.terminal import answer, working
@@ -22,14 +21,9 @@ from fugu.contract.stretches import Stretch
 app = command_group("Policies: what a device does with a stream.")
 
 
-@app.command("check")
+@command(app, "check")
 def check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A policy in its JSON form.")],
-    ceiling: Annotated[float | None, typer.Option(metavar="E", help="Largest epsilon that is accepted.")] = None,
-    recording: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Somebody's readings: are they in the policy's class?")
-    ] = None,
-    as_json: JsonOption = False,
+    file: Path, *, ceiling: float | None = None, recording: Path | None = None, as_json: JsonOption = False
 ) -> None:
     """Check a policy as a device does.
 
@@ -44,6 +38,11 @@ def check(
       fugu check policy policy.json
       fugu check policy policy.json --ceiling 1
       fugu check policy policy.json --recording mine.csv
+
+    Args:
+        file (FILE): A policy in its JSON form.
+        ceiling (E): Largest epsilon that is accepted.
+        recording (FILE): Somebody's readings: are they in the policy's class?
     """
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
     try:

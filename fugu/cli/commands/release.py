@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
 
 import typer
 
-from fugu.cli.commands.options import ConfigArgument, JsonOption, gateway_of
+from fugu.cli.commands.options import ConfigArgument, JsonOption, command, gateway_of
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.view.ledger import show_releases
@@ -16,15 +15,9 @@ from fugu.cli.view.terminal import answer, say_waiting, working
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command()
+@command(app)
 def release(
-    config: ConfigArgument,
-    name: Annotated[str, typer.Option(metavar="NAME", help="A release of the gateway's configuration of releases.")],
-    first: Annotated[int, typer.Option(metavar="TICK", min=0, help="First tick of the window.")],
-    broker: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT|FILE", help="Publish there, by an account of its own.")
-    ] = None,
-    as_json: JsonOption = False,
+    config: ConfigArgument, *, name: str, first: int, broker: str | None = None, as_json: JsonOption = False
 ) -> int:
     """Make a release now, and charge it in the ledger.
 
@@ -33,6 +26,11 @@ def release(
     \b
     examples:
       fugu gateway release gateway.toml --name active --first 3600
+
+    Args:
+        name (NAME): A release of the gateway's configuration of releases.
+        first (TICK 0..): First tick of the window.
+        broker (HOST:PORT|FILE): Publish there, by an account of its own.
     """
     address = None if broker is None else broker_of(broker)
     gateway = gateway_of(config)
