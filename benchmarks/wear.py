@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from edge_agent.device_clock import SystemClock
 from fugu.host.clock import Wake
 
 TICKS = 100
@@ -128,13 +129,13 @@ def run_agent(case: str, folder: Path) -> dict[str, int]:
             mark("end")
             agent.stop()
         elif there and second % 10 == 0 and (newest := outbox.frames.newest) > 0:
-            outbox.forget_committed("hr", second, (), sent_through=newest, grace=grace)
+            outbox.frames.forget_committed("hr", second, (), sent_through=newest, grace=grace)
 
     agent.run()
     return found
 
 
-class SkippingClock:
+class SkippingClock(SystemClock):
     """A clock on which every wait is over at once; looks around each second."""
 
     def __init__(self, look: Callable[[int], None]) -> None:

@@ -15,12 +15,13 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from edge_agent.binding import identifiers
-from edge_agent.device_clock import Anchor, Clock, DeviceClock, SystemClock
+from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
 from edge_agent.local_control import LocalStatus, Pause, told
 from edge_agent.outbox import Outbox
 from edge_agent.plan import AgentPlan, Managed
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
+from edge_agent.stored_frames import Keeping
 from edge_agent.ticker import Ticker
 from fugu.contract.errors import FrameError, StatusCode, ordered
 from fugu.contract.frames import Committed, Status, StreamStatus
@@ -52,13 +53,14 @@ class Agent:
         plan: AgentPlan,
         sensors: Sequence[Sensor],
         entropy: Callable[[memoryview], None],
-        clock: Clock | None = None,
+        clock: SystemClock | None = None,
         notifier: Notifier | None = None,
     ) -> None:
         self._plan = plan
         self._clock = clock or SystemClock()
         self._notifier = notifier or Notifier()
-        self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, plan.keeping)
+        keeping = Keeping(plan.durability == "tick", plan.max_bytes, plan.when_full == "drop-oldest")
+        self._outbox = Outbox(plan.outbox, plan.fleet, plan.device, keeping)
         if plan.binding != "off":
             self._outbox.bind(identifiers(plan.binding))
         self._pause, self._paused = Pause(plan.outbox), False
@@ -127,7 +129,7 @@ class Agent:
         """A time that the gateway has signed since the start can confirm the device's clock."""
         if self._fleet is not None and self._fleet.managed.time > self._signed:
             self._signed = self._fleet.managed.time
-            self._time.signed(self._signed)
+            self._time.follow(self._signed)
 
     def _silent(self, seconds: float) -> StatusCode | None:
         if self._paused:
@@ -167,7 +169,7 @@ class Agent:
                 self._ticks.catch_up()
                 self._communicate()
                 self._ticks.prepare()
-                self._time.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
+                self._clock.wait(self._wake, self._ticks.pause() if self._events.empty() else 0.0)
             self._notifier.stopping()
             in_order = self._drain()
         finally:
@@ -283,7 +285,7 @@ class Agent:
 
     def _status(self, *, online: bool) -> Status:
         streams = tuple(StreamStatus(s.plan.stream, s.plan.version, max(0, s.next_tick)) for s in self._ticks.streams)
-        return Status(online, _version(), self._outbox.depth(), self._codes(), streams)
+        return Status(online, _version(), self._outbox.frames.depth(), self._codes(), streams)
 
     def _send_status(self) -> None:
         """Publish the status at birth, when a code comes or goes, and now and then."""
@@ -310,7 +312,7 @@ class Agent:
         return {
             "device": f"{self._plan.fleet}/{self._plan.device}",
             "connected": self._link.connected,
-            "outbox_depth": self._outbox.depth(),
+            "outbox_depth": self._outbox.frames.depth(),
             "outbox_bytes": self._outbox.frames.used(),
             "max_bytes": self._plan.max_bytes,
             "not_drawn": self._ticks.not_drawn,
@@ -330,12 +332,12 @@ class Agent:
         try:
             self._ticks.finish()
             deadline = time.monotonic() + self._plan.drain_seconds
-            while self._outbox.depth() and (left := deadline - time.monotonic()) > 0:
+            while self._outbox.frames.depth() and (left := deadline - time.monotonic()) > 0:
                 self._notifier.alive(time.monotonic())
                 self._communicate()
                 self._wake.wait(min(left, RETRY_SECONDS))
             self._publish_status(self._status(online=False))
-            if depth := self._outbox.depth():
+            if depth := self._outbox.frames.depth():
                 _log.warning("stopped with %d frames in the outbox; they will be sent after the next start", depth)
         except sqlite3.Error as error:
             _log.error("outbox: %s; what it holds will be sent after the next start", error)

@@ -15,15 +15,16 @@ set, a tick is due a period after the one before, or later: closer readings are 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from edge_agent.plan import ClockSettings
 from fugu.host import clock as machine
 from fugu.host.clock import Wake
 
-__all__ = ["SMALL_US", "Anchor", "Clock", "DeviceClock", "SystemClock", "TickClock"]
+__all__ = ["SMALL_US", "Anchor", "DeviceClock", "SystemClock", "TickClock"]
 
 
 class TickClock:
@@ -86,42 +87,23 @@ _NEAR_US = 300_000_000
 _BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-class Clock(Protocol):
-    """Time for the agent."""
-
-    def now_us(self) -> int:
-        """Microseconds of Unix time, as the wall clock has it."""
-
-    def elapsed_us(self) -> int:
-        """Microseconds by a clock that nobody sets, and that counts while the machine sleeps."""
-
-    def synchronised(self) -> bool:
-        """True if something that knows the time has set the wall clock."""
-
-    def boot(self) -> str:
-        """Names the time since the machine was switched on, in which `elapsed_us` has one origin; empty if unknown."""
-
-    def wait(self, wake: Wake, seconds: float) -> None:
-        """Wait until woken, or some seconds have passed."""
-
-
 class SystemClock:
     """The operating system's clocks."""
 
     def now_us(self) -> int:
-        """Microseconds of Unix time."""
+        """Microseconds of Unix time, as the wall clock has it."""
         return time.time_ns() // 1000
 
     def elapsed_us(self) -> int:
-        """Microseconds since the machine was switched on."""
+        """Microseconds by a clock that nobody sets, and that counts while the machine sleeps."""
         return time.clock_gettime_ns(_BOOTTIME) // 1000
 
     def synchronised(self) -> bool:
-        """What the kernel, or systemd's client of NTP, says."""
+        """True if something that knows the time has set the wall clock."""
         return machine.synchronised()
 
     def boot(self) -> str:
-        """The name of the time since the machine was switched on."""
+        """Names the time since the machine was switched on, in which `elapsed_us` has one origin; empty if unknown."""
         return machine.boot()
 
     def wait(self, wake: Wake, seconds: float) -> None:
@@ -143,25 +125,26 @@ class DeviceClock:
     """Wall time by the monotonic clock; used from the agent's loop.
 
     `anchors` counts them: none before the time is known, another with each jump that counts. `continues` is whether the
-    first is that of an agent before, on the same machine since it was switched on.
+    first is that of an agent before, on the same machine since it was switched on. Wall time is `offset_us` ahead of
+    elapsed time; a jump that nobody confirms waits for `patience_us` before it counts.
     """
 
     def __init__(
-        self, clock: Clock, settings: ClockSettings, anchor: Anchor | None, keep: Callable[[Anchor], None]
+        self, clock: SystemClock, settings: ClockSettings, anchor: Anchor | None, keep: Callable[[Anchor], None]
     ) -> None:
         self._clock = clock
         self._settings = settings
         self._keep = keep
+        self.patience_us = int(settings.confirm_seconds * 1e6)
         self._boot = clock.boot()
-        self._offset = 0
+        self.offset_us = 0
         self.continues = anchor is not None and anchor.boot != "" and anchor.boot == self._boot
         self.anchors = int(self.continues)
         if anchor is not None and self.continues:
-            self._offset = anchor.offset_us
-        self._stored = self._offset
+            self.offset_us = anchor.offset_us
+        self._stored = self.offset_us
         self._followed = clock.elapsed_us()
         self._jump: tuple[int, int] | None = None
-        self._signed = 0
         self._told: int | None = None
 
     @property
@@ -169,40 +152,20 @@ class DeviceClock:
         """True if the time is not known yet, or the wall clock has jumped and that is not confirmed."""
         return not self.anchors or self._jump is not None
 
-    @property
-    def patience_us(self) -> int:
-        """How long a jump that nobody confirms waits before it counts."""
-        return int(self._settings.confirm_seconds * 1e6)
-
-    @property
-    def offset_us(self) -> int:
-        """What wall time is ahead of elapsed time."""
-        return self._offset
-
     def elapsed_us(self) -> int:
         """Microseconds by the monotonic clock."""
         return self._clock.elapsed_us()
 
     def now_us(self) -> int:
         """Microseconds of Unix time; those of the wall clock until the time is known."""
-        return self._clock.elapsed_us() + self._offset if self.anchors else self._clock.now_us()
+        return self._clock.elapsed_us() + self.offset_us if self.anchors else self._clock.now_us()
 
-    def wait(self, wake: Wake, seconds: float) -> None:
-        """Wait until woken, or some seconds have passed."""
-        self._clock.wait(wake, seconds)
-
-    def signed(self, seconds: int) -> None:
-        """Take a time that the gateway has signed, newer than all before: Unix time."""
-        self._look(seconds * 1_000_000)
-
-    def follow(self) -> None:
-        """Look at the wall clock; call it often."""
-        self._look(None)
-
-    def _look(self, signed_us: int | None) -> None:
+    def follow(self, signed: int | None = None) -> None:
+        """Look at the wall clock; call it often, and with each newer Unix time that the gateway has signed."""
         wall, elapsed = self._clock.now_us(), self._clock.elapsed_us()
         offset = wall - elapsed
-        near = signed_us is not None and abs(wall - signed_us) <= _NEAR_US
+        away = math.inf if signed is None else abs(wall - signed * 1_000_000)
+        near = away <= _NEAR_US
         if not self.anchors:
             if near or self._settings.trusted or self._clock.synchronised():
                 if self._told is not None:
@@ -214,19 +177,16 @@ class DeviceClock:
                     "clock: it is not synchronised, and no tick is drawn until it is: let NTP set it "
                     "(timedatectl set-ntp true), or, if it is right, say so: [clock] trusted = true"
                 )
-        elif abs(offset - self._offset) <= SMALL_US:
+        elif abs(offset - self.offset_us) <= SMALL_US:
             self._jump = None
-            self._follow(offset, elapsed)
+            most = max(0, elapsed - self._followed) // _FOLLOWED
+            step = min(max(offset - self.offset_us, -most), most)
+            self.offset_us += step
+            self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
+            if abs(self.offset_us - self._stored) > SMALL_US // 2:
+                self._remember()
         else:
-            self._judge_jump(offset, elapsed, near and abs(offset - self._offset) > 2 * abs(wall - (signed_us or 0)))
-
-    def _follow(self, offset: int, elapsed: int) -> None:
-        most = max(0, elapsed - self._followed) // _FOLLOWED
-        step = min(max(offset - self._offset, -most), most)
-        self._offset += step
-        self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
-        if abs(self._offset - self._stored) > SMALL_US // 2:
-            self._remember()
+            self._judge_jump(offset, elapsed, near and abs(offset - self.offset_us) > 2 * away)
 
     def _judge_jump(self, offset: int, elapsed: int, confirmed: bool) -> None:
         self._followed = elapsed
@@ -237,18 +197,18 @@ class DeviceClock:
                 _log.warning(
                     "clock: the wall clock jumped by %+.1f s; ticks go on without it, until the gateway's signed time "
                     "confirms that, or it has stayed there for %g s",
-                    (offset - self._offset) / 1e6,
+                    (offset - self.offset_us) / 1e6,
                     self._settings.confirm_seconds,
                 )
         if confirmed or elapsed - self._jump[1] >= self.patience_us:
-            _log.warning("clock: the jump of the wall clock by %+.1f s counts now", (offset - self._offset) / 1e6)
+            _log.warning("clock: the jump of the wall clock by %+.1f s counts now", (offset - self.offset_us) / 1e6)
             self._set(offset, elapsed)
 
     def _set(self, offset: int, elapsed: int) -> None:
-        self._offset, self._followed, self._jump, self._told = offset, elapsed, None, None
+        self.offset_us, self._followed, self._jump, self._told = offset, elapsed, None, None
         self.anchors += 1
         self._remember()
 
     def _remember(self) -> None:
-        self._stored = self._offset
-        self._keep(Anchor(self._boot, self._offset))
+        self._stored = self.offset_us
+        self._keep(Anchor(self._boot, self.offset_us))

@@ -33,17 +33,13 @@ class PointSource:
     version: int
     measurement: Measurement
     tables: tuple[TimedTable, ...]
+    bits = 0  # points have no symbols
 
     @classmethod
     def of(cls, policy: dict[str, Any]) -> PointSource:
         """Take what the agent needs from a verified policy's JSON form."""
         tables = (policy["fallback"], *policy["tables"])
         return cls(policy["version"], Measurement.of(policy), tuple(decoded_table(text) for text in tables))
-
-    @property
-    def bits(self) -> int:
-        """Points have no symbols."""
-        return 0
 
     @property
     def cycle(self) -> int:

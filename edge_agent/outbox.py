@@ -24,10 +24,10 @@ from pathlib import Path
 from edge_agent.binding import BINDING_SCHEMA, BindingError, bind
 from edge_agent.device_clock import Anchor
 from edge_agent.plan import StreamPlan, WindowPlan
-from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrame, StoredFrames
+from edge_agent.stored_frames import FRAMES_SCHEMA, Keeping, StoredFrames
 from edge_agent.window import ClosedWindow
 from fugu.contract.errors import FuguError, Reason
-from fugu.contract.frames import Gap, SymbolFrame, WindowFrame, sequence_name
+from fugu.contract.frames import SymbolFrame, WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, unpack_released
 from fugu.host.database import OUTBOX, open_database, transaction
 
@@ -104,85 +104,6 @@ class OutboxError(FuguError, reason=Reason.OUTBOX):
     """The outbox cannot be opened, or belongs to somebody else."""
 
 
-def open_outbox(path: Path, fleet: str, device: str) -> tuple[sqlite3.Connection, int]:
-    """Open or make a file; also its newest watermark counter. Raises OutboxError if unusable, or another device's."""
-    db = open_database(
-        path,
-        OUTBOX,
-        _SCHEMA,
-        OutboxError,
-        wait_seconds=2.0,
-        settings=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
-        shown=str(path),
-        in_use=f"outbox {path} is in use by another agent that runs: stop that one, "
-        "or give this one an outbox and a device name of its own",
-    )
-    try:
-        with transaction(db):
-            if db.execute("SELECT 1 FROM device").fetchone() is None:
-                salt = secrets.token_bytes(16)
-                db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", (fleet, device, salt))
-            *owner, counter = db.execute("SELECT fleet, device, counter FROM device").fetchone()
-        if owner != [fleet, device]:
-            raise OutboxError(f"outbox {path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
-    except sqlite3.Error as error:
-        db.close()
-        raise OutboxError(f"cannot open the outbox {path}: {error}") from None
-    except OutboxError:
-        db.close()
-        raise
-    return db, int(counter)
-
-
-def known_stream(db: sqlite3.Connection, plan: StreamPlan) -> OpenFrame:
-    """Register a stream in the file. Raises OutboxError if its clock changed: its ticks would mean other moments."""
-    row = db.execute(
-        "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM streams WHERE stream = ?", (plan.stream,)
-    ).fetchone()
-    if row is None:
-        row = plan.epoch_us, plan.period_us, -1, -1, 0, 0
-        db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *row))
-    if row[:2] != (plan.epoch_us, plan.period_us):
-        raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
-    frame = OpenFrame(row[2], row[2], *row[3:])
-    for pending in db.execute(
-        "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick", (plan.stream,)
-    ):
-        frame.take(*pending)
-    frame.stored = len(frame.outputs)
-    return frame
-
-
-def known_window(db: sqlite3.Connection, stream: str, window: WindowPlan) -> int:
-    """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
-    ticks = (window.start, window.length, window.stride)
-    row = db.execute(
-        "SELECT start, length, stride, last_index FROM windows WHERE stream = ? AND window = ?", (stream, window.name)
-    ).fetchone()
-    if row is None:
-        db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, -1)", (stream, window.name, *ticks))
-        return -1
-    if row[:3] != ticks:
-        raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
-    return int(row[3])
-
-
-@contextmanager
-def forgetting_what_is_new(db: sqlite3.Connection) -> Iterator[None]:
-    """If what is done in here fails, streams and windows that it has registered never were."""
-    tables = (("streams", "stream"), ("windows", "stream, window"))
-    before = [set(db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
-    try:
-        yield
-    except BaseException:
-        with suppress(sqlite3.Error), transaction(db):
-            for (table, key), known in zip(tables, before, strict=True):
-                new = [row for row in db.execute(f"SELECT {key} FROM {table}") if row not in known]
-                places = ", ".join("?" for _ in key.split(", "))
-                db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
-        raise
-
-
 class OutboxFullError(FuguError, reason=Reason.OUTBOX):
     """The outbox has no room, and is not allowed to drop what it holds."""
 
@@ -196,15 +117,35 @@ class Outbox:
 
     def __init__(self, path: str | Path, fleet: str, device: str, keeping: Keeping | None = None) -> None:
         self.path = Path(path)
-        self._by_tick = keeping is not None and keeping.by_tick
+        keeping = keeping or Keeping()
+        self._by_tick = keeping.by_tick
         self._open: dict[str, OpenFrame] = {}
-        self._db, self.counter = open_outbox(self.path, fleet, device)
-        self._stored_counter = self.counter
+        self._db = open_database(
+            self.path,
+            OUTBOX,
+            _SCHEMA,
+            OutboxError,
+            wait_seconds=2.0,
+            settings=("page_size=512", "locking_mode=EXCLUSIVE", "synchronous=NORMAL", "cache_size=-256"),
+            shown=str(path),
+            in_use=f"outbox {path} is in use by another agent that runs: stop that one, "
+            "or give this one an outbox and a device name of its own",
+        )
         try:
-            self.frames = StoredFrames(self._db, keeping or Keeping())
-        except sqlite3.Error as error:
+            with transaction(self._db):
+                if self._db.execute("SELECT 1 FROM device").fetchone() is None:
+                    new = fleet, device, secrets.token_bytes(16)
+                    self._db.execute("INSERT INTO device VALUES (?, ?, ?, '0', X'')", new)
+                *owner, counter = self._db.execute("SELECT fleet, device, counter FROM device").fetchone()
+            if owner != [fleet, device]:
+                raise OutboxError(f"outbox {path} belongs to {owner[0]}/{owner[1]}, not to {fleet}/{device}")
+            self.frames = StoredFrames(self._db, keeping)
+        except (sqlite3.Error, OutboxError) as error:
             self._db.close()
+            if isinstance(error, OutboxError):
+                raise
             raise OutboxError(f"cannot open the outbox {path}: {error}") from None
+        self.counter = self._stored_counter = int(counter)
 
     def bind(self, found: frozenset[tuple[str, str]], *, moved: bool = False) -> None:
         """Belong to the machine with these identifiers, another than before if `moved`: see `edge_agent.binding`.
@@ -233,9 +174,21 @@ class Outbox:
 
     def register(self, plan: StreamPlan) -> int:
         """Register a stream; the last tick maybe ever drawn, or -1. Raises OutboxError if its clock has changed."""
-        known = known_stream(self._db, plan)
-        self._open.setdefault(plan.stream, known)
-        return self._open[plan.stream].last
+        row = self._db.execute(
+            "SELECT epoch_us, period_us, reserved, last_framed, shift, since FROM streams WHERE stream = ?",
+            (plan.stream,),
+        ).fetchone()
+        if row is None:
+            row = plan.epoch_us, plan.period_us, -1, -1, 0, 0
+            self._db.execute("INSERT INTO streams VALUES (?, ?, ?, ?, ?, ?, ?)", (plan.stream, *row))
+        if row[:2] != (plan.epoch_us, plan.period_us):  # its ticks would mean other moments
+            raise OutboxError(f"the clock of stream {plan.stream} has changed: give the stream a new name")
+        frame = OpenFrame(row[2], row[2], *row[3:])
+        drawn = "SELECT tick, output, version, frame_ticks, bits FROM pending WHERE stream = ? ORDER BY tick"
+        for pending in self._db.execute(drawn, (plan.stream,)):
+            frame.take(*pending)
+        frame.stored = len(frame.outputs)
+        return self._open.setdefault(plan.stream, frame).last
 
     def shift(self, stream: str) -> tuple[int, int]:
         """By how many ticks a stream's numbers are ahead of the wall clock, and the first tick of which that is so."""
@@ -267,17 +220,32 @@ class Outbox:
 
     def register_window(self, stream: str, window: WindowPlan) -> int:
         """Register a window; the last index ever committed, or -1. Raises OutboxError if its ticks have changed."""
-        return known_window(self._db, stream, window)
+        ticks = (window.start, window.length, window.stride)
+        row = self._db.execute(
+            "SELECT start, length, stride, last_index FROM windows WHERE stream = ? AND window = ?",
+            (stream, window.name),
+        ).fetchone()
+        if row is None:
+            self._db.execute("INSERT INTO windows VALUES (?, ?, ?, ?, ?, -1)", (stream, window.name, *ticks))
+            return -1
+        if row[:3] != ticks:
+            raise OutboxError(f"the ticks of window {stream}/{window.name} have changed: give the window a new name")
+        return int(row[3])
 
     @contextmanager
     def forgets_if_refused(self) -> Iterator[None]:
         """If what is done in here fails, streams and windows that were registered in it never were."""
-        before = dict(self._open)
+        before, tables = dict(self._open), (("streams", "stream"), ("windows", "stream, window"))
+        known = [set(self._db.execute(f"SELECT {key} FROM {table}")) for table, key in tables]
         try:
-            with forgetting_what_is_new(self._db):
-                yield
+            yield
         except BaseException:
             self._open = before
+            with suppress(sqlite3.Error), transaction(self._db):
+                for (table, key), old in zip(tables, known, strict=True):
+                    new = [row for row in self._db.execute(f"SELECT {key} FROM {table}") if row not in old]
+                    places = ", ".join("?" for _ in key.split(", "))
+                    self._db.executemany(f"DELETE FROM {table} WHERE ({key}) = ({places})", new)
             raise
 
     def reserve(self, plan: StreamPlan, tick: int) -> bool:
@@ -371,24 +339,6 @@ class Outbox:
             self._db.executemany("INSERT INTO pending VALUES (?, ?, ?, ?, ?, ?)", pending)
         frame.reserved = reserved
         frame.stored = len(frame.outputs)
-
-    def next_frame(self, after: int) -> StoredFrame | None:
-        """The oldest frame with an id above `after`."""
-        return self.frames.next(after)
-
-    def forget_frame(self, frame_id: int) -> None:
-        """Forget one frame (fleets without a gateway: the broker has it)."""
-        self.frames.forget(frame_id)
-
-    def forget_committed(
-        self, stream: str, through: int, gaps: Sequence[Gap], *, sent_through: int, grace: float
-    ) -> tuple[int, list[int]]:
-        """See `StoredFrames.forget_committed`."""
-        return self.frames.forget_committed(stream, through, gaps, sent_through=sent_through, grace=grace)
-
-    def depth(self) -> int:
-        """The number of frames that are not known to be safe elsewhere."""
-        return self.frames.depth()
 
     def close(self) -> None:
         """Close the file."""

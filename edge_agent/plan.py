@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from math import lcm
 from typing import TYPE_CHECKING, Any, Literal
 
-from edge_agent.randomiser import Noise, SymbolNoise
-from edge_agent.stored_frames import Keeping
+from edge_agent.randomiser import SymbolNoise
 from edge_agent.watch import watched_class
 from fugu.contract.noise_table import NoiseTable
 
 if TYPE_CHECKING:
+    from edge_agent.measurer import PointSource
     from fugu.mqtt import Broker
 
 __all__ = ["AgentPlan", "ClockSettings", "StreamPlan", "WindowPlan"]
@@ -44,10 +44,7 @@ class WindowPlan:
             counted = {labels.index(s) if isinstance(s, str) else s for s in window["states"]}
             counts, places = 1, [0 if state in counted else None for state in places]
         return cls(
-            name=window["name"],
-            start=window["start"],
-            length=window["length"],
-            stride=window["stride"],
+            **{key: window[key] for key in ("name", "start", "length", "stride")},
             counts=counts,
             places=tuple(places),
             scale_numerator=int(numerator),
@@ -91,7 +88,7 @@ class StreamPlan:
     epoch_us: int
     period_us: int
     frame_ticks: int
-    noise: Noise | None
+    noise: SymbolNoise | PointSource | None
     discretiser: dict[str, Any]
     sensor: dict[str, Any]
     windows: tuple[WindowPlan, ...] = ()
@@ -101,13 +98,8 @@ class StreamPlan:
     def of(cls, policy: dict[str, Any], sensor: dict[str, Any]) -> StreamPlan:
         """Take the parts of a verified policy's JSON form."""
         return cls(
-            stream=policy["stream"],
-            version=policy["version"],
-            valid_from=policy["valid_from"],
-            valid_until=policy["valid_until"],
-            epoch_us=policy["clock"]["epoch_us"],
-            period_us=policy["clock"]["period_us"],
-            frame_ticks=policy["frame_ticks"],
+            **{key: policy[key] for key in ("stream", "version", "valid_from", "valid_until", "frame_ticks")},
+            **policy["clock"],
             noise=_noise(policy),
             discretiser=policy["discretiser"],
             sensor=sensor,
@@ -191,13 +183,8 @@ class AgentPlan:
     clock: ClockSettings = ClockSettings()
     descriptions: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def keeping(self) -> Keeping:
-        """How the outbox keeps things."""
-        return Keeping(self.durability == "tick", self.max_bytes, self.when_full == "drop-oldest")
 
-
-def _noise(policy: dict[str, Any]) -> Noise | None:
+def _noise(policy: dict[str, Any]) -> SymbolNoise | PointSource | None:
     """What a policy's JSON form says is drawn from; what points need is loaded only where there are some."""
     if policy["kind"] == "symbols":
         table = policy.get("table")

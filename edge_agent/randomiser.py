@@ -12,12 +12,12 @@ import io
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from fugu.contract.frames import symbol_bits
 from fugu.contract.noise_table import NoiseTable, public_row
 
-__all__ = ["Mechanism", "Noise", "SymbolNoise", "randomiser", "system_entropy"]
+__all__ = ["Mechanism", "SymbolNoise", "randomiser", "system_entropy"]
 
 
 BLOCK_WORDS = 1024
@@ -35,39 +35,17 @@ class Mechanism(NamedTuple):
     offer: Callable[[bytes, int], None] | None
 
 
-class Noise(Protocol):
-    """What a stream draws from, verified."""
-
-    @property
-    def bits(self) -> int:
-        """Bits of a symbol in a frame; 0 for points."""
-        ...
-
-    @property
-    def cycle(self) -> int:
-        """Ticks after which what it goes by repeats."""
-        ...
-
-    def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
-        """Draw from it, with the operating system's randomness."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SymbolNoise:
     """One table of symbols."""
 
     table: NoiseTable
+    cycle = 1  # one table is for every tick
 
     @property
     def bits(self) -> int:
         """Bits of a symbol in a frame."""
         return symbol_bits(self.table.symbols)
-
-    @property
-    def cycle(self) -> int:
-        """One table is for every tick."""
-        return 1
 
     def begin(self, entropy: Callable[[memoryview], None]) -> Mechanism:
         """Draw symbols."""

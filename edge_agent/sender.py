@@ -66,7 +66,7 @@ class Sender:
 
     def _send_next(self) -> bool:
         fresh = not self._resend
-        if (frame := self._outbox.next_frame(self._sent_through if fresh else self._resend[0] - 1)) is None:
+        if (frame := self._outbox.frames.next(self._sent_through if fresh else self._resend[0] - 1)) is None:
             self._resend.clear()
             return not fresh
         frame_id, name, payload = frame
@@ -86,7 +86,7 @@ class Sender:
         """The broker has answered a publication."""
         frame_id = self._in_flight.pop(mid, None)
         if frame_id is not None and accepted and self._forget_early:
-            self._outbox.forget_frame(frame_id)
+            self._outbox.frames.forget(frame_id)
             self._sent_at.pop(frame_id, None)
             self._advance()
 
@@ -101,7 +101,7 @@ class Sender:
             return False
         now = time.monotonic()
         for commit in message.streams:
-            forgotten, missing = self._outbox.forget_committed(
+            forgotten, missing = self._outbox.frames.forget_committed(
                 commit.stream,
                 commit.through,
                 commit.gaps,
@@ -129,7 +129,7 @@ class Sender:
         self._progress = now
         self._patience = min(2 * self._patience, RESEND_SECONDS_MAX)
         after = 0
-        while len(self._resend) < IN_FLIGHT and (frame := self._outbox.next_frame(after)) is not None:
+        while len(self._resend) < IN_FLIGHT and (frame := self._outbox.frames.next(after)) is not None:
             after = frame[0]
             if after > self._sent_through:
                 break

@@ -31,14 +31,10 @@ class SharedSensor:
 
     def __init__(self, sensor: Sensor) -> None:
         self.sensor = sensor
+        self.recorded = sensor.recorded
         self.newest = -1
         self._reading: Reading | None = None
         self._discretisers: dict[str, Classifier] = {}
-
-    @property
-    def recorded(self) -> bool:
-        """True if the readings of past ticks are still known."""
-        return self.sensor.recorded
 
     @property
     def trouble(self) -> str:

@@ -104,7 +104,8 @@ class Ticker:
                 for plan in plans:
                     old = before.get(plan.stream)
                     stream = self._open(plan, self._sensors.of(plan))
-                    stream.drawn_us = _newest_drawn(self.streams, stream.clock)  # its sensor may be one of theirs
+                    drawn = (one.drawn_us for one in self.streams if one.clock is stream.clock)
+                    stream.drawn_us = max((us for us in drawn if us is not None), default=None)  # perhaps of its sensor
                     if old is not None:
                         stream.next_tick = max(stream.last_tick + 1, old.next_tick)
                     elif self._placed:
@@ -279,7 +280,11 @@ class Ticker:
             stream.trouble = None
             if not stream.discretiser.beginning:
                 stream.windows.observe(tick, state)
-        self._release(stream, tick)
+        if closed := stream.windows.close(tick):
+            try:
+                self._outbox.append_windows(stream.plan, closed)
+            except (sqlite3.Error, OutboxFullError) as error:
+                self.storage_failed(error)
 
     def storage_failed(self, error: sqlite3.Error | OutboxFullError) -> None:
         """Note that the outbox took nothing. Raises OutboxError if its file is gone: only a start can help."""
@@ -290,18 +295,6 @@ class Ticker:
         if trouble != self.storage_trouble:
             _log.error("outbox %s: %s; nothing is drawn until it takes something again", self._outbox.path, error)
         self.storage_trouble = trouble
-
-    def _release(self, stream: Stream, tick: int) -> None:
-        if closed := stream.windows.close(tick):
-            try:
-                self._outbox.append_windows(stream.plan, closed)
-            except (sqlite3.Error, OutboxFullError) as error:
-                self.storage_failed(error)
-
-
-def _newest_drawn(streams: Sequence[Stream], clock: TickClock) -> int | None:
-    drawn = [one.drawn_us for one in streams if one.clock is clock and one.drawn_us is not None]
-    return max(drawn, default=None)
 
 
 def _align(streams: Sequence[Stream], before: Sequence[Stream]) -> None:

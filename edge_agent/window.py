@@ -73,48 +73,11 @@ class WindowCount:
         raise TypeError("a window count does not leave the process")
 
 
-class _Counter:
-    """The windows of one definition that are under way, and the next that may begin."""
-
-    def __init__(self, plan: WindowPlan, draw: Callable[[int], int], last_index: int, since: int) -> None:
-        self.plan = plan
-        self._draw = draw
-        self._next = max(last_index + 1, plan.first_from(since))
-        self._open: dict[int, WindowCount] = {}
-
-    def prepare(self, tick: int) -> None:
-        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
-        for index in [i for i, count in self._open.items() if self.plan.last(i) < tick and not count.observed]:
-            del self._open[index]
-        for index in self.plan.holding(tick):
-            if index >= self._next and index not in self._open:
-                scale = self.plan.scale_numerator, self.plan.scale_denominator
-                noise = [discrete_laplace(self._draw, *scale) for _ in range(self.plan.counts)]
-                self._open[index] = WindowCount(noise, self.plan.clip)
-
-    def observe(self, tick: int, state: int | None) -> None:
-        """Count a tick's state, or a tick without one, in every window that holds the tick."""
-        self.prepare(tick)
-        for index in self.plan.holding(tick):
-            if index in self._open:
-                self._open[index].add(None if state is None else self.plan.places[state])
-
-    def close(self, tick: int) -> list[ClosedWindow]:
-        """Hand out, once, the windows that end at a tick or before it."""
-        closed = []
-        for index in sorted(i for i in self._open if self.plan.last(i) <= tick):
-            count = self._open.pop(index)
-            self._next = index + 1
-            if count.observed:
-                closed.append(ClosedWindow(self.plan, index, count.observed, count.take()))
-        return closed
-
-
 class StreamWindows:
-    """The windows of one stream.
+    """The windows of one stream that are under way.
 
     Args:
-        last_indices: for each of them, the index of the last window that was ever released, -1 for none.
+        last_indices: for each of its definitions, the index of the last window that was ever released, -1 for none.
         since: no window that begins before this tick is counted: it would hold ticks from before the clock was set.
     """
 
@@ -125,19 +88,37 @@ class StreamWindows:
         entropy: Callable[[memoryview], None],
         since: int = 0,
     ) -> None:
-        draw = uniform_below(entropy)
-        self._counters = [_Counter(plan, draw, last, since) for plan, last in zip(plans, last_indices, strict=True)]
+        self._plans = plans
+        self._draw = uniform_below(entropy)
+        self._next = [max(last + 1, plan.first_from(since)) for plan, last in zip(plans, last_indices, strict=True)]
+        self._open: list[dict[int, WindowCount]] = [{} for _ in plans]
 
     def prepare(self, tick: int) -> None:
-        """Draw the noise of windows that a coming tick begins, in good time."""
-        for counter in self._counters:
-            counter.prepare(tick)
+        """Draw the noise of the windows that hold a tick; forget those that ended before it and observed nothing."""
+        for plan, following, counts in zip(self._plans, self._next, self._open, strict=True):
+            for index in [i for i, count in counts.items() if plan.last(i) < tick and not count.observed]:
+                del counts[index]
+            for index in plan.holding(tick):
+                if index >= following and index not in counts:
+                    scale = plan.scale_numerator, plan.scale_denominator
+                    noise = [discrete_laplace(self._draw, *scale) for _ in range(plan.counts)]
+                    counts[index] = WindowCount(noise, plan.clip)
 
     def observe(self, tick: int, state: int | None) -> None:
         """Count the state of a tick that is later than every one before, or a tick without one."""
-        for counter in self._counters:
-            counter.observe(tick, state)
+        self.prepare(tick)
+        for plan, counts in zip(self._plans, self._open, strict=True):
+            for index in plan.holding(tick):
+                if index in counts:
+                    counts[index].add(None if state is None else plan.places[state])
 
     def close(self, tick: int) -> list[ClosedWindow]:
         """The windows that end at a tick or before it and observed anything; each is handed out once."""
-        return [closed for counter in self._counters for closed in counter.close(tick)]
+        closed = []
+        for number, (plan, counts) in enumerate(zip(self._plans, self._open, strict=True)):
+            for index in sorted(i for i in counts if plan.last(i) <= tick):
+                count = counts.pop(index)
+                self._next[number] = index + 1
+                if count.observed:
+                    closed.append(ClosedWindow(plan, index, count.observed, count.take()))
+        return closed

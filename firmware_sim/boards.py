@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 
 from firmware_sim.compiled_policy import BOARD, FirmwareError
+from firmware_sim.devices import shown
 from fugu.contract.discretisers import Categories, Thresholds
 from fugu.contract.policies import AnyPolicy
 
@@ -183,12 +183,7 @@ def readings(policy: AnyPolicy) -> list[object]:
         FirmwareError: readings that stay the same do not stay in a state.
     """
     discretiser = policy.discretiser
-    if isinstance(discretiser, Categories):
-        names = {state: name for name, state in reversed(discretiser.categories.items())}
-        return [names.get(state, "") for state in range(len(discretiser.states))]
-    if not isinstance(discretiser, Thresholds):
+    if not isinstance(discretiser, Categories | Thresholds):
         raise FirmwareError("the simulation has sensors for thresholds and for names only")
-    edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
-    values = [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin]
-    found: list[object] = [round(value / UNIT) for value in values]
-    return found + [None] * (len(discretiser.states) - len(found))
+    values = shown(discretiser)[: len(discretiser.states)]
+    return [round(value / UNIT) if isinstance(value, float) else value or None for value in values]

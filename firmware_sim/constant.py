@@ -6,18 +6,17 @@ any program that takes the path of a configuration; what it does is seen at the 
 
 from __future__ import annotations
 
-import json
 import random
 import subprocess
 import time
 from array import array
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from operator import gt
 from pathlib import Path
 from typing import Any
 
-from firmware_sim.devices import simulate_recording
+from firmware_sim.devices import simulate_recording, write_config
 from fugu.contract.chains import BoundedChains
 from fugu.contract.discretisers import Baseline, Categories
 from fugu.contract.errors import FuguError
@@ -219,25 +218,18 @@ def _configuration(folder: Path, streams: dict[str, AnyPolicy], outputs: Outputs
     first = next(iter(streams.values()))
     general = {"fleet": first.fleet, "device": first.device, "outbox": "outbox.sqlite", "forget": "puback"}
     limits = {"ceiling": _CEILING, "measurement_ceiling": _CEILING, "status_seconds": 3600.0, "drain_seconds": 5.0}
-    lines = [*_toml({**general, **limits}), "[broker]", *_toml(asdict(broker))]
+    sensors = {}
     for name, policy in streams.items():
         (folder / f"{name}.json").write_text(policy.to_json())
         simulate_recording(folder / f"{name}.csv", policy, _states(name, outputs))
-        lines += ["[[streams]]", f'policy = "{name}.json"', "[streams.sensor]"]
-        lines += _toml({"kind": "replay", "file": f"{name}.csv", "column": "value", "loop": True})
-    path = folder / "agent.toml"
-    path.write_text("\n".join(lines) + "\n")
-    return path
+        sensors[f"{name}.json"] = {"kind": "replay", "file": f"{name}.csv", "column": "value", "loop": True}
+    return write_config(folder, {**general, **limits}, broker, sensors)
 
 
 def _states(stream: str, outputs: Outputs) -> tuple[int, ...]:
     """The states of the ticks of a stream, `state{state}-{copy}` or `changes-{copy}`, again and again."""
     of = stream.partition("-")[0]
     return outputs.script if of == _CHANGES else (int(of.removeprefix("state")),) * 2
-
-
-def _toml(values: dict[str, object]) -> list[str]:
-    return [f"{key} = {json.dumps(value)}" for key, value in values.items() if value is not None]
 
 
 def _wait(process: subprocess.Popen[bytes], outputs: Outputs, enough: int, patience: float, log: Path) -> None:

@@ -8,7 +8,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -16,12 +16,12 @@ from pathlib import Path
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.policy import Categories, Cells, Policy
+from fugu.contract.policy import Categories, Cells, Policy, Thresholds
 from fugu.mqtt import Broker
 
 __all__ = [
-    *("AgentProcess", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),
-    "write_device",
+    *("AgentProcess", "shown", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),
+    *("write_config", "write_device"),
 ]
 
 
@@ -46,22 +46,30 @@ def write_device(
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "policy.json").write_text(policy.to_json())
+    epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
+    kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
     options: dict[str, object] = {
         "fleet": policy.fleet,
         "device": policy.device,
         "outbox": "outbox.sqlite",
         "ceiling": 1.0,
+        kind: epsilon if ceiling is None else ceiling,
         "forget": forget,
-        "status_seconds": float(status_seconds),
-        "drain_seconds": float(drain_seconds),
-        "grace_seconds": float(grace_seconds),
+        "status_seconds": status_seconds,
+        "drain_seconds": drain_seconds,
+        "grace_seconds": grace_seconds,
     }
-    epsilon = policy.guarantee.epsilon if isinstance(policy, Policy) else policy.epsilon
-    kind = "ceiling" if isinstance(policy, Policy) else "measurement_ceiling"
-    options[kind] = float(ceiling if ceiling is not None else epsilon)
-    sensor = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
-    lines = [*_toml(options), "[broker]", *_toml(asdict(broker)), "[[streams]]", 'policy = "policy.json"']
-    lines += ["[streams.sensor]", *_toml(sensor)]
+    sensor: dict[str, object] = {"kind": "replay", "file": str(recording.resolve()), "column": column, "loop": loop}
+    return write_config(folder, options, broker, {"policy.json": sensor})
+
+
+def write_config(
+    folder: Path, options: dict[str, object], broker: Broker, sensors: Mapping[str, dict[str, object]]
+) -> Path:
+    """Write the configuration file of an agent, whose sensors are by the file of their stream's policy."""
+    lines = [*_toml(options), "[broker]", *_toml(asdict(broker))]
+    for file, sensor in sensors.items():
+        lines += ["[[streams]]", *_toml({"policy": file}), "[streams.sensor]", *_toml(sensor)]
     path = folder / "agent.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -141,25 +149,28 @@ def simulate_recording(path: Path, policy: AnyPolicy, states: Sequence[int]) -> 
 
     Those for a baseline begin with as many more as have no state, and do without bands that its range has no room for.
     """
-    discretiser = policy.discretiser
-    values: list[object]
-    if isinstance(discretiser, Categories):
-        values = [
-            next((name for name, s in discretiser.categories.items() if s == state), "")
-            for state in range(len(discretiser.states))
-        ]
-    elif isinstance(discretiser, Cells):
-        (lat, lon), (height, width) = discretiser.origin, discretiser.step
-        values = [f"{lat + (row + 0.5) * height},{lon + (column + 0.5) * width}" for column, row in discretiser.cells]
-    elif isinstance(discretiser, Baseline):
+    discretiser, values = policy.discretiser, list[object]()
+    if isinstance(discretiser, Baseline):
         values, states = _around_a_mean(discretiser, states), range(discretiser.baseline_ticks + len(states))
     else:
-        edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
-        values = [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin, ""]
+        values = shown(discretiser)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["t", "value"])
         writer.writerows([t, values[state]] for t, state in enumerate(states))
+
+
+def shown(discretiser: Categories | Cells | Thresholds) -> list[object]:
+    """A reading of each state."""
+    match discretiser:
+        case Categories():
+            names = {state: name for name, state in reversed(discretiser.categories.items())}
+            return [names.get(state, "") for state in range(len(discretiser.states))]
+        case Cells():
+            (lat, lon), (height, width) = discretiser.origin, discretiser.step
+            return [f"{lat + (row + 0.5) * height},{lon + (column + 0.5) * width}" for column, row in discretiser.cells]
+    edges, margin = discretiser.edges, discretiser.hysteresis + 1.0
+    return [edges[0] - margin, *[(low + high) / 2 for low, high in pairwise(edges)], edges[-1] + margin, ""]
 
 
 def _around_a_mean(discretiser: Baseline, states: Sequence[int]) -> list[object]:

@@ -1,4 +1,4 @@
-"""A simulation with faults: a broker and a gateway of its own, boards and agents, and a table of what became of it."""
+"""A simulation with faults: a broker and a gateway of its own, boards, and a table of what became of it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 from firmware_sim.boards import UNIT, BoardProcess, readings
 from firmware_sim.build import Board, Burnt, build, enrolled
-from firmware_sim.devices import simulate_recording, simulate_states, typical_chain, write_device
+from firmware_sim.devices import simulate_states, typical_chain
 from firmware_sim.trial import (
-    AgentDevice,
     BoardDevice,
-    Device,
     Fault,
     Heard,
     Line,
@@ -73,9 +71,9 @@ class Result(NamedTuple):
 
 
 def simulate(
-    template: Policy, folder: Path, *, boards: int, agents: int, seconds: float, seed: int, rounds: int, broker: str
+    template: Policy, folder: Path, *, boards: int, seconds: float, seed: int, rounds: int, broker: str
 ) -> Result:
-    """Run boards and agents for some time, with faults of every kind.
+    """Run boards for some time, with faults of every kind.
 
     Args:
         template: is given to every device, under the device's own name and beginning now.
@@ -96,8 +94,7 @@ def simulate(
     with ExitStack() as stack:
         port, _ = stack.enter_context(start_broker(broker, folder))
         made = _Maker(template, folder, port, seconds, seed)
-        devices: list[Device] = [made.board(number) for number in range(boards)]
-        devices += [made.agent(number) for number in range(agents)]
+        devices = [made.board(number) for number in range(boards)]
         made.registry.close()
         for device in devices:
             stack.callback(device.line.close)
@@ -105,18 +102,15 @@ def simulate(
         stack.callback(heard.link.stop)
         gateway = stack.enter_context(_gateway(folder, template.fleet, port))
         for device in devices:
-            stack.callback(_off, device)
-        on_boards = [one.name for one in devices if isinstance(one, BoardDevice)]
-        on_agents = [one.name for one in devices if isinstance(one, AgentDevice)]
-        faults = schedule(on_boards, on_agents, seconds, seed, rounds)
+            stack.callback(device.process.cut)
+        faults = schedule([one.name for one in devices], seconds, seed, rounds)
         suffer(devices, faults, seconds, threading.Event())
         _settle(devices, folder, heard, gateway)
         counted = Counter(asked(folder / "gateway.sqlite")["counters"])
         gateway.terminate()
         gateway.wait(_START_SECONDS)
         for device in devices:
-            if isinstance(device, BoardDevice):
-                device.process.read_flash()
+            device.process.read_flash()
         stored = _stored(folder / "gateway.sqlite")
         return Result([outcome(one, heard, stored.get(one.name, Stored())) for one in devices], faults, counted)
 
@@ -156,18 +150,7 @@ class _Maker:
         (folder / "states").write_bytes(bytes(self._states(name, policy)))
         sensors = {policy.stream: (folder / "states", readings(policy))}
         provisioned = [file for file in image.sizes if file.endswith(".seed")]
-        return BoardDevice(name, policy, BoardProcess(image.folder, folder, sensors, provisioned), line)
-
-    def agent(self, number: int) -> AgentDevice:
-        """An agent on CPython."""
-        name = f"agent-{number}"
-        policy, folder = self._policy(name), self._folder / "devices" / name
-        folder.mkdir(parents=True)
-        simulate_recording(folder / "states.csv", policy, self._states(name, policy))
-        line = Line(self._port)
-        broker = Broker(port=line.port, max_backoff=1)
-        config = write_device(folder, policy, folder / "states.csv", "value", broker, loop=True, status_seconds=1.0)
-        return AgentDevice(name, policy, config, line)
+        return BoardDevice(name, BoardProcess(image.folder, folder, sensors, provisioned), line)
 
 
 def _keys(folder: Path, fleet: str) -> bytes:
@@ -230,29 +213,20 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _off(device: Device) -> None:
-    if isinstance(device, BoardDevice):
-        device.process.cut()
-    elif device.process is not None and device.process.process.poll() is None:
-        device.process.kill()
-
-
-def _settle(devices: Sequence[Device], folder: Path, heard: Heard, gateway: subprocess.Popen[bytes]) -> None:
+def _settle(devices: Sequence[BoardDevice], folder: Path, heard: Heard, gateway: subprocess.Popen[bytes]) -> None:
     """Let everything that was sealed arrive, and end the devices in order."""
-    boards = [one for one in devices if isinstance(one, BoardDevice)]
-    sealed = {one.name: len(one.process.life().sealed) for one in boards}
+    sealed = {one.name: len(one.process.life().sealed) for one in devices}
 
     def arrived() -> bool:
         stored = _stored(folder / "gateway.sqlite")
         return gateway.poll() is not None or not any(
-            outcome(one, heard, stored.get(one.name, Stored()), sealed[one.name]).lost for one in boards
+            outcome(one, heard, stored.get(one.name, Stored()), sealed[one.name]).lost for one in devices
         )
 
     _wait(arrived, _SETTLE_SECONDS)
     for device in devices:
-        if device.process is not None:
-            device.process.stop()
-    sealed = {one.name: len(one.process.life().sealed) for one in boards}
+        device.process.stop()
+    sealed = {one.name: len(one.process.life().sealed) for one in devices}
     _wait(arrived, _LAST_SECONDS)
 
 

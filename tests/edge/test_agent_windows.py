@@ -201,7 +201,7 @@ def test_windows_stay_until_the_gateway_has_them_and_are_sent_again_when_it_miss
     wait_until(lambda: len(recorder.payloads) == 5)
     assert recorder.payloads[4] == recorder.payloads[1], "the same bytes"
     assert WindowFrame.decode(recorder.payloads[4]).index == 1
-    assert agent._outbox.depth() == 2
+    assert agent._outbox.frames.depth() == 2
     say(StreamCommit("hr/high", 3, ()))
     thread.join(PATIENCE)
     assert not thread.is_alive()

@@ -153,7 +153,7 @@ def test_a_board_that_boots_in_1970_draws_nothing_until_it_knows_the_time(
 @pytest.mark.parametrize(("ahead", "believed"), [(299, True), (-299, True), (301, False), (-YEAR // SECOND, False)])
 def test_the_gateway_s_signed_time_is_as_good_as_ntp(tmp_path: Path, ahead: int, believed: bool) -> None:
     device = Device(tmp_path, TwoClocks(NOW, synchronised=False))
-    device.time.signed(int(NOW) + ahead)
+    device.time.follow(int(NOW) + ahead)
     device.run(5)
     assert bool(device.drawn) == believed
     device.crash()
@@ -165,10 +165,10 @@ def test_the_gateway_s_signed_time_confirms_a_jump_and_no_other_does(tmp_path: P
     device.run(10)
     device.clocks.wall += jump
     device.run(10)
-    device.time.signed((device.clocks.wall - jump) // SECOND)
+    device.time.follow((device.clocks.wall - jump) // SECOND)
     device.run(10)
     assert device.time.uncertain, "the time before the jump is not the one after it"
-    device.time.signed(device.clocks.wall // SECOND)
+    device.time.follow(device.clocks.wall // SECOND)
     device.run(10)
     assert not device.time.uncertain
     assert len(device.drawn) >= 37
@@ -277,7 +277,7 @@ def test_a_clock_that_is_set_forward_brings_the_next_tick_no_sooner(tmp_path: Pa
     device = Device(tmp_path, TwoClocks(NOW))
     device.run(5, step=0.05)
     device.clocks.wall += HOUR + SECOND // 10
-    device.time.signed(device.clocks.wall // SECOND)
+    device.time.follow(device.clocks.wall // SECOND)
     device.run(5, step=0.05)
     assert device.numbers[-1] - device.numbers[0] > 3600
     assert min(later[2] - one[2] for one, later in pairwise(device.drawn)) >= SECOND
@@ -344,7 +344,7 @@ def test_points_go_by_what_is_possible_at_the_time_of_their_tick(tmp_path: Path)
     device = Device(tmp_path, TwoClocks(1000.25), measured_plan(policy))
     device.run(20)
     device.clocks.wall = SECOND // 4
-    device.time.signed(0)
+    device.time.follow(0)
     device.run(8)
     device.ticks.close_frames()
     drawn = {f.first + i: p.table for f in measure_frames(device.outbox) for i, p in enumerate(f.released)}
@@ -591,7 +591,7 @@ def test_any_jumps_and_restarts(steps: list[tuple[str, int]], period: int) -> No
                 case "set" | "nudge":
                     device.clocks.wall += amount
                 case "signed":
-                    device.time.signed(device.clocks.wall // SECOND + amount)
+                    device.time.follow(device.clocks.wall // SECOND + amount)
                 case "crash" | "boot":
                     device.crash()
                     device.clocks._boot += "+" if what == "boot" else ""

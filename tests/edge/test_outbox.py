@@ -123,20 +123,20 @@ def test_only_what_is_durable_elsewhere_is_forgotten(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(50):
         outbox.append(PLAN, tick, b"\0")
-    assert outbox.forget_committed("other", 1000, (), sent_through=100, grace=0.0) == (0, [])
-    assert outbox.forget_committed("hr", 8, (), sent_through=100, grace=0.0) == (0, [])
-    assert outbox.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
-    assert outbox.forget_committed("hr", 39, (Gap(19, 20),), sent_through=100, grace=0.0) == (2, [3])
+    assert outbox.frames.forget_committed("other", 1000, (), sent_through=100, grace=0.0) == (0, [])
+    assert outbox.frames.forget_committed("hr", 8, (), sent_through=100, grace=0.0) == (0, [])
+    assert outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
+    assert outbox.frames.forget_committed("hr", 39, (Gap(19, 20),), sent_through=100, grace=0.0) == (2, [3])
     assert [f.first for f in symbol_frames(outbox)] == [20, 40]
-    assert outbox.forget_committed("hr", 2**40, (), sent_through=100, grace=0.0) == (2, [])
-    assert outbox.depth() == 0
+    assert outbox.frames.forget_committed("hr", 2**40, (), sent_through=100, grace=0.0) == (2, [])
+    assert outbox.frames.depth() == 0
 
 
 def test_forgotten_frames_do_not_make_their_ticks_new(tmp_path: Path) -> None:
     outbox = new_outbox(tmp_path)
     for tick in range(10):
         outbox.append(PLAN, tick, b"\0")
-    outbox.forget_committed("hr", 9, (), sent_through=100, grace=0.0)
+    outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0)
     outbox.finish()
     outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")

@@ -45,10 +45,10 @@ def test_ticks_of_a_pause_are_absent_and_what_was_drawn_before_it_leaves(tmp_pat
     go_on(agent, clock, 13)
     assert agent._codes() == ()
     pause.begin(None)
-    assert agent._outbox.depth() == 1
+    assert agent._outbox.frames.depth() == 1
     go_on(agent, clock, 5)
     assert agent._codes() == (StatusCode.PAUSED,)
-    assert agent._outbox.depth() == 2, "the frame that was under way has been sealed"
+    assert agent._outbox.frames.depth() == 2, "the frame that was under way has been sealed"
     go_on(agent, clock, 2000)
     pause.end()
     go_on(agent, clock, 7)

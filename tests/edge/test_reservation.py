@@ -204,14 +204,14 @@ def _live(folder: Path, kill_at: int, keeping: Keeping) -> None:
             index = outbox.register_window("hr", PLAN.windows[0]) + 1
             os.write(diary, f"window {index}\n".encode())
             outbox.append_windows(PLAN, [ClosedWindow(PLAN.windows[0], index, 1, (0,))])
-        while (frame := outbox.next_frame(sent)) is not None:
+        while (frame := outbox.frames.next(sent)) is not None:
             sent = frame.id
             if frame.sequence == "hr":
                 os.write(diary, f"sent {frame.payload.hex()}\n".encode())
                 last = SymbolFrame.decode(frame.payload).last
-                outbox.forget_committed("hr", last, (), sent_through=sent, grace=0.0)
+                outbox.frames.forget_committed("hr", last, (), sent_through=sent, grace=0.0)
             else:
-                outbox.forget_frame(sent)
+                outbox.frames.forget(sent)
     outbox.finish()
     outbox.close()
     os._exit(0)
@@ -279,7 +279,7 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
             if number in stops:
                 outbox.close_frame(PLAN)
             newest = None
-            while (frame := outbox.next_frame(newest.id if newest else 0)) is not None:
+            while (frame := outbox.frames.next(newest.id if newest else 0)) is not None:
                 newest = frame
             if newest is not None:
                 sent.append((len(copies), newest.payload))
@@ -287,7 +287,7 @@ def test_after_a_power_cut_no_tick_is_drawn_again_and_nothing_that_was_sent_has_
     for number, copy in enumerate(copies, 1):
         again, last = opened(copy)
         assert all(tick <= last for flushes, tick in drawn if flushes <= number)
-        there = {frame.payload for frame in map(again.next_frame, range(len(jumps) + 1)) if frame is not None}
+        there = {frame.payload for frame in map(again.frames.next, range(len(jumps) + 1)) if frame is not None}
         assert {payload for flushes, payload in sent if flushes <= number} <= there
         again.close()
 

@@ -71,9 +71,9 @@ def test_what_the_gateway_says_is_forgotten(tmp_path: Path) -> None:
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox)
         assert sender.committed(watermark(2))
-        assert outbox.depth() == FRAMES - 3
+        assert outbox.frames.depth() == FRAMES - 3
         assert sender.committed(watermark(4, 2, Gap(2, 3)))
-        assert outbox.depth() == 1
+        assert outbox.frames.depth() == 1
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_forged_watermark_deletes_no_frame(tmp_path: Path, forged: Committed) 
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox)
         assert not sender.committed(forged)
-        assert outbox.depth() == FRAMES
+        assert outbox.frames.depth() == FRAMES
         assert outbox.counter == 0
         assert sender.committed(watermark(0)), "and the gateway is heard afterwards"
 
@@ -104,17 +104,17 @@ def test_a_replayed_watermark_deletes_no_frame_not_after_a_restart_either(tmp_pa
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox)
         assert sender.committed(newer)
-        assert outbox.depth() == 2
+        assert outbox.frames.depth() == 2
         for _ in range(3):
             assert not sender.committed(older)
             assert not sender.committed(newer)
     with closing(outbox_of(tmp_path)) as outbox:
-        assert outbox.depth() == 2
+        assert outbox.frames.depth() == 2
         sender = sender_of(outbox)
         assert not sender.committed(older)
-        assert outbox.depth() == 2
+        assert outbox.frames.depth() == 2
         assert sender.committed(watermark(4, 9))
-        assert outbox.depth() == 0
+        assert outbox.frames.depth() == 0
 
 
 @pytest.mark.parametrize("key", [KEY, None])
@@ -124,15 +124,15 @@ def test_a_watermark_above_what_was_sent_deletes_no_more_than_that(tmp_path: Pat
         link = Link(most=2)
         sender = sender_of(outbox, link, key, grace=0.0)
         assert sender.committed(watermark(2**40, 1))
-        assert outbox.depth() == FRAMES - 2
+        assert outbox.frames.depth() == FRAMES - 2
         link.most = 3
         sender.pump()
         assert sender.committed(watermark(2**40, 2))
-        assert outbox.depth() == FRAMES - 3
+        assert outbox.frames.depth() == FRAMES - 3
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox, Link(most=0), key, grace=0.0)
         assert sender.committed(watermark(2**40, 3))
-        assert outbox.depth() == FRAMES - 3
+        assert outbox.frames.depth() == FRAMES - 3
 
 
 def test_a_device_that_is_enrolled_anew_counts_anew(tmp_path: Path) -> None:
@@ -146,16 +146,16 @@ def test_a_device_that_is_enrolled_anew_counts_anew(tmp_path: Path) -> None:
         assert not sender.committed(watermark(FRAMES, 2**64 - 1))
         assert sender.committed(watermark(2, 5, key=OTHER_KEY))
         assert not sender.committed(watermark(3, 5, key=OTHER_KEY))
-        assert outbox.depth() == FRAMES - 3
+        assert outbox.frames.depth() == FRAMES - 3
 
 
 def test_without_a_key_anybody_s_watermark_leaves_the_frames_for_a_while(tmp_path: Path) -> None:
     with closing(outbox_of(tmp_path)) as outbox:
         sender = sender_of(outbox, key=None)
         assert sender.committed(replace(watermark(FRAMES), tag=b""))
-        assert outbox.depth() == 0
+        assert outbox.frames.depth() == 0
         assert sender.committed(replace(watermark(-1), tag=b"")), "the gateway does not have them"
-        assert outbox.depth() == FRAMES
+        assert outbox.frames.depth() == FRAMES
 
 
 # What the broker says, and what nobody says
@@ -171,7 +171,7 @@ def test_a_broker_s_answer_deletes_a_frame_only_if_it_has_it_and_that_is_enough(
         sender = Sender(outbox, Link(), "home", "watch", forget_early=forget_early, grace_seconds=0.0)  # type: ignore[arg-type]
         sender.pump()
         sender.answered(2, accepted)
-        assert outbox.depth() == left
+        assert outbox.frames.depth() == left
 
 
 def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
@@ -190,7 +190,7 @@ def test_frames_of_which_nobody_says_anything_are_sent_again_unchanged(
         now[0] += RESEND_SECONDS
         sender.pump()
         assert link.sent == [*first, *first]
-        assert outbox.depth() == FRAMES
+        assert outbox.frames.depth() == FRAMES
 
 
 # The enrolment's file

@@ -40,10 +40,11 @@ for tick in range({TICKS} * ({FRAMES} + 1)):
     agent._local.answer(agent._told)
     if tick % {TICKS} == 7:
         newest = agent._outbox.frames.newest
-        agent._outbox.forget_committed("hr", tick, (), sent_through=newest, grace=0.0)
+        agent._outbox.frames.forget_committed("hr", tick, (), sent_through=newest, grace=0.0)
 after = written()
 Path("/wear/end").exists()
-print(json.dumps([agent._outbox.depth(), *(int(after[name]) - int(before[name]) for name in ("write_bytes", "wchar"))]))
+frames = agent._outbox.frames
+print(json.dumps([frames.depth(), *(int(after[name]) - int(before[name]) for name in ("write_bytes", "wchar"))]))
 """
 
 

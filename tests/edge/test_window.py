@@ -237,7 +237,7 @@ def test_windows_that_observe_nothing_do_not_pile_up() -> None:
     windows = counter(window_plan(length=5, stride=1))
     for tick in range(10_000):
         windows.prepare(tick)
-    assert len(windows._counters[0]._open) <= 5
+    assert len(windows._open[0]) <= 5
     assert windows.close(20_000) == []
 
 
@@ -275,7 +275,7 @@ def test_windows_are_committed_once_and_know_the_one_before(tmp_path: Path) -> N
     outbox.close()
     outbox = Outbox(tmp_path / "outbox.sqlite", "home", "watch")
     assert [outbox.register_window("hr", window) for window in PLAN.windows] == [9, 7]
-    assert outbox.depth() == 3
+    assert outbox.frames.depth() == 3
 
 
 def test_several_windows_are_committed_together_or_not_at_all(tmp_path: Path) -> None:
@@ -292,12 +292,12 @@ def test_windows_are_forgotten_by_index_and_symbols_by_tick(tmp_path: Path) -> N
         outbox.append(PLAN, tick, b"\0")
     for index in (0, 1, 4):
         outbox.append_windows(PLAN, [closed(index)])
-    assert outbox.forget_committed("hr/high", 3, (), sent_through=100, grace=0.0) == (2, [])
-    assert outbox.forget_committed("hr/high", 4, (Gap(1, 4),), sent_through=100, grace=0.0) == (0, [5])
-    assert outbox.forget_committed("hr/other", 100, (), sent_through=100, grace=0.0) == (0, [])
-    assert outbox.depth() == 3
-    assert outbox.forget_committed("hr/high", 4, (), sent_through=100, grace=0.0) == (1, [])
-    assert outbox.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
+    assert outbox.frames.forget_committed("hr/high", 3, (), sent_through=100, grace=0.0) == (2, [])
+    assert outbox.frames.forget_committed("hr/high", 4, (Gap(1, 4),), sent_through=100, grace=0.0) == (0, [5])
+    assert outbox.frames.forget_committed("hr/other", 100, (), sent_through=100, grace=0.0) == (0, [])
+    assert outbox.frames.depth() == 3
+    assert outbox.frames.forget_committed("hr/high", 4, (), sent_through=100, grace=0.0) == (1, [])
+    assert outbox.frames.forget_committed("hr", 9, (), sent_through=100, grace=0.0) == (1, [])
     assert [frame.first for frame in symbol_frames(outbox)] == [10]
 
 

@@ -133,7 +133,7 @@ def _agent(folder: Path, policy: Policy, ticks: list[int], words: bytes, noise: 
         if closed := windows.close(tick):
             outbox.append_windows(plan, closed)
     frames, after = [], 0
-    while (frame := outbox.next_frame(after)) is not None:
+    while (frame := outbox.frames.next(after)) is not None:
         after = frame.id
         frames.append((frame.sequence, frame.payload))
     outbox.close()

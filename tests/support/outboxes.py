@@ -26,7 +26,7 @@ def window_frames(outbox: Outbox) -> list[WindowFrame]:
 
 def _payloads(outbox: Outbox, schema: int) -> Iterator[bytes]:
     number = 0
-    while (found := outbox.next_frame(number)) is not None:
+    while (found := outbox.frames.next(number)) is not None:
         number, _, payload = found
         if payload[0] == schema:
             yield payload

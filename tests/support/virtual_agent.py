@@ -55,7 +55,7 @@ class VirtualClock:
     def wait(self, wake: Wake, seconds: float) -> None:
         """Jump to the end of the wait, or stand still for a moment."""
         agent = RUNNING[0]
-        if seconds <= 0.0 or agent._last_status is None or agent._outbox.depth():
+        if seconds <= 0.0 or agent._last_status is None or agent._outbox.frames.depth():
             wake.wait(min(seconds, 0.02))
             return
         time.sleep(_TURN)  # a turn for the sensors' threads; what they make of it is their affair

@@ -77,6 +77,6 @@ def test_a_killed_broker_without_its_database_has_everything_retained_again_and_
             assert after[kind] == before[kind]
         assert fleet.agent.stop(PATIENCE) == 0
         with closing(Outbox(tmp_path / "outbox.sqlite", "home", "watch")) as outbox:
-            assert outbox.depth() == 0
+            assert outbox.frames.depth() == 0
         (frames,) = stored_symbols(fleet.gateway.store).values()
         assert [frame.previous for frame in frames] == [-1, *(frame.last for frame in frames[:-1])]

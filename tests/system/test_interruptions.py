@@ -44,7 +44,7 @@ class Device:
         """Frames in the outbox of a device that is not running."""
         outbox = Outbox(self.folder / "outbox.sqlite", "home", "watch")
         try:
-            return outbox.depth()
+            return outbox.frames.depth()
         finally:
             outbox.close()
 

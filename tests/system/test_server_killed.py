@@ -59,7 +59,7 @@ def test_a_server_killed_while_batches_are_written_loses_nothing(broker: Mosquit
         wait_until(lambda: gateway.counters["stored"] > stored + 10, "frames after all")
         assert agent.stop(PATIENCE) == 0, (tmp_path / "agent.log").read_text()
         with closing(Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")) as outbox:
-            assert outbox.depth() == 0
+            assert outbox.frames.depth() == 0
         found = symbols_in(postgres.server)
         gateway.stop()
         assert not gateway.failed.is_set()

@@ -60,7 +60,7 @@ def test_an_agent_killed_at_random_moments_releases_no_window_twice(
     assert agent.stop(PATIENCE) == 0, log.read_text()
     assert troubles(log) == []
     outbox = Outbox(tmp_path / "watch" / "outbox.sqlite", "home", "watch")
-    assert outbox.depth() == 0
+    assert outbox.frames.depth() == 0
     outbox.close()
     released = once(windows.payloads)
     assert [frame for _, frame in gateway.windows()] == released

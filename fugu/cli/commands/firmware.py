@@ -80,14 +80,13 @@ def simulate_boards(
     *,
     folder: Path,
     boards: int = 3,
-    agents: int = 2,
     seconds: float = 30.0,
     rounds: int = 1,
     seed: int = 1,
     broker: str = "auto",
     as_json: JsonOption = False,
 ) -> int:
-    """Run boards and agents with faults, and count what was lost.
+    """Run boards with faults, and count what was lost.
 
     A broker and a gateway of its own, and devices whose readings follow a chain of the policy's class from its
     stationary distribution on. Faults come by a schedule that the seed draws: flash that fails, loses its power or
@@ -97,13 +96,12 @@ def simulate_boards(
 
     \b
     examples:
-      fugu deploy firmware simulate policy.json --folder simulation --boards 3 --agents 2 --seconds 30 --seed 7
+      fugu deploy firmware simulate policy.json --folder simulation --boards 3 --seconds 30 --seed 7
 
     Args:
         file (POLICY): A policy in its JSON form, given to every device.
         folder (DIR): For all files; what a simulation left there goes.
-        boards (0..50): Boards, each a process of MicroPython's Unix port.
-        agents (0..50): Agents on CPython beside them.
+        boards (1..50): Boards, each a process of MicroPython's Unix port.
         seconds: How long they run.
         rounds (0..): Faults of every kind.
         seed: Of the faults, and of the readings.
@@ -112,15 +110,12 @@ def simulate_boards(
     policy = _read(file)
     if not isinstance(policy, Policy) or policy.table is None:
         raise CommandError("the simulation takes a policy with symbols")
-    if not boards + agents:
-        raise CommandError("no device to simulate")
     folder.mkdir(parents=True, exist_ok=True)
-    with working("boards, agents and faults"):
+    with working("boards and faults"):
         result = simulate(
             policy,
             folder,
             boards=boards,
-            agents=agents,
             seconds=positive(seconds, "seconds"),
             seed=seed,
             rounds=rounds,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import asdict, astuple
 
 from firmware_sim.build import Image
 from fugu.cli.simulation import Result
@@ -52,7 +53,7 @@ def simulation_document(result: Result) -> dict[str, object]:
     """What became of what was sealed, as an object for JSON."""
     return {
         "sound": result.sound,
-        "devices": [one._asdict() for one in result.outcomes],
+        "devices": [asdict(one) for one in result.outcomes],
         "faults": [one._asdict() for one in result.faults],
         "gateway": dict(sorted(result.counted.items())),
     }
@@ -62,8 +63,9 @@ def show_simulation(result: Result) -> None:
     """Print what became of what was sealed."""
     for fault in result.faults:
         print(f"{fault.at:8.2f} s  {fault.device}: {fault.kind}")
-    rows = [(one.device, *(str(value) for value in one[3:])) for one in result.outcomes]
-    sums = [sum(column) for column in zip(*(one[3:] for one in result.outcomes), strict=True)]
+    numbers = [astuple(one)[2:] for one in result.outcomes]
+    rows = [(one.device, *map(str, row)) for one, row in zip(result.outcomes, numbers, strict=True)]
+    sums = [sum(column) for column in zip(*numbers, strict=True)]
     show_table("What became of what was sealed", _COLUMNS, [*rows, ("all", *map(str, sums))])
     counted = ", ".join(f"{name} {count}" for name, count in sorted(result.counted.items()) if count)
     print(f"The gateway has counted: {counted}.")
