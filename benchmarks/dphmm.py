@@ -33,10 +33,22 @@ from fugu.chains.arrays import Bools, Ints
 from fugu.chains.tracking import Seen, Transition, advance, fixed_lag, follow, reached, smoothed
 from fugu.contract.measure_table import set_of
 from fugu.contract.measurement import Measurement, check_noise
-from fugu.places.graphs import complete, delta_set, lattice, one_step, schedule, successors, within_radius
+from fugu.places.graphs import complete, delta_set, lattice, one_step, within_radius
 from fugu.places.protection import protect
 from fugu.places.tables import build_table, noise_table
-from papers.walks import Series, Step, Walk, evaluate, grid, overall, paths, step_of, walk_over
+from papers.walks import (
+    Series,
+    Step,
+    Walk,
+    evaluate,
+    grid,
+    overall,
+    paths,
+    schedule,
+    step_of,
+    successors,
+    walk_over,
+)
 
 FloatArray = NDArray[np.float64]
 

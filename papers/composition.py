@@ -9,14 +9,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fugu.chains.arrays import Floats, Ints
+from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.rounding import OUTWARD
 from fugu.places.composition import between_any
-from fugu.places.graphs import MOST_DIMENSIONS, GraphError, lattice
+from fugu.places.graphs import GraphError, lattice
 from fugu.places.hull import Hull, ceil_gauges
 
-__all__ = ["sequence_epsilon", "stacked", "staircase_loss", "trajectory_loss"]
+__all__ = ["joint_epsilon", "joint_loss", "sequence_epsilon", "stacked", "staircase_loss", "trajectory_loss"]
 
+MOST_DIMENSIONS = 3
 _UP = 1.0 + OUTWARD
 
 
@@ -31,6 +32,30 @@ def staircase_loss(hull: Hull, values: Ints, epsilon: float) -> Floats:
     """
     powers = np.array([ceil_gauges(hull, value - values) for value in values])
     return np.asarray(np.where(powers < 0, np.inf, powers * (epsilon * _UP)), dtype=np.float64)
+
+
+def joint_loss(losses: Sequence[Floats]) -> Floats:
+    """Theorem 7.1, corrected: the loss (N, N), rounded up, of several independent releases of one tick, pair by pair.
+
+    It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
+    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since no one
+    state is then close to it for all of them. What holds is the least epsilon of this sum; one release of the stacked
+    query is usually better.
+    """
+    return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)
+
+
+def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> float:
+    """Theorem 7.1 where it is true: epsilons of releases that protect the same pairs add up, for those; rounded up.
+
+    Raises:
+        GraphError: The releases of the tick protect different pairs.
+    """
+    if any(not np.array_equal(pairs, protected[0]) for pairs in protected[1:]):
+        raise GraphError(
+            "epsilons add up only over releases that protect the same pairs: use joint_loss, or stack them"
+        )
+    return math.fsum(epsilons) * _UP
 
 
 def trajectory_loss(losses: Sequence[Floats], first: Sequence[int], second: Sequence[int]) -> float:

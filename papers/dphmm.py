@@ -14,9 +14,9 @@ import numpy as np
 from fugu.chains.arrays import Bools, Ints
 from fugu.places.drawing import graph_svg
 from fugu.places.graphs import complete, explicit, lattice, one_step, within_radius
-from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull
+from fugu.places.hull import complete_hull, difference_hull, gauge, graph_hull, largest_gauge
 from fugu.places.moments import area, l1_sensitivity, laplace_error, noise_error
-from fugu.places.protection import Objective, degree_of_protection, exposed, factor, protect, unbounded_factors
+from fugu.places.protection import Objective, degree_of_protection, exposed, protect, unbounded_factors
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import GridModel, Traces, fit_grid, read_traces
 from papers.rows import Chart, Drawing, Found, Line, Row, Setting
@@ -87,7 +87,7 @@ def _example_5_2() -> list[Row]:
     hull, ball = graph_hull(VALUES, graph), difference_hull([[2, 0], [0, 2]])
     told = gauge(ball, (VALUES[4] - VALUES[2]).tolist())
     alone = [_NAMES[state] for state in exposed(hull, VALUES, constraint)]
-    inside = factor(hull, VALUES, constraint)
+    inside = largest_gauge(hull, VALUES[constraint])
     added = protect(VALUES, graph, constraint, objective="nearest").added
     return [
         Row("example 5.2: Laplace noise, ln of the ratio between s5 and s3, over epsilon", float(told), 1.5, "printed"),

@@ -6,13 +6,28 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
-from fugu.places.graphs import delta_set, lattice, schedule, surrogates, within_radius
+from fugu.places.graphs import GraphError, delta_set, lattice, surrogates, within_radius
 from fugu.places.protection import Protection, degree_of_protection, protect_likely
 from fugu.places.tables import TableWeights, build_table, fallback_table
 
-__all__ = ["Series", "Step", "Walk", "evaluate", "grid", "overall", "paths", "step_of", "table_of", "walk_over"]
+__all__ = [
+    "Schedule",
+    "Series",
+    "Step",
+    "Walk",
+    "evaluate",
+    "grid",
+    "overall",
+    "paths",
+    "schedule",
+    "step_of",
+    "successors",
+    "table_of",
+    "walk_over",
+]
 
 
 class Walk(NamedTuple):
@@ -50,6 +65,60 @@ class Series(NamedTuple):
     protection: Floats
     released: Floats
     estimated: Floats
+
+
+class Schedule(NamedTuple):
+    """The constraint sets of all ticks: a run-in, then a cycle for ever.
+
+    C_0, C_1, .. are N booleans each; the last one is followed by constraints[start].
+    """
+
+    constraints: tuple[Bools, ...]
+    start: int
+
+    @property
+    def period(self) -> int:
+        """Ticks of the cycle; 1 if the constraint converges."""
+        return len(self.constraints) - self.start
+
+    def at(self, tick: int) -> Bools:
+        """C_tick, for any tick from 0 on."""
+        return self.constraints[self.position(tick)]
+
+    def position(self, tick: int) -> int:
+        """The position of C_tick among `constraints`, which may index tables made for them."""
+        if tick < 0:
+            raise GraphError(f"a schedule starts at tick 0, got {tick}")
+        return tick if tick < self.start else self.start + (tick - self.start) % self.period
+
+
+def successors(constraint: Bools, transition: ArrayLike) -> Bools:
+    """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
+    return np.asarray((np.asarray(transition) > 0)[constraint].any(axis=0), dtype=np.bool_)
+
+
+def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> Schedule:
+    """The run-in and the cycle of all constraint sets of a stream, known before it starts.
+
+    They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every state
+    of C_t stays possible after every output. Unions of periodic parts can make the cycle long.
+
+    Raises:
+        GraphError: A set is empty, or no cycle shows within `longest` ticks.
+    """
+    possible: Bools = np.asarray(transition) > 0
+    current = np.asarray(initial, dtype=np.bool_)
+    seen: dict[bytes, int] = {}
+    sets: list[Bools] = []
+    while (key := np.packbits(current).tobytes()) not in seen:
+        if not current.any():
+            raise GraphError(f"no state is possible at tick {len(sets)}: every state needs a successor")
+        if len(sets) >= longest:
+            raise GraphError(f"the constraint sets do not repeat within {longest} ticks")
+        seen[key] = len(sets)
+        sets.append(current)
+        current = successors(current, possible)
+    return Schedule(tuple(sets), seen[key])
 
 
 def grid(rows: int, columns: int) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,6 @@ __all__ = [
     "Knowledge",
     "Outputs",
     "SymbolOutputs",
-    "attack_points",
     "known_every",
     "release_counts",
     "release_symbols",
@@ -172,21 +171,3 @@ class Knowledge:
 def known_every(states: Ints, every: int) -> Ints:
     """True states (n,) at every so many ticks, -1 elsewhere; with 2, both neighbours of every other tick are known."""
     return np.where(np.arange(states.size) % every == 0, states, -1)
-
-
-class PointAttack(NamedTuple):
-    """Naming the likeliest state: the share of points `named` rightly, and of those that only one state can release."""
-
-    named: float
-    certain: float
-
-
-def attack_points(prior: Floats, truth: Ints, log_densities: Floats) -> PointAttack:
-    """Name the state with the largest posterior probability, for each of n points.
-
-    The `log_densities` (n, N) are up to a constant per point, minus infinity where a state cannot have released it.
-    """
-    with np.errstate(divide="ignore"):
-        posterior = log_densities + np.log(prior)
-    possible = np.count_nonzero(posterior > -np.inf, axis=1)
-    return PointAttack(float(np.mean(posterior.argmax(axis=1) == truth)), float(np.mean(possible == 1)))

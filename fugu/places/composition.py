@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import shortest_path
 
-from fugu.chains.arrays import Bools, Floats
+from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError, GuaranteeError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_policy import MeasurePolicy, StreamStart
@@ -43,30 +43,6 @@ def between_any(epsilon: float, factor: Fraction | int | float) -> float:
     tables compare whole steps of K, so for them the factor counts rounded up: pass `math.ceil(factor)`.
     """
     return float(epsilon * factor) * _UP
-
-
-def joint_loss(losses: Sequence[Floats]) -> Floats:
-    """Theorem 7.1, corrected: the loss (N, N), rounded up, of several independent releases of one tick, pair by pair.
-
-    It is exact: outputs are drawn independently, so the worst of each can come together. As printed the theorem adds
-    the epsilons; that is false for definition 4.4 when a state's partner differs from release to release, since no one
-    state is then close to it for all of them. What holds is the least epsilon of this sum; one release of the stacked
-    query is usually better.
-    """
-    return np.asarray(np.sum(losses, axis=0) * _UP, dtype=np.float64)
-
-
-def joint_epsilon(protected: Sequence[Bools], epsilons: Sequence[float]) -> float:
-    """Theorem 7.1 where it is true: epsilons of releases that protect the same pairs add up, for those; rounded up.
-
-    Raises:
-        GraphError: The releases of the tick protect different pairs.
-    """
-    if any(not np.array_equal(pairs, protected[0]) for pairs in protected[1:]):
-        raise GraphError(
-            "epsilons add up only over releases that protect the same pairs: use joint_loss, or stack them"
-        )
-    return math.fsum(epsilons) * _UP
 
 
 def accepted_loss(measurement: Measurement) -> Floats:

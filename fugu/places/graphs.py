@@ -17,7 +17,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike
 from fugu.chains.arrays import Bools, Ints
 
 __all__ = [
-    "ConstraintSchedule",
     "GraphError",
     "categories",
     "complete",
@@ -36,8 +35,6 @@ __all__ = [
     "one_step",
     "restrict",
     "scaled",
-    "schedule",
-    "successors",
     "surrogates",
     "within_radius",
 ]
@@ -141,7 +138,6 @@ def _loopless(related: Bools) -> Bools:
     return related
 
 
-MOST_DIMENSIONS = 3
 _HALF = Fraction(1, 2)
 
 Resolution = Fraction | int | float
@@ -183,73 +179,13 @@ def _written(value: Resolution, what: str) -> Fraction:
         raise GraphError(f"{what} must be a finite number, got {value}") from None
 
 
-class ConstraintSchedule(NamedTuple):
-    """The constraint sets of all ticks: a run-in, then a cycle for ever.
-
-    C_0, C_1, .. are N booleans each; the last one is followed by constraints[start]. `ticks` are the first of each, if
-    sets are for several.
-    """
-
-    constraints: tuple[Bools, ...]
-    start: int
-    ticks: tuple[int, ...] = ()
-
-    @property
-    def period(self) -> int:
-        """Ticks of the cycle; 1 if the constraint converges."""
-        return len(self.constraints) - self.start
-
-    def first(self, position: int) -> int:
-        """The first tick of a set."""
-        return self.ticks[position] if self.ticks else position
-
-    def at(self, tick: int) -> Bools:
-        """C_tick, for any tick from 0 on."""
-        return self.constraints[self.position(tick)]
-
-    def position(self, tick: int) -> int:
-        """The position of C_tick among `constraints`, which may index tables made for them."""
-        if tick < 0:
-            raise GraphError(f"a schedule starts at tick 0, got {tick}")
-        return tick if tick < self.start else self.start + (tick - self.start) % self.period
-
-
-def successors(constraint: Bools, transition: ArrayLike) -> Bools:
-    """C_{t+1}, N booleans: the states that can follow from one of C_t; a step is possible if its entry is above 0."""
-    return np.asarray((np.asarray(transition) > 0)[constraint].any(axis=0), dtype=np.bool_)
-
-
-def schedule(initial: Bools, transition: ArrayLike, *, longest: int = 100_000) -> ConstraintSchedule:
-    """The run-in and the cycle of all constraint sets of a stream, known before it starts.
-
-    They do not depend on what is released as long as every hull keeps a finite factor (theorem 6.3): then every state
-    of C_t stays possible after every output. Unions of periodic parts can make the cycle long.
-
-    Raises:
-        GraphError: A set is empty, or no cycle shows within `longest` ticks.
-    """
-    possible: Bools = np.asarray(transition) > 0
-    current = np.asarray(initial, dtype=np.bool_)
-    seen: dict[bytes, int] = {}
-    sets: list[Bools] = []
-    while (key := np.packbits(current).tobytes()) not in seen:
-        if not current.any():
-            raise GraphError(f"no state is possible at tick {len(sets)}: every state needs a successor")
-        if len(sets) >= longest:
-            raise GraphError(f"the constraint sets do not repeat within {longest} ticks")
-        seen[key] = len(sets)
-        sets.append(current)
-        current = successors(current, possible)
-    return ConstraintSchedule(tuple(sets), seen[key])
-
-
 def delta_set(belief: ArrayLike, delta: float) -> Bools:
     """The delta-location set: all states but the least likely ones, whose mass together is at most delta; never empty.
 
     It depends on the belief, hence on what was released. What is left out stays in the belief: a state outside is
     answered for by its surrogate, and never has its probability set to 0. Of equally likely states the highest index
     goes first. With delta = 0 states of probability 0 are dropped, which underflow may have caused; intersect with
-    `successors` for reachability instead.
+    the states that can follow for reachability instead.
 
     Raises:
         GraphError: delta is not in [0, 1), or the belief is not a distribution.

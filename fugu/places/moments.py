@@ -26,7 +26,6 @@ __all__ = [
     "draw_knorm",
     "l1_sensitivity",
     "laplace_error",
-    "measure",
     "noise_error",
     "simplices",
 ]
@@ -52,15 +51,6 @@ def area(hull: Hull) -> Fraction:
     if hull.rank < hull.dimensions:
         return Fraction(0)
     return Fraction(sum(weight for _, weight in simplices(hull)), math.factorial(hull.rank) * hull.scale**hull.rank)
-
-
-def measure(hull: Hull) -> float:
-    """The length, area or volume of K within its own span; 1 for the point 0."""
-    total = 0.0
-    for chosen, _ in simplices(hull):
-        gram = [[sum(a * b for a, b in zip(left, right, strict=True)) for right in chosen] for left in chosen]
-        total += math.sqrt(_determinant(gram))
-    return total / (math.factorial(hull.rank) * float(hull.scale) ** hull.rank) if hull.rank else 1.0
 
 
 def second_moment(hull: Hull) -> list[list[Fraction]]:

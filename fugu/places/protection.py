@@ -43,7 +43,6 @@ __all__ = [
     "Protection",
     "degree_of_protection",
     "exposed",
-    "factor",
     "protect",
     "protect_likely",
     "protected_pairs",
@@ -171,11 +170,6 @@ def degree_of_protection(hull: Hull, values: Ints, constraint: Bools) -> Ints:
 def exposed(hull: Hull, values: Ints, constraint: Bools) -> list[int]:
     """The states of C that K does not protect, ascending; arguments as for `degree_of_protection`."""
     return np.flatnonzero(degree_of_protection(hull, values, constraint) == 1).tolist()
-
-
-def factor(hull: Hull, values: Ints, constraint: Bools) -> Fraction | float:
-    """Theorem 6.3's factor: the largest gauge of f(i) - f(j) over the constraint set, `math.inf` off the span."""
-    return largest_gauge(hull, values[constraint])
 
 
 def unbounded_factors(hull: Hull, values: Ints) -> tuple[Fraction | float, ...]:

@@ -1,9 +1,4 @@
-"""Errors of a measurement's mechanisms, and of releases that others would make, over possible sets.
-
-Beside the planned noise: DPLS, differential privacy on delta-location sets with K-norm noise of the hull of all
-differences in the set (Xiao, Xiong: Protecting Locations with Differential Privacy under Temporal Correlations, CCS
-2015; the comparison of the DPHMM paper); and LocalDP, noise for the neighbours of the true state alone.
-"""
+"""Errors of a measurement's mechanisms, and of what others would add to it, over possible sets."""
 
 from __future__ import annotations
 
@@ -14,24 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.attack.outputs import attack_points
 from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.contract.measure_table import Noise
 from fugu.contract.noise_table import MAX_TABLE_STATES, SCALE
-from fugu.places.graphs import ConstraintSchedule, GraphError, complete, delta_set, restrict, surrogates
+from fugu.places.graphs import GraphError, complete, restrict
 from fugu.places.hull import Hull, complete_hull, graph_hull
 from fugu.places.moments import area, draw_knorm, l1_sensitivity, laplace_error, noise_error
 from fugu.places.optimal import optimal_table
 from fugu.places.protection import Protection, degree_of_protection, exposed, protect_likely
-from fugu.places.staircase import (
-    float_gauge,
-    local_hulls,
-    local_points,
-    planes,
-    point_densities,
-    staircase,
-    staircase_error,
-)
+from fugu.places.staircase import float_gauge, staircase, staircase_error
 from fugu.places.tables import Emission, TableError, TableWeights, compile_noise, emission
 from fugu.places.tracking import lagged
 from fugu.planning.measure_spec import MeasureSpec
@@ -39,11 +25,9 @@ from fugu.planning.measure_spec import MeasureSpec
 __all__ = [
     "QUICK",
     "Errors",
-    "LocalAttack",
+    "Schedule",
     "SetPlan",
     "assess",
-    "location_set_errors",
-    "neighbourhood_attack",
     "optimum",
     "prior_within",
     "set_plan",
@@ -54,6 +38,22 @@ __all__ = [
 _MOST_SETS = 64
 _CAP = 4
 _SOLVER_SECONDS = 30.0
+
+
+class Schedule(NamedTuple):
+    """The sets of possible states, N booleans each: a run-in, then a cycle for ever.
+
+    The last one is followed by constraints[start]; `ticks` are the first of each.
+    """
+
+    constraints: tuple[Bools, ...]
+    start: int
+    ticks: tuple[int, ...]
+
+    @property
+    def period(self) -> int:
+        """Sets of the cycle; 1 if the constraint converges."""
+        return len(self.constraints) - self.start
 
 
 class SetPlan(NamedTuple):
@@ -86,7 +86,7 @@ class SetPlan(NamedTuple):
         return area(self.hull)
 
 
-def set_plans(spec: MeasureSpec, found: ConstraintSchedule) -> tuple[SetPlan, ...]:
+def set_plans(spec: MeasureSpec, found: Schedule) -> tuple[SetPlan, ...]:
     """The different sets of a schedule in the order of their first ticks; if they are many, the cycle goes first."""
     places: dict[bytes, list[int]] = {}  # what is possible may come again before the chain's own states do
     for place, possible in enumerate(found.constraints):
@@ -95,8 +95,8 @@ def set_plans(spec: MeasureSpec, found: ConstraintSchedule) -> tuple[SetPlan, ..
     return tuple(
         set_plan(
             spec,
-            found.first(own[0]),
-            None if own[-1] >= found.start else found.first(own[-1] + 1),
+            found.ticks[own[0]],
+            None if own[-1] >= found.start else found.ticks[own[-1] + 1],
             found.constraints[own[0]],
             found.constraints[own[0]],
         )
@@ -277,82 +277,3 @@ def _means(joint: Floats, values: Ints) -> Floats:
 def rms(errors: Floats) -> float:
     """The root of the mean squared length of errors (n, d)."""
     return math.sqrt(float(np.mean(np.sum(errors**2, axis=1))))
-
-
-_BASELINE_SEED = 30303
-_MOST_TICKS = 1_000
-_MOST_STATES = 256
-
-
-class LocalAttack(NamedTuple):
-    """The share of points after which an attacker names the state.
-
-    `guess`: without a point; `knorm`: with the planned hull's noise; `local`: with noise for the true state's
-    neighbours. `certain` is the probability of a state that such a local point names for certain.
-    """
-
-    guess: float
-    knorm: float
-    local: float
-    certain: float
-
-
-def location_set_errors(spec: MeasureSpec, worst: SetPlan, prior: Floats, *, endless: bool, quick: bool) -> Errors:
-    """The errors of DPLS, by simulation but for the set of the prior; the gateway's set follows its belief.
-
-    Without a delta every possible state is in the set; `endless` says that the same ones are possible for ever; `quick`
-    leaves out the walk.
-    """
-    generator = np.random.default_rng(_BASELINE_SEED)
-    hulls: dict[bytes, Hull] = {}
-    values, epsilon = spec.values, spec.epsilon
-
-    def release(belief: Floats, state: int) -> tuple[Floats, Hull]:
-        """The posterior after a point of a state, and the hull of its noise."""
-        likely = delta_set(belief, spec.delta or 0.0) & worst.possible
-        if not likely.any():
-            likely = worst.possible
-        hull = hulls.setdefault(likely.tobytes(), complete_hull(values[likely]))
-        rows = values[surrogates(values, likely)]
-        point = rows[state] + draw_knorm(hull, epsilon, 1, generator)[0]
-        costs = epsilon * float_gauge(hull, point - rows)
-        posterior = belief * np.exp(costs[belief > 0.0].min() - costs)
-        return posterior / posterior.sum(), hull
-
-    states = generator.choice(spec.states, size=min(draws(spec.states), _MOST_TICKS), p=prior).tolist()
-    found = [release(prior, state) for state in states]
-    raw = math.sqrt(noise_error(found[0][1], Fraction(epsilon)))
-    single = rms(np.array([posterior for posterior, _ in found]) @ values - values[states])
-    if quick or not endless:
-        return Errors(raw, None, single, None)
-    walk = walk_of(spec.transition, prior, generator)[:_MOST_TICKS]
-    belief, beliefs = prior, []
-    for state in walk.tolist():
-        posterior, _ = release(belief, state)
-        beliefs.append(posterior)
-        belief = posterior @ spec.transition
-    begun = len(walk) // 20
-    return Errors(raw, None, single, rms(np.array(beliefs[begun:]) @ values - values[walk[begun:]]))
-
-
-def neighbourhood_attack(spec: MeasureSpec, possible: Bools, hull: Hull, prior: Floats) -> LocalAttack | None:
-    """What an attacker makes of one point of LocalDP (example 10.8) and of the planned noise; None for too many states.
-
-    `possible` are N booleans; `prior` N probabilities within them.
-    """
-    if np.count_nonzero(possible) > _MOST_STATES:
-        return None
-    generator = np.random.default_rng(_BASELINE_SEED)
-    values, distribution = spec.values[possible], prior[possible]
-    distribution = distribution / distribution.sum()
-    path = generator.choice(len(values), size=draws(len(values)) // 4, p=distribution)
-    local = local_hulls(values, restrict(spec.graph, possible)[np.ix_(possible, possible)])
-
-    def named(hulls: tuple[Hull, ...]) -> float:
-        points = local_points(values, hulls, spec.epsilon, path, generator)
-        return attack_points(distribution, path, point_densities(values, hulls, spec.epsilon, path, points)).named
-
-    plane = planes(values, local)
-    alone = np.bincount(plane)[plane] == 1
-    common = (hull,) * len(values)
-    return LocalAttack(float(distribution.max()), named(common), named(local), float(distribution[alone].sum()))

@@ -19,19 +19,17 @@ from fugu.contract.measure_table import Noise, set_of
 from fugu.contract.measurement import ConstraintSets, Measurement, check_noise
 from fugu.contract.stretches import Stretch
 from fugu.places.composition import START_WORDS, between_any, measured_loss, measured_stretches, rounded_up
-from fugu.places.graphs import ConstraintSchedule, GraphError, delta_set
+from fugu.places.graphs import GraphError, delta_set
 from fugu.places.moments import noise_error
 from fugu.places.protection import unbounded_factors
-from fugu.places.tables import TableError, compile_noise, fallback_noise, noise_loss, noise_table
+from fugu.places.tables import TableError, compile_noise, emission, fallback_noise, noise_loss, noise_table
 from fugu.planning.errors import PlanningError
 from fugu.planning.measure_errors import (
     QUICK,
     Errors,
-    LocalAttack,
+    Schedule,
     SetPlan,
     assess,
-    location_set_errors,
-    neighbourhood_attack,
     optimum,
     prior_within,
     set_plan,
@@ -61,11 +59,12 @@ class MeasurePlan:
     before anything was released. Estimates start from `prior` (N probabilities); `initial` is the distribution at tick
     0 of a policy. A device draws from `fallback` without a table, else from `noises`, one for each set; they are None
     and empty if there is no such noise, and `refused` says why. `reasons` say why a mechanism has no errors; all noise
-    keeps the factor `promised`, as a policy states it.
+    keeps the factor `promised`, as a policy states it. `named` is the share of points after which an attacker who
+    knows the prior names the state rightly; None if there is no such noise.
     """
 
     spec: MeasureSpec
-    schedule: ConstraintSchedule
+    schedule: Schedule
     sets: tuple[SetPlan, ...]
     worst: SetPlan
     delta: SetPlan | None
@@ -73,7 +72,7 @@ class MeasurePlan:
     prior_name: str
     errors: dict[str, Errors]
     reasons: dict[str, str]
-    attack: LocalAttack | None
+    named: float | None
     stream: StreamEpsilon
     initial: Floats
     fallback: Noise | None
@@ -137,7 +136,9 @@ def make_measure_plan(
     promised = _promised(spec, initial, sets, noises) if noises else 1
     endless = found.period == 1 and spec.is_plain
     errors, reasons = assess(spec, worst, noise, prior, endless=endless, quick=quick)
-    errors["dpls"] = location_set_errors(spec, worst, prior, endless=endless, quick=quick)
+    named = None
+    if noise is not None:
+        named = float((prior[:, None] * emission(noise, spec.values).probabilities).max(axis=0).sum())
     if fallback is None or refused is not None:
         reasons["staircase"] = refused or ""
         stream = StreamEpsilon(None, adversary, "", "no device can draw such noise")
@@ -155,7 +156,7 @@ def make_measure_plan(
         prior_name=prior_name,
         errors=errors,
         reasons=reasons,
-        attack=neighbourhood_attack(spec, worst.possible, worst.hull, prior),
+        named=named,
         stream=stream,
         initial=initial,
         fallback=fallback,
@@ -183,10 +184,10 @@ def _long_run(spec: MeasureSpec) -> tuple[Floats, str]:
         ), "the uniform distribution (there is more than one stationary distribution)"
 
 
-def _schedule(spec: MeasureSpec, initial: Floats) -> ConstraintSchedule:
+def _schedule(spec: MeasureSpec, initial: Floats) -> Schedule:
     reach = ConstraintSets(_measurement(spec, initial, 1))
     sets = [np.array([bool(states >> x & 1) for x in range(spec.states)]) for states in reach.all()]
-    return ConstraintSchedule(tuple(sets), reach.start, reach.first_ticks)
+    return Schedule(tuple(sets), reach.start, reach.first_ticks)
 
 
 def _noises(spec: MeasureSpec, sets: tuple[SetPlan, ...], distribution: Floats) -> tuple[Noise, tuple[Noise, ...]]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fugu.contract.measure_table import Staircase
 from fugu.contract.reports import Ellipse, ellipse
-from fugu.places.staircase import probability
+from tests.support.dphmm_cases import probability
 
 Places = list[tuple[float, float]]
 

@@ -15,7 +15,8 @@ from fugu.contract.errors import PolicyError
 from fugu.contract.measure_table import members, set_of
 from fugu.contract.measurement import MOST_SETS, ConstraintSets, Measurement, neighbours_of
 from fugu.places import graphs
-from fugu.places.graphs import schedule, surrogates
+from fugu.places.graphs import surrogates
+from papers.walks import schedule
 
 
 def matrix(neighbours: tuple[int, ...]) -> Bools:

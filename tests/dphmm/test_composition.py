@@ -14,18 +14,17 @@ from fugu.contract.measurement import Measurement
 from fugu.places.composition import (
     accepted_loss,
     between_any,
-    joint_loss,
     stream_loss,
 )
 from fugu.places.graphs import GraphError, complete, explicit, lattice, one_step, within_radius
-from fugu.places.hull import ceil_gauges, difference_hull, gauge, graph_hull
-from fugu.places.protection import factor, protect
+from fugu.places.hull import ceil_gauges, difference_hull, gauge, graph_hull, largest_gauge
+from fugu.places.protection import protect
 from fugu.places.tables import build_table, fallback_table, table_loss
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.inner_maximum import closed, exact_step
 from fugu.privacy.accountant.walks import endless_bound, local_step
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from papers.composition import sequence_epsilon, staircase_loss, trajectory_loss
+from papers.composition import joint_loss, sequence_epsilon, staircase_loss, trajectory_loss
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, grid, states, strict_epsilon
 from tests.support.oracle import worst_loss
 from tests.support.proofs import check_printed
@@ -215,7 +214,7 @@ def test_theorem_6_3_needs_whole_steps_for_staircases_and_tables(epsilon: float)
     assert np.all(loss <= steps + 1e-9)
     gauges = np.array([[float(gauge(HULL, (a - b).tolist())) for b in VALUES] for a in VALUES])
     assert np.any(loss > epsilon * gauges + 0.1)
-    size = factor(HULL, VALUES, states(6))
+    size = largest_gauge(HULL, VALUES)
     assert loss.max() <= between_any(epsilon, math.ceil(size))
     assert 1.5 <= between_any(1.0, Fraction(3, 2)) < 1.5 + 1e-9
 

@@ -11,7 +11,7 @@ import pytest
 from fugu.places.graphs import complete, edge_list, explicit, lattice, one_step
 from fugu.places.hull import difference_hull, extended, gauge, graph_hull, largest_gauge, pairs_within
 from fugu.places.moments import l1_sensitivity, laplace_error, noise_error
-from fugu.places.protection import degree_of_protection, exposed, factor, protect
+from fugu.places.protection import degree_of_protection, exposed, protect
 from tests.support.dphmm_cases import GOLDEN, GRAPH, VALUES, exact, states
 
 PAPER = GOLDEN["paper"]
@@ -140,5 +140,5 @@ def test_laplace_noise_does_not_protect_a_pair_without_an_edge() -> None:
     for name, ratio in PAPER["ex5.2"]["laplace_log_ratio_over_eps"].items():
         difference = VALUES[4] - VALUES[int(name[4]) - 1]
         assert gauge(ball, difference.tolist()) == Fraction(ratio)
-    assert factor(graph_hull(VALUES, explicit(6, [(1, 2)])), VALUES, states(6, 2, 3, 5)) == math.inf
+    assert largest_gauge(graph_hull(VALUES, explicit(6, [(1, 2)])), VALUES[states(6, 2, 3, 5)]) == math.inf
     assert largest_gauge(ball, VALUES[[1, 2]]) == 1

@@ -16,13 +16,13 @@ from fugu.places.graphs import (
     explicit,
     lattice,
     restrict,
-    schedule,
     surrogates,
 )
 from fugu.places.hull import difference_hull, gauge, graph_hull
 from fugu.places.protection import Protection, degree_of_protection, protect, protect_likely
 from fugu.places.staircase import RATIO_BITS, floor_exp
 from fugu.places.tables import TableError, TableWeights, build_table, check_table, fallback_table
+from papers.walks import schedule
 from tests.support.dphmm_cases import GRAPH, VALUES, grid, states
 
 LINE = lattice(range(6))

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from fugu.places.graphs import GraphError, complete, explicit, lattice
-from fugu.places.hull import capped, complete_hull, extended, graph_hull
+from fugu.places.hull import capped, complete_hull, extended, graph_hull, largest_gauge
 from fugu.places.moments import area, noise_error
 from fugu.places.protection import (
     Objective,
     cheapest,
     degree_of_protection,
     exposed,
-    factor,
     protect,
     protected_pairs,
     unbounded_factors,
@@ -43,7 +42,7 @@ def test_every_constraint_set_of_the_six_state_example(case: dict[str, Any]) -> 
     assert added(nearest.added) == case["greedy_added"]
     assert (nearest.hull.rank, area(nearest.hull)) == (case["rank"], Fraction(case["area"]))
     assert degree_of_protection(nearest.hull, VALUES, constraint).tolist() == case["dop"]
-    assert nearest.factor == exact(case["factor"]) == factor(nearest.hull, VALUES, constraint)
+    assert nearest.factor == exact(case["factor"]) == largest_gauge(nearest.hull, VALUES[constraint])
     assert math.sqrt(noise_error(nearest.hull)) == pytest.approx(case["rmse_eps1"], rel=1e-12)
     best = protect(VALUES, GRAPH, constraint, cap=None)
     assert added(best.added) == case["alg3_rmse_added"]
@@ -86,7 +85,7 @@ def test_each_candidate_of_example_6_1(partner: str) -> None:
     constraint = states(6, 3, 4, 5, 6)
     hull = graph_hull(VALUES, graph)
     assert degree_of_protection(hull, VALUES, constraint).tolist() == golden["dop"]
-    assert factor(hull, VALUES, constraint) == Fraction(golden["factor_exact"])
+    assert largest_gauge(hull, VALUES[constraint]) == Fraction(golden["factor_exact"])
     assert math.dist(VALUES[2], VALUES[int(partner[3]) - 1]) == pytest.approx(golden["dist_s3"], rel=1e-12)
 
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fugu.chains.arrays import Bools, Floats, Ints
+from fugu.contract.measure_table import Staircase, normaliser
 from fugu.contract.noise_table import SCALE
 from fugu.places.graphs import explicit, lattice
 from fugu.places.hull import Hull, gauge
-from fugu.places.moments import measure
 from fugu.places.tables import TableWeights
+from papers.neighbour_noise import measure
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "dphmm.json").read_text())
 VALUES = lattice([(1, 0), (2, 1), (3, 0), (0, 1), (4, 2), (1, 2)])
@@ -89,5 +90,18 @@ def knorm_log_density(hull: Hull, epsilon: float, offset: Sequence[int | Fractio
     Returns:
         -epsilon gauge - log(rank! measure(K) / epsilon^rank), or -inf outside the span.
     """
-    normaliser = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
-    return -epsilon * float(gauge(hull, offset)) - normaliser
+    total = math.lgamma(hull.rank + 1) + math.log(measure(hull)) - hull.rank * math.log(epsilon)
+    return -epsilon * float(gauge(hull, offset)) - total
+
+
+def stairs(hull: Hull, ratio: Fraction) -> Staircase:
+    """Staircase noise of a hull, with steps of any ratio."""
+    return Staircase(tuple(tuple(vertex) for vertex in hull.vertices.tolist()), ratio)
+
+
+def probability(noise: Staircase, point: tuple[int, ...]) -> Fraction:
+    """P(point), d integers; 0 outside the span of K."""
+    if not noise.spans(point):
+        return Fraction(0)
+    heights = [(sum(a * b for a, b in zip(normal, point, strict=True)), offset) for normal, offset in noise.facets()]
+    return noise.ratio ** max(0, *(-(-height // offset) for height, offset in heights)) / normaliser(noise)

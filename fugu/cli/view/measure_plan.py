@@ -24,7 +24,6 @@ __all__ = ["draw_measure_plan", "measure_document", "network_document", "show_me
 _NAMES = {
     "laplace": "Laplace",
     "knorm": "K-norm (planar isotropic)",
-    "dpls": "DPLS",
     "staircase": "staircase",
     "optimal": "optimal",
 }
@@ -50,7 +49,7 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "rmse": {name: plan.errors.get(name, _UNKNOWN)._asdict() for name in _NAMES},
         "rmse_missing": plan.reasons,
         "unbounded_factors": [None if factor == math.inf else float(factor) for factor in plan.unbounded_factors],
-        "attack": None if plan.attack is None else plan.attack._asdict(),
+        "attack": None if plan.named is None else {"guess": float(plan.prior.max()), "named": plan.named},
         "prior": plan.prior_name,
         "epsilon_tick": spec.epsilon,
         "epsilon_any": plan.epsilon_any,
@@ -60,7 +59,7 @@ def measure_document(plan: MeasurePlan) -> dict[str, Any]:
         "stretches": stretch_documents(stream.stretches),
         "adversary": stream.adversary,
         "bound": stream.bound,
-        "run_in": plan.schedule.first(plan.schedule.start),
+        "run_in": plan.schedule.ticks[plan.schedule.start],
         "period": plan.schedule.period,
         "different_sets": len(set(map(bytes, plan.schedule.constraints))),
         "sets": [_set_document(each) for each in plan.sets],
@@ -140,7 +139,11 @@ def show_measure_plan(plan: MeasurePlan) -> None:
     if stream := plan.stream.stretches:
         show_stretches(stream)
     _show_errors(plan)
-    _show_attack(plan)
+    if plan.named is not None:
+        say(
+            f"After one point an attacker names the state rightly {plan.named:.1%} of the time, without any "
+            f"{plan.prior.max():.1%}."
+        )
     if len(plan.sets) > 1:
         _show_sets(plan)
     for note in measure_notes(plan):
@@ -153,7 +156,7 @@ def _constraint(plan: MeasurePlan) -> list[tuple[str, str]]:
     if len({possible.tobytes() for possible in found.constraints}) == 1:
         return [("at every tick", "all states" if sizes[0] == states else f"the same {sizes[0]} of {states} states")]
     first = [("at tick 0", f"{sizes[0]} of {states} states")] if found.start else []
-    later, begin = sizes[found.start :], found.first(found.start)
+    later, begin = sizes[found.start :], found.ticks[found.start]
     sets = f"{found.period} sets in turn, of {min(later)} to {max(later)} states"
     return [*first, (f"from tick {begin} on", f"{later[0]} of {states} states" if found.period == 1 else sets)]
 
@@ -209,20 +212,8 @@ def _show_errors(plan: MeasurePlan) -> None:
         say(f"{_NAMES[name]}: {reason}", style="dim")
     say(
         f"Estimates are posterior means: from a single point and {plan.prior_name}, and from all points so far as the "
-        "gateway publishes them (simulated). A device draws staircase or optimal noise; the others are for comparison. "
-        f"DPLS hides each state among all of a delta-location set (delta {plan.spec.delta or 0:g}), whatever the graph."
+        "gateway publishes them (simulated). A device draws staircase or optimal noise; the others are for comparison."
     )
-
-
-def _show_attack(plan: MeasurePlan) -> None:
-    attack = plan.attack
-    if attack is not None:
-        say(
-            f"After one point an attacker names the state rightly {attack.knorm:.1%} of the time, without any "
-            f"{attack.guess:.1%}. With noise for the neighbours of the true state alone (LocalDP) it would be "
-            f"{attack.local:.1%}, and {attack.certain:.1%} of the time without doubt: the shape of such noise "
-            "tells the state."
-        )
 
 
 def _show_sets(plan: MeasurePlan) -> None:

@@ -7,10 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fugu.attack.outputs import attack_points
 from fugu.places.graphs import explicit, lattice
 from fugu.places.hull import gauge
-from fugu.places.staircase import local_hulls, local_points, planes, point_densities
+from papers.neighbour_noise import attack_points, local_hulls, local_points, planes, point_densities
 from tests.support.dphmm_cases import GOLDEN, VALUES, knorm_log_density
 
 THREE = VALUES[3:]  # s4, s5, s6
