@@ -12,37 +12,38 @@ import numpy as np
 from fugu.chains.arrays import Floats
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.composition_theorems import Verdict, verdicts
-from fugu.privacy.quilts import influence, quilt_rate_loss
+from fugu.privacy.quilts import quilt_rate_loss
 from fugu.privacy.window_mechanisms import WindowRequest
-from fugu.privacy.window_releases import NoisyCount, WindowRelease, answer_distributions, noisy, worst_ratio
+from papers.composition_theorems import Verdict, verdicts
 from papers.mqm import THETA1, THETA2
+from papers.quilts import influence
 from papers.rows import Chart, Found, Line, Row, Setting, at_most
+from papers.window_releases import NoisyCount, Released, answer_distributions, noisy, worst_ratio
 
 __all__ = ["ERRATA", "endless", "sums", "theorems"]
 
 
-def _told(chain: MarkovChain, *releases: WindowRelease) -> dict[str, Verdict]:
+def _told(chain: MarkovChain, *releases: Released) -> dict[str, Verdict]:
     request = WindowRequest((chain,), 1.0, None, "count", "ignorant", states=(1,))
     return {row.name: row for row in verdicts(request, releases)}
 
 
-_LAYOUTS: dict[str, tuple[WindowRelease, ...]] = {
+_LAYOUTS: dict[str, tuple[Released, ...]] = {
     "two adjacent windows of 5, Laplace(2)": (
-        WindowRelease(1, 5, "mqm-exact", 2.0, "count"),
-        WindowRelease(6, 5, "mqm-exact", 2.0, "count"),
+        Released(1, 5, 2.0, "count", "mqm-exact"),
+        Released(6, 5, 2.0, "count", "mqm-exact"),
     ),
     "two windows of 12, 12 ticks apart": (
-        WindowRelease(1, 12, "mqm-exact", 3.0, "count"),
-        WindowRelease(25, 12, "mqm-exact", 4.0, "count"),
+        Released(1, 12, 3.0, "count", "mqm-exact"),
+        Released(25, 12, 4.0, "count", "mqm-exact"),
     ),
     "two counts of the same 10 ticks": (
-        WindowRelease(1, 10, "mqm-exact", 13.0, "count"),
-        WindowRelease(1, 10, "mqm-exact", 20.0, "count"),
+        Released(1, 10, 13.0, "count", "mqm-exact"),
+        Released(1, 10, 20.0, "count", "mqm-exact"),
     ),
     "overlapping windows of 8": (
-        WindowRelease(1, 8, "mqm-exact", 3.0, "count"),
-        WindowRelease(5, 8, "mqm-exact", 3.0, "count"),
+        Released(1, 8, 3.0, "count", "mqm-exact"),
+        Released(5, 8, 3.0, "count", "mqm-exact"),
     ),
 }
 
@@ -118,7 +119,7 @@ def endless(setting: Setting) -> Found:
 def _theorem_3_1(setting: Setting) -> Iterator[Row]:
     """Theorem 3.1 has its two influences swapped."""
     chain = MarkovChain(np.array([[0.99, 0.01], [0.65, 0.35]]), np.array([0.01, 0.99]))
-    found = _told(chain, WindowRelease(2, 1, "chain", 1 / 8, "count"), WindowRelease(3, 1, "chain", 1 / 7, "count"))
+    found = _told(chain, Released(2, 1, 1 / 8, "count", "chain"), Released(3, 1, 1 / 7, "count", "chain"))
     names = ("every path added up", "theorem 3.1, as printed", "theorem 3.1, corrected")
     real, printed, corrected = (found[name].epsilon or 0.0 for name in names)
     about = "X2 with Laplace(1/8), X3 with Laplace(1/7): what both lose, every path added up"

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.privacy import composition_theorems
 from fugu.privacy.accountant import Chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.composition_theorems import Verdict, naive_counterexample, verdicts
 from fugu.privacy.window_mechanisms import WindowRequest
-from fugu.privacy.window_releases import NoisyCount, WindowRelease, answer_distributions, noisy, worst_ratio
+from papers import composition_theorems
+from papers.composition_theorems import Verdict, naive_counterexample, verdicts
+from papers.window_releases import NoisyCount, Released, answer_distributions, noisy, worst_ratio
 from tests.support.oracle import count_density, enumerated_losses, together
 from tests.support.proofs import check_printed
 from tests.support.released import Release, chain_losses
@@ -25,16 +25,16 @@ P1 = np.array([[0.9, 0.1], [0.4, 0.6]])
 STATIONARY = MarkovChain.stationary(P1)
 
 
-def window(first: int, length: int, mechanism: str, scale: float, query: str = "count") -> WindowRelease:
-    return WindowRelease(first, length, mechanism, scale, query)  # type: ignore[arg-type]
+def window(first: int, length: int, mechanism: str, scale: float, query: str = "count") -> Released:
+    return Released(first, length, scale, query, mechanism)  # type: ignore[arg-type]
 
 
-def told(chains: Chains, *releases: WindowRelease, **more: object) -> dict[str, Verdict]:
+def told(chains: Chains, *releases: Released, **more: object) -> dict[str, Verdict]:
     request = WindowRequest(chains, 1.0, None, "count", "ignorant", **more)  # type: ignore[arg-type]
     return {row.name: row for row in verdicts(request, releases)}
 
 
-def judged(chain: MarkovChain, releases: tuple[WindowRelease, ...], counted: tuple[int, ...]) -> np.ndarray:
+def judged(chain: MarkovChain, releases: tuple[Released, ...], counted: tuple[int, ...]) -> np.ndarray:
     """What each tick that is read loses, by adding up every path."""
     length = max(release.last for release in releases)
     released: list[Release] = []
@@ -201,7 +201,7 @@ def test_releases_of_one_set_of_quilts_add_up() -> None:
     ],
 )
 def test_theorem_3_6_is_the_papers_formula_with_ours_beside_it(
-    releases: tuple[WindowRelease, ...], paper: float, ours: float
+    releases: tuple[Released, ...], paper: float, ours: float
 ) -> None:
     rows = told((STATIONARY,), *releases)
     found = [rows[f"theorem 3.6, {name}"].epsilon or 0.0 for name in ("max-divergence", "either way apart")]

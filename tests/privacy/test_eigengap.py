@@ -23,8 +23,9 @@ from fugu.privacy.influence import (
     mqm_approx,
     width_influences,
 )
-from fugu.privacy.quilts import influence, mqm_exact
+from fugu.privacy.quilts import mqm_exact
 from papers.errata_mqm import lost_by_a_clock
+from papers.quilts import influence
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())
 THETA1 = MarkovChain.stationary([[0.9, 0.1], [0.4, 0.6]])

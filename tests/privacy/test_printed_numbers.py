@@ -24,11 +24,11 @@ from fugu.planning.recording import read_recording
 from fugu.planning.window_plan import plan_noise
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.composition_theorems import naive_counterexample
 from fugu.privacy.influence import influence_scale
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
 from gateway.releases.allowance import allowance, amplified_loss, charge, joint_charge, joint_loss
+from papers.composition_theorems import naive_counterexample
 from tests.support.dphmm_cases import GRAPH, VALUES, states
 from tests.support.proofs import ROOT, check_printed, last_digit
 

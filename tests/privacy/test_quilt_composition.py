@@ -12,14 +12,8 @@ import numpy as np
 import pytest
 
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilts import (
-    influence,
-    model_distance,
-    mqm_exact,
-    quilt_accountant,
-    quilt_rate_loss,
-    two_windows_bound,
-)
+from fugu.privacy.quilts import mqm_exact, quilt_accountant, quilt_rate_loss
+from papers.quilts import influence, model_distance, two_windows_bound
 from tests.support.released import Release, chain_losses, paths_of
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "mqm.json").read_text())

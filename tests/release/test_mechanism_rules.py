@@ -17,7 +17,7 @@ from fugu.contract.reports import QueryKind
 from fugu.contract.windows import Mechanism
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.influence import mixing, width_influences
-from fugu.privacy.quilts import influence, quilt_accountant, quilt_rate_loss
+from fugu.privacy.quilts import quilt_accountant, quilt_rate_loss
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_symbols
 from gateway.releases.allowance import (
     CountedSymbols,
@@ -30,6 +30,7 @@ from gateway.releases.allowance import (
 )
 from gateway.releases.entries import PER_NAT, nats
 from gateway.releases.statistics import Query, SymbolCounter
+from papers.quilts import influence
 from tests.support.sanitised_counts import stationary
 
 Floats = NDArray[np.float64]

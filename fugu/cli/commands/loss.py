@@ -36,27 +36,23 @@ def windows(
     *,
     release: list[str],
     chains: ChainOptions,
-    count: str | None = None,
     start: StartOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """What releases about windows of one stream lose together.
 
-    By the papers' theorems on composition, as corrected, by the accountants, and in truth where every path can be
-    added up.
+    By the accountants, for every adversary.
 
     \b
     examples:
-      fugu check windows --q .1 --r .4 --release 1:8:chain:4 --release 11:8:mqm-exact:13
-      fugu check windows --q .01 --r .4 --release 1:6:wasserstein:2 --release 1:6:wasserstein:2 --json
-      fugu check windows --model chain.json --start any --release 1:30:mqm-exact:20:histogram
+      fugu check windows --q .1 --r .4 --release 1:8:4 --release 11:8:13
+      fugu check windows --q .01 --r .4 --release 1:6:2 --release 1:6:2 --json
+      fugu check windows --model chain.json --start any --release 1:30:20:histogram
 
     Args:
-        release (FIRST:LENGTH:MECHANISM:SCALE[:QUERY]): A window's first tick (from 1) and its ticks, the mechanism
-            that chose the noise (chain, mqm-exact, mqm-approx, wasserstein, gk16, group or entry), the Laplace scale
-            of every number, count or histogram (default: count). Several may be given.
-        count (STATE[,STATE...]): States that a count counts (default: 1 of two).
+        release (FIRST:LENGTH:SCALE[:QUERY]): A window's first tick (from 1) and its ticks, the Laplace scale of every
+            number, count or histogram (default: count). Several may be given.
     """
     from fugu.cli.commands.loss_work import window_loss
 
-    window_loss(release, chains, count, start, as_json=as_json)
+    window_loss(release, chains, start, as_json=as_json)

@@ -8,14 +8,13 @@ from fugu.cli.commands import arguments
 from fugu.cli.commands.plan_options import ChainOptions
 from fugu.cli.commands.plan_work import chain_source, chosen_start, declared_chains
 from fugu.cli.errors import CommandLineError
-from fugu.cli.view.stream_plan import show_verdicts, verdict_document
+from fugu.cli.view.stream_plan import show_together, together_document
 from fugu.cli.view.terminal import warn, working
 from fugu.contract.windows import WINDOW_QUERIES
 from fugu.privacy.accountant.accountant import covered_start
-from fugu.privacy.composition_theorems import verdicts
 from fugu.privacy.utility import real_loss
-from fugu.privacy.window_mechanisms import MECHANISMS, WindowRequest
-from fugu.privacy.window_releases import WindowRelease
+from fugu.privacy.window_mechanisms import WindowRequest
+from fugu.privacy.window_releases import WindowRelease, lost_together
 
 __all__ = ["stream_loss", "window_loss"]
 
@@ -36,8 +35,8 @@ def stream_loss(rho0: str, rho1: str, chains: ChainOptions, adversary: str, *, a
     print(f"  state 1 rather than 0: {loss.epsilon_10:.10g}")
 
 
-def window_loss(texts: list[str], chains: ChainOptions, count: str | None, start: str | None, *, as_json: bool) -> None:
-    """Print what each theorem says of releases together.
+def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as_json: bool) -> None:
+    """Print what releases lose together.
 
     Raises:
         FuguError: something cannot be read or is out of range.
@@ -45,23 +44,22 @@ def window_loss(texts: list[str], chains: ChainOptions, count: str | None, start
     """
     made = [_release(text) for text in texts]
     declared, _, notes, warnings = declared_chains(chains)
-    states = None if count is None else arguments.states(count)
-    request = WindowRequest(declared, 1.0, None, "count", "ignorant", states, chosen_start(start))
+    request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
     covered = covered_start(request.accounted)
     with working("adding up"):
-        rows = verdicts(request, made)
+        rows = lost_together(request, made)
     if as_json:
-        print(json.dumps({**verdict_document(made, covered, rows), "notes": notes}, indent=2))
+        print(json.dumps({**together_document(made, covered, rows), "notes": notes}, indent=2))
     else:
-        show_verdicts(made, covered, rows, notes)
+        show_together(made, covered, rows, notes)
     for warning in warnings:
         warn(warning)
 
 
 def _release(text: str) -> WindowRelease:
     parts = text.split(":")
-    if not 4 <= len(parts) <= 5:
-        raise CommandLineError(f"a release is FIRST:LENGTH:MECHANISM:SCALE[:QUERY], got {text!r:.60}")
+    if not 3 <= len(parts) <= 4:
+        raise CommandLineError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
     ticks = [arguments.number(part, name) for part, name in zip(parts, ("first tick", "length"), strict=False)]
     if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
         raise CommandLineError(
@@ -70,7 +68,6 @@ def _release(text: str) -> WindowRelease:
     return WindowRelease(
         first=int(ticks[0]),
         length=int(ticks[1]),
-        mechanism=arguments.one_of(parts[2], "mechanism", MECHANISMS),
-        scale=arguments.positive(arguments.number(parts[3], "scale"), "scale"),
-        query=arguments.one_of(parts[4], "query", tuple(WINDOW_QUERIES)) if len(parts) == 5 else "count",
+        scale=arguments.positive(arguments.number(parts[2], "scale"), "scale"),
+        query=arguments.one_of(parts[3], "query", tuple(WINDOW_QUERIES)) if len(parts) == 4 else "count",
     )

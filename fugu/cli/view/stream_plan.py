@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -24,10 +25,9 @@ from fugu.planning.planner import Option, Refusal, StreamPlan
 from fugu.planning.streams_plan import PlannedStream, StreamsPlan, stream_discretiser
 from fugu.planning.window_plan import JointPlan, PlannedNoise
 from fugu.privacy.chain_class import Covered
-from fugu.privacy.composition_theorems import Verdict
 from fugu.privacy.utility import Utility
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
-from fugu.privacy.window_releases import WindowRelease
+from fugu.privacy.window_releases import Together, WindowRelease
 
 __all__ = [
     "Segments",
@@ -38,9 +38,9 @@ __all__ = [
     "show_noise",
     "show_plan",
     "show_streams",
-    "show_verdicts",
+    "show_together",
     "streams_document",
-    "verdict_document",
+    "together_document",
 ]
 
 
@@ -526,48 +526,23 @@ def streams_document(plan: StreamsPlan) -> dict[str, Any]:
     }
 
 
-_LOSS_COLUMNS = ("theorem", "epsilon", "standing", "why")
-
-
-def verdict_document(releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Verdict]) -> dict[str, Any]:
-    """The verdicts as an object for JSON."""
+def together_document(releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together]) -> dict[str, Any]:
+    """What releases lose together as an object for JSON."""
     return {
-        "releases": [
-            {
-                "first": release.first,
-                "length": release.length,
-                "mechanism": release.mechanism,
-                "scale": release.scale,
-                "query": release.query,
-            }
-            for release in releases
-        ],
+        "releases": [asdict(release) for release in releases],
         "start": start,
-        "theorems": [row._asdict() for row in rows],
+        "bounds": [row._asdict() for row in rows],
     }
 
 
-def show_verdicts(
-    releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Verdict], notes: Sequence[str]
+def show_together(
+    releases: Sequence[WindowRelease], start: Covered, rows: Sequence[Together], notes: Sequence[str]
 ) -> None:
-    """Print the verdicts.
-
-    Args:
-        releases: that are made.
-        start: the distributions of the first tick that are covered.
-        rows: what the theorems say.
-        notes: how the class of chains came about.
-    """
+    """Print what releases lose together, for some starts; `notes` say how the class came about."""
     for note in notes:
         say(note)
     count = len(releases)
     title = f"What {count} release{'s' * (count > 1)} lose about a tick together, {start} start"
-    show_table(title, _LOSS_COLUMNS, [_loss_row(row) for row in rows])
-    say(
-        "holds: a bound for every tick that a release reads, against the ignorant adversary where no other is named. "
-        "false: a formula that releases can break. at least: what is really lost, so that no bound can be lower."
-    )
-
-
-def _loss_row(row: Verdict) -> tuple[str, ...]:
-    return row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.standing, row.note
+    cells = [(row.name, "" if row.epsilon is None else f"{row.epsilon:.6g}", row.note) for row in rows]
+    show_table(title, ("bound", "epsilon", "why"), cells)
+    say("each row is a bound for every tick, against the ignorant adversary where no other is named.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
@@ -16,32 +16,28 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
-from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import known_chains
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.quilts import corner_chains, influence, quilt_accountant, two_windows_bound
+from fugu.privacy.quilts import corner_chains, quilt_accountant
 from fugu.privacy.window_mechanisms import WindowRequest
-from fugu.privacy.window_releases import (
+from fugu.privacy.window_releases import charges, lost_together, moved_to_the_front
+from papers.quilts import influence, two_windows_bound
+from papers.window_releases import (
     QUILTS,
     NoisyCount,
-    WindowRelease,
+    Released,
     answer_distributions,
-    charges,
-    moved_to_the_front,
     noisy,
     own_loss,
     worst_ratio,
 )
 
-__all__ = ["Verdict", "verdicts"]
+__all__ = ["Verdict", "naive_counterexample", "verdicts"]
 
 Standing = Literal["holds", "false", "at least", "not applicable"]
 _UP = 1.0 + OUTWARD
 _CLOSE = 1.0 + 1e-9
-_LONGEST_INFORMED = 128
-_MOST_TICKS = 10_000
 _MOST_INFLUENCES = 5_000
 
 
@@ -66,15 +62,13 @@ class Counterexample(NamedTuple):
     words: str
 
 
-def verdicts(request: WindowRequest, releases: Sequence[WindowRelease]) -> list[Verdict]:
+def verdicts(request: WindowRequest, releases: Sequence[Released]) -> list[Verdict]:
     """Every theorem's verdict on releases, at least one, with noise independent of one another; else a ChainClassError.
 
     Of the request the class, its start, and what a count counts are used.
     """
-    if not releases:
-        raise ChainClassError("there is no release to account for")
-    moved = moved_to_the_front(request, releases)
-    return _Together(request, moved, releases[0].first - moved[0].first).all()
+    lost_together(request, releases)  # refuses what cannot be accounted for
+    return _Together(request, releases).all()
 
 
 def naive_counterexample() -> Counterexample:
@@ -89,11 +83,11 @@ def naive_counterexample() -> Counterexample:
 class _Together:
     """Releases, and what several theorems need of them."""
 
-    def __init__(self, request: WindowRequest, releases: tuple[WindowRelease, ...], before: int) -> None:
-        self._request, self._releases, self._number = request, releases, before + 1  # of the first tick, as it is shown
+    def __init__(self, request: WindowRequest, given: Sequence[Released]) -> None:
+        self._request, self._given = request, given
+        self._releases = releases = moved_to_the_front(request, given)
+        self._number = given[0].first - releases[0].first + 1  # of the first tick, as it is shown
         self._length = max(release.last for release in releases)
-        if self._length > _MOST_TICKS:
-            raise ChainClassError(f"at most {_MOST_TICKS} ticks are accounted for together, got {self._length}")
         self._rates = charges(releases, self._length)
         self._windows = sorted(range(len(releases)), key=lambda index: releases[index].first)
         self._disjoint = all(releases[a].last < releases[b].first for a, b in pairwise(self._windows))
@@ -104,10 +98,12 @@ class _Together:
 
     def all(self) -> list[Verdict]:
         rows = [self._row("every path added up", self._real, "at least")]
-        adversaries: tuple[Adversary, ...] = ("ignorant", "informed", "universal")
-        rows += [self._row(f"chain accountant, {each}", partial(self._accounted, each)) for each in adversaries]
+        told = lost_together(self._request, self._given)
+        bounds = [
+            Verdict(name, bound, "not applicable" if bound is None else "holds", note) for name, bound, note in told
+        ]
+        rows += bounds[:-1]
         rows += [
-            self._row("quilt accountant", self._quilts),
             self._row("theorem 3.1, corrected", self._adjacent),
             self._row("theorem 3.1, as printed", self._printed, "false"),
             self._row("theorem 3.3, quilts apart", self._apart),
@@ -116,7 +112,7 @@ class _Together:
             self._row("theorem 3.6, max-divergence", self._divergence),
             self._row("theorem 3.6, either way apart", self._both_ways),
             self._row("theorem 3.7, one set of quilts", self._shared_quilts),
-            Verdict("every tick in full", float(self._rates.sum()) * _UP, "holds", "all ticks are one secret"),
+            bounds[-1],
         ]
         return rows
 
@@ -173,18 +169,6 @@ class _Together:
     def _real(self) -> tuple[float, str]:
         which = "the chain" if len(self._members) == 1 else f"the worst of {len(self._members)} chains"
         return float(self._lost.max()), f"{which} really loses this, tick {int(self._lost.argmax()) + self._number}"
-
-    def _accounted(self, adversary: Adversary) -> tuple[float, str]:
-        accountant = ChainAccountant(self._request.accounted)
-        if adversary == "informed" and self._length > _LONGEST_INFORMED:
-            loss = accountant.loss(float(self._rates.max()), adversary, self._length)
-        else:
-            loss = accountant.schedule_loss(self._rates, adversary)
-        return loss.epsilon, loss.bound
-
-    def _quilts(self) -> tuple[float, str]:
-        losses = quilt_accountant(self._members, self._rates)
-        return float(losses.max()), f"tick {int(losses.argmax()) + self._number}"
 
     def _require(self, *, disjoint: bool = False) -> None:
         if len(self._releases) < 2:
@@ -300,7 +284,7 @@ class _Together:
 
 
 def _one_side(
-    chain: MarkovChain, windows: Sequence[WindowRelease], own: Sequence[float], *, backward: bool = False
+    chain: MarkovChain, windows: Sequence[Released], own: Sequence[float], *, backward: bool = False
 ) -> list[float]:
     """For every window, what all that lie on one side of it add."""
     adds = [0.0] * len(windows)
@@ -314,7 +298,7 @@ def _one_side(
     return adds
 
 
-def _boundary(chain: MarkovChain, tick: int, window: WindowRelease) -> float:
+def _boundary(chain: MarkovChain, tick: int, window: Released) -> float:
     """The influence of a window's nearest tick on a tick; infinite inside."""
     if tick < window.first:
         return influence(chain, tick, None, window.first - tick)
