@@ -5,9 +5,10 @@ File names in it are relative to its folder.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator, ValidationInfo
 
@@ -35,6 +36,10 @@ class GatewayConfigError(FuguError):
     """The file of a gateway cannot be read, or a key is wrong."""
 
 
+_Given = TypeVar("_Given")
+_Value = TypeVar("_Value")
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str) or "\0" in value:
         raise ValueError("give a text")
@@ -45,28 +50,26 @@ def _file(value: object, info: ValidationInfo) -> Path:
     return Path(info.context or "") / _text(value)
 
 
-def _location(value: object, info: ValidationInfo) -> Location:
+def _read(parse: Callable[[_Given], _Value], value: _Given) -> _Value:
     try:
-        location = store_location(_text(value))
+        return parse(value)
     except FuguError as error:
         raise ValueError(str(error)) from None
+
+
+def _location(value: object, info: ValidationInfo) -> Location:
+    location = _read(store_location, _text(value))
     return _file(str(location), info) if isinstance(location, Path) else location
 
 
 def _listen(value: object) -> Listen:
-    try:
-        return Listen.parse(str(value))
-    except FuguError as error:
-        raise ValueError(str(error)) from None
+    return _read(Listen.parse, str(value))
 
 
 def _keep(value: object) -> Keep:
     if not isinstance(value, dict):
         raise ValueError('give a table of ages, such as symbols = "90d"')
-    try:
-        return Keep.parse(f"{kind}={age}" for kind, age in value.items())
-    except FuguError as error:
-        raise ValueError(str(error)) from None
+    return _read(Keep.parse, [f"{kind}={age}" for kind, age in value.items()])
 
 
 def _placed(broker: Broker, info: ValidationInfo) -> Broker:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -44,6 +45,7 @@ _AWAY_SECONDS = 30.0
 _MISSING_SECONDS = 10.0
 _BEAT_SECONDS = 1.0
 _MOST_ALARMS = 200
+_TOLD = ("code", "name", "since", "count", "detail", "advice")
 _MOST_REPEATS, _REPEATS_SECONDS = 600, 60.0
 """Frames that a device may send again in so long: a connection that comes back brings those of an outbox at a time."""
 _CERTIFICATES_SECONDS = 3600.0
@@ -51,15 +53,6 @@ _CERTIFICATES_SECONDS = 3600.0
 
 class NotRunningError(FuguError):
     """There is no gateway to ask."""
-
-
-class Note(NamedTuple):
-    """Something that the worker has seen."""
-
-    code: AlarmCode
-    name: str
-    detail: str = ""
-    times: int = 1
 
 
 class Heard(NamedTuple):
@@ -136,7 +129,7 @@ class Monitor:
         self.alarms = Alarms(seconds, wall)
         self._known = set(sources.known)
         self._stored = InForce(sources.catalogue)
-        self._notes: queue.SimpleQueue[Note] = queue.SimpleQueue()
+        self._notes: queue.SimpleQueue[tuple[AlarmCode, str, str, int]] = queue.SimpleQueue()
         self._holding: dict[AlarmCode, tuple[str, ...]] = {}
         self._heard: dict[str, Heard] = {}
         self._repeats: Counter[str] = Counter()
@@ -175,7 +168,7 @@ class Monitor:
 
     def note(self, code: AlarmCode, name: str = "", detail: str = "", times: int = 1) -> None:
         """Note that something has happened that somebody should look at."""
-        self._notes.put(Note(code, name, detail, times))
+        self._notes.put((code, name, detail, times))
 
     def repeated(self, repeats: Mapping[str, int]) -> None:
         """Take by device how many frames came that were there; a few are of a connection that was lost."""
@@ -218,7 +211,9 @@ class Monitor:
     def _work(self) -> None:
         while not self._ending:
             try:
-                if self._answering is None or not self._answering.answer(self._answer, _ROUND_SECONDS):
+                if self._answering is None or not self._answering.answer(
+                    lambda: json.dumps(self.report()), _ROUND_SECONDS
+                ):
                     time.sleep(0.0 if self._answering and self._answering.is_open else _ROUND_SECONDS)
                 self.step()
             except Exception as error:  # what nobody thought of must not end what watches
@@ -362,23 +357,13 @@ class Monitor:
             "connection": self._link.last_error,
             "worker_round_seconds": round(self._sources.round_age(), 1),
             "alarms": [
-                {
-                    "code": alarm.code,
-                    "name": alarm.name,
-                    "since": int(alarm.since),
-                    "count": alarm.count,
-                    "detail": alarm.detail,
-                    "advice": alarm.advice,
-                }
+                {name: getattr(alarm, name) for name in _TOLD} | {"since": int(alarm.since)}
                 for alarm in self.alarms.current()
             ],
             **self._sources.details(),
             "devices": devices,
             "counters": dict(sorted(self.counters().items())),
         }
-
-    def _answer(self) -> str:
-        return json.dumps(self.report())
 
 
 def _frame_seconds(policy: AnyPolicy) -> float:
@@ -434,11 +419,7 @@ def _together(shards: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _of_shards(store: Location) -> list[Path]:
     pattern = _socket(part_of(store, "shard-*"))
     before, _, after = pattern.name.rpartition("*")
-    return (
-        sorted(path for path in pattern.parent.iterdir() if path.name.startswith(before) and path.name.endswith(after))
-        if pattern.parent.is_dir()
-        else []
-    )
+    return sorted(pattern.parent.glob(f"{escape(before)}*{escape(after)}"))
 
 
 def _socket(store: Location) -> Path:

@@ -50,32 +50,24 @@ _ON = frozenset({"on", "true", "yes", "detected", "active", *_CLASSES})
 
 def gateway_document(fleet: str) -> dict[str, Any]:
     """The document of the gateway itself: whether it has an alarm."""
-    topic = health_topic(fleet)
     alarms = "value_json.alarms | default([])"
-    problem: Component = {
-        "platform": "binary_sensor",
-        "device_class": "problem",
-        "name": "alarm",
-        "state_topic": topic,
-        "value_template": f"{{{{ 'ON' if {alarms} else 'OFF' }}}}",
-        "json_attributes_topic": topic,
-        "json_attributes_template": _attributes(
-            codes=f"{alarms} | map(attribute='code') | join(', ')",
-            advice=f"{alarms} | map(attribute='advice') | join(' ')",
-        ),
-        "entity_category": "diagnostic",
-    }
+    problem = _entity(
+        *("binary_sensor", "alarm", health_topic(fleet), f"{{{{ 'ON' if {alarms} else 'OFF' }}}}"),
+        {
+            "codes": f"{alarms} | map(attribute='code') | join(', ')",
+            "advice": f"{alarms} | map(attribute='advice') | join(' ')",
+        },
+        device_class="problem",
+        entity_category="diagnostic",
+    )
     return _document(fleet, GATEWAY, f"Fugu gateway of {fleet}", {"alarm": problem})
 
 
 def device_document(streams: Iterable[Description]) -> dict[str, Any]:
     """The document of a device, from at least one description of a stream."""
-    components: dict[str, Component] = {}
     every = list(streams)
-    for one in every:
-        components |= {f"{one.stream}.{name}": component for name, component in _components(one).items()}
-    first = every[0]
-    return _document(first.fleet, first.device, first.device, components)
+    components = {f"{one.stream}.{name}": component for one in every for name, component in _components(one).items()}
+    return _document(every[0].fleet, every[0].device, every[0].device, components)
 
 
 def _document(fleet: str, device: str, name: str, components: Mapping[str, Component]) -> dict[str, Any]:
@@ -90,10 +82,7 @@ def _document(fleet: str, device: str, name: str, components: Mapping[str, Compo
         "dev": about,
         "o": {"name": "fugu-edge", "sw_version": version("fugu-edge")},
         "availability": [
-            {
-                "topic": health_topic(fleet),
-                "value_template": "{{ 'online' if value_json.online else 'offline' }}",
-            }
+            {"topic": health_topic(fleet), "value_template": "{{ 'online' if value_json.online else 'offline' }}"}
         ],
         "qos": 1,
         "cmps": dict(components),
@@ -101,52 +90,54 @@ def _document(fleet: str, device: str, name: str, components: Mapping[str, Compo
 
 
 def _components(one: Description) -> dict[str, Component]:
-    found = {"epsilon": _epsilon(one)}
+    """What a tick may tell, with what is protected in words; and what is told."""
+    found = {
+        "epsilon": _entity(
+            *("sensor", f"{one.stream} epsilon per tick", description_topic(one.fleet, one.device, one.stream)),
+            "{{ value_json.guarantee.epsilon }}",
+            _said("guarantee.adversary", "confirmed", "protects", "does_not_protect"),
+            unit_of_measurement="nats",
+            entity_category="diagnostic",
+        )
+    }
     if one.kind == "points":
         return found | _points(one)
-    if one.windows:
-        found |= _counted(one)
-    else:
-        found |= _estimated(one)
+    found |= _counted(one) if one.windows else _estimated(one)
     if one.useful_for == "state" and one.kind != "windows" and len(one.states) == 2:
         found["state"] = _state(one)
     return found
 
 
-def _epsilon(one: Description) -> Component:
-    """What a tick may tell, and in words what is protected."""
-    topic = description_topic(one.fleet, one.device, one.stream)
-    return {
-        "platform": "sensor",
-        "name": f"{one.stream} epsilon per tick",
-        "state_topic": topic,
-        "value_template": "{{ value_json.guarantee.epsilon }}",
-        "unit_of_measurement": "nats",
-        "json_attributes_topic": topic,
-        "json_attributes_template": _attributes(
-            adversary="value_json.guarantee.adversary",
-            confirmed="value_json.confirmed",
-            protects="value_json.protects",
-            does_not_protect="value_json.does_not_protect",
-        ),
-        "entity_category": "diagnostic",
-    }
+def _entity(
+    platform: str, name: str, topic: str, value: str, attributes: Mapping[str, str] | None = None, **more: object
+) -> Component:
+    """Show what a template makes of the messages on a topic, and as attributes what expressions do."""
+    found = {"platform": platform, "name": name, **({"state_topic": topic, "value_template": value} if value else {})}
+    if attributes:
+        pairs = ", ".join(f"'{key}': {expression}" for key, expression in attributes.items())
+        found |= {"json_attributes_topic": topic, "json_attributes_template": f"{{{{ {{{pairs}}} | tojson }}}}"}
+    return found | more
 
 
-def _share(one: Description, topic: str, of: str, seconds: float) -> Component:
-    return {
-        "platform": "sensor",
-        "name": f"{one.stream} share of {of}",
-        "state_topic": topic,
-        "unit_of_measurement": "%",
-        "state_class": "measurement",
-        "suggested_display_precision": 1,
-        "expire_after": _expires(seconds),
-    }
+def _said(*names: str) -> dict[str, str]:
+    """Members of a message as attributes, each under its last name."""
+    return {name.rpartition(".")[2]: f"value_json.{name}" for name in names}
+
+
+def _share(
+    one: Description, of: str, topic: str, value: str, attributes: Mapping[str, str] | None, seconds: float
+) -> Component:
+    return _entity(
+        *("sensor", f"{one.stream} share of {of}", topic, value, attributes),
+        unit_of_measurement="%",
+        state_class="measurement",
+        suggested_display_precision=1,
+        expire_after=_expires(seconds),
+    )
 
 
 def _counted(one: Description) -> dict[str, Component]:
-    topic = count_topic(one.fleet, one.device, one.stream)
+    topic, single = count_topic(one.fleet, one.device, one.stream), len(one.windows) == 1
     found = {}
     for window in one.windows:
         if isinstance(window.states, str):  # a histogram
@@ -155,51 +146,36 @@ def _counted(one: Description) -> dict[str, Component]:
             few = len(window.states) <= _MOST_NAMED
             every = {"": ("", " or ".join(window.states) if few else f"{len(window.states)} states")}
         for key, (ending, of) in every.items():
-            value, low, high = (_member(f"{name}{ending}") for name in ("value", "low", "high"))
-            ours = f"value_json.window == {_literal(window.name)} and {value} is defined"
-            percent = "{{{{ (100 * {} / value_json.observed) | round(2) }}}}"
-            of += "" if len(one.windows) == 1 else f" ({window.name})"
-            share = _share(one, topic, of, window.stride * one.period_seconds)
-            share["value_template"] = f"{{% if {ours} %}}{percent.format(value)}{{% endif %}}"
-            if len(one.windows) == 1:  # the messages of another would have no such attributes
-                share["json_attributes_topic"] = topic
-                share["json_attributes_template"] = _attributes(
-                    low=f"(100 * {low} / value_json.observed) | round(2)",
-                    high=f"(100 * {high} / value_json.observed) | round(2)",
-                    confidence="value_json.confidence",
-                    since="value_json.since",
-                    time="value_json.time",
-                    useful="value_json.useful",
-                )
+            members = {name: _member(f"{name}{ending}") for name in ("value", "low", "high")}
+            percent = {name: f"(100 * {one} / value_json.observed) | round(2)" for name, one in members.items()}
+            ours = f"value_json.window == {_literal(window.name)} and {members['value']} is defined"
+            value = f"{{% if {ours} %}}{{{{ {percent.pop('value')} }}}}{{% endif %}}"
+            of += "" if single else f" ({window.name})"
+            # With several windows the messages of another would have no such attributes.
+            attributes = percent | _said("confidence", "since", "time", "useful") if single else None
+            share = _share(one, of, topic, value, attributes, window.stride * one.period_seconds)
             found[f"window.{window.name}{key}"] = share
     return found
 
 
 def _estimated(one: Description) -> dict[str, Component]:
-    topic = estimate_topic(one.fleet, one.device, one.stream)
+    topic, attributes = estimate_topic(one.fleet, one.device, one.stream), _said("since", "time", "useful")
     found = {}
     for index, label in _shown(one.states):
-        value = _member(f"share_{label}")
-        share = _share(one, topic, label, one.frame_ticks * one.period_seconds)
-        share["value_template"] = f"{{% if {value} is defined %}}{{{{ (100 * {value}) | round(2) }}}}{{% endif %}}"
-        share["json_attributes_topic"] = topic
-        share["json_attributes_template"] = _attributes(
-            since="value_json.since", time="value_json.time", useful="value_json.useful"
-        )
-        found[f"share.{index}"] = share
+        member = _member(f"share_{label}")
+        value = f"{{% if {member} is defined %}}{{{{ (100 * {member}) | round(2) }}}}{{% endif %}}"
+        found[f"share.{index}"] = _share(one, label, topic, value, attributes, one.frame_ticks * one.period_seconds)
     return found
 
 
 def _state(one: Description) -> Component:
     label = one.states[_on(one.states)]
-    state: Component = {
-        "platform": "binary_sensor",
-        "name": f"{one.stream} {label}",
-        "state_topic": estimate_topic(one.fleet, one.device, one.stream),
-        "value_template": f"{{% if value_json.probability >= {LIKELY} %}}"
+    state = _entity(
+        *("binary_sensor", f"{one.stream} {label}", estimate_topic(one.fleet, one.device, one.stream)),
+        f"{{% if value_json.probability >= {LIKELY} %}}"
         f"{{{{ 'ON' if value_json.state == {_literal(label)} else 'OFF' }}}}{{% else %}}None{{% endif %}}",
-        "expire_after": _expires(one.frame_ticks * one.period_seconds),
-    }
+        expire_after=_expires(one.frame_ticks * one.period_seconds),
+    )
     if label.casefold() in _CLASSES:
         state["device_class"] = _CLASSES[label.casefold()]
     return state
@@ -209,34 +185,15 @@ def _points(one: Description) -> dict[str, Component]:
     """A place on the map, with how far off it can be; or a value, with the interval that it is in."""
     topic = estimate_topic(one.fleet, one.device, one.stream)
     if one.place is not None:
-        place: Component = {
-            "platform": "device_tracker",
-            "name": one.stream,
-            "source_type": "gps",
-            "json_attributes_topic": topic,
-            "json_attributes_template": _attributes(
-                latitude="value_json.latitude",
-                longitude="value_json.longitude",
-                gps_accuracy="value_json.accuracy",
-                time="value_json.time",
-                useful="value_json.useful",
-            ),
-        }
-        return {"place": place}
-    value: Component = {
-        "platform": "sensor",
-        "name": one.stream,
-        "state_topic": topic,
-        "value_template": "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}",
-        "state_class": "measurement",
-        "json_attributes_topic": topic,
-        "json_attributes_template": _attributes(
-            low="value_json.low", high="value_json.high", time="value_json.time", useful="value_json.useful"
-        ),
-        "expire_after": _expires(one.frame_ticks * one.period_seconds),
-    }
-    if one.unit:
-        value["unit_of_measurement"] = one.unit
+        attributes = _said("latitude", "longitude", "time", "useful") | {"gps_accuracy": "value_json.accuracy"}
+        return {"place": _entity("device_tracker", one.stream, topic, "", attributes, source_type="gps")}
+    value = _entity(
+        *("sensor", one.stream, topic, "{% if value_json.value is defined %}{{ value_json.value }}{% endif %}"),
+        _said("low", "high", "time", "useful"),
+        state_class="measurement",
+        expire_after=_expires(one.frame_ticks * one.period_seconds),
+        **({"unit_of_measurement": one.unit} if one.unit else {}),
+    )
     return {"value": value}
 
 
@@ -263,11 +220,6 @@ def _member(key: str) -> str:
 def _literal(text: str) -> str:
     """Any text in a template; everything but letters and digits is escaped."""
     return "'" + "".join(c if c.isascii() and c.isalnum() else f"\\U{ord(c):08x}" for c in text) + "'"
-
-
-def _attributes(**values: str) -> str:
-    pairs = ", ".join(f"'{key}': {value}" for key, value in values.items())
-    return f"{{{{ {{{pairs}}} | tojson }}}}"
 
 
 def _unique(fleet: str, device: str) -> str:

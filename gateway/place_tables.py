@@ -182,9 +182,9 @@ class TableSender:
         if (newest := self._points.newest(*key)) is not None:
             with suppress(RefusedError):
                 return self._catalogue.find(*key, newest.frame.policy_version, MeasureModel)
-        model = self._catalogue.newest_measure(*key)
-        assert model is not None
-        return model
+        policy = self._catalogue.newest(*key)
+        assert policy is not None
+        return self._catalogue.find(*key, policy.version, MeasureModel)
 
     def _wanted(self, key: _Key, model: MeasureModel, tick: int) -> Iterator[TimedTable]:
         policy = model.policy

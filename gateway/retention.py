@@ -100,11 +100,7 @@ class Retention:
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ages = {
-            SYMBOLS: keep.symbols,
-            POINTS: keep.points,
-            WINDOWS: keep.windows,
-        }
+        self._ages = {SYMBOLS: keep.symbols, POINTS: keep.points, WINDOWS: keep.windows}
         self._store = store
         self._catalogue = catalogue
         self._recorder = recorder

@@ -15,7 +15,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 from fugu.contract.errors import FuguError, cause
 from fugu.host.database import SHARDS, DatabaseError
@@ -46,13 +47,6 @@ KIND = Kind(SHARDS, _SCHEMA, ShardChannelError, durable=False)
 def channel_of(store: Location) -> Location:
     """Where the channel of a store's shards is."""
     return part_of(store, "shards")
-
-
-class Beat(NamedTuple):
-    """How a shard was when it last said so: the numbers go up while it lives."""
-
-    number: int
-    body: dict[str, Any]
 
 
 class ShardChannel:
@@ -104,10 +98,10 @@ class ShardChannel:
         with self._db.transaction():
             self._db.execute(query + "excluded.body", (shard, canonical(document)))
 
-    def beats(self) -> dict[int, Beat]:
-        """How each shard was when it last said so."""
+    def beats(self) -> dict[int, tuple[int, dict[str, Any]]]:
+        """How each shard was when it last said so, with a number that goes up while it lives."""
         rows = self._db.execute("SELECT shard, number, body FROM beats")
-        return {shard: Beat(number, json.loads(body)) for shard, number, body in rows}
+        return {shard: (number, json.loads(body)) for shard, number, body in rows}
 
 
 _log = logging.getLogger(__name__)
@@ -115,15 +109,15 @@ _ROUND_SECONDS = 0.25
 _MISSING_SECONDS = 5.0
 
 
+@dataclass
 class _Known:
     """What was heard of a shard; times are seconds of a steady clock."""
 
-    def __init__(self, now: float) -> None:
-        self.number = 0
-        self.since = 0.0
-        self.before: Counter[str] = Counter()
-        self.counted: Counter[str] = Counter()
-        self.heard = now
+    heard: float
+    number: int = 0
+    since: float = 0.0
+    before: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
 
 
 class ShardWatch:
@@ -176,15 +170,15 @@ class ShardWatch:
         """See what was said. Raises DatabaseError if it cannot be read."""
         beats, now = self._channel.beats(), self._seconds()
         for index, one in enumerate(self._known):
-            beat = beats.get(index)
-            if beat is None or beat.number == one.number:
+            number, body = beats.get(index, (one.number, {}))
+            if number == one.number:
                 continue
-            one.number, one.heard = beat.number, now
-            if beat.body["since"] != one.since:
+            one.number, one.heard = number, now
+            if body["since"] != one.since:
                 self._counters["shards_restarted"] += one.since > 0.0
-                one.since, one.before = beat.body["since"], one.before + one.counted
-            one.counted = Counter(beat.body["counters"])
-            self.reports[index] = beat.body
+                one.since, one.before = body["since"], one.before + one.counted
+            one.counted = Counter(body["counters"])
+            self.reports[index] = body
 
     def _watch(self) -> None:
         away = False

@@ -35,11 +35,7 @@ class ShardError(UsageError):
 
 def owner(device: str, shards: int) -> int:
     """The shard, of so many, that a device belongs to."""
-    return max(range(shards), key=lambda index: (_weight(index, device), index))
-
-
-def _weight(index: int, device: str) -> bytes:
-    return blake2b(f"{index}/{device}".encode(), digest_size=8).digest()
+    return max(range(shards), key=lambda index: (blake2b(f"{index}/{device}".encode(), digest_size=8).digest(), index))
 
 
 @dataclass(frozen=True, slots=True)

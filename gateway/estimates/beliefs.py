@@ -93,6 +93,11 @@ class Beliefs(NamedTuple):
         state[:, 0] = NONE
         return cls(state, np.zeros((streams, states)))
 
+    @classmethod
+    def of(cls, state: tuple[int, int, int], distribution: Floats) -> Beliefs:
+        """What is known of one stream."""
+        return cls(np.array([state]), distribution[np.newaxis].copy())
+
     def widened(self, states: int) -> Beliefs:
         """Room for models of so many states."""
         more = states - self.distribution.shape[1]

@@ -158,11 +158,6 @@ class Catalogue:
         newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
         return None if newest is None else newest[1].policy
 
-    def newest_measure(self, device: str, stream: str) -> MeasureModel | None:
-        """The newest policy in force of a measured stream; none for a stream of symbols."""
-        newest = max(self._devices.get(device, {}).get(stream, {}).items(), default=None)
-        return newest[1] if newest is not None and isinstance(newest[1], MeasureModel) else None
-
     def measured(self) -> list[tuple[str, str]]:
         """Device and stream of every measured stream with a policy in force, sorted."""
         every = ((device, stream) for device in self._devices for stream in self._devices[device])

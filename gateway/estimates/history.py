@@ -49,23 +49,6 @@ def estimated_window(policy: Policy) -> Window | None:
     return None if policy.table is None else best
 
 
-class _Found(NamedTuple):
-    """A window's frame, its definition and model, and the symbols around it."""
-
-    frame: WindowFrame
-    window: Window
-    known: SymbolModel
-    laid: _Laid
-
-
-class _Laid(NamedTuple):
-    """Ticks from `first` on: symbols (n,) of one model, -1 for none, and the distribution (k,) of the first."""
-
-    first: int
-    symbols: np.ndarray[tuple[int], np.dtype[np.int64]]
-    distribution: Floats
-
-
 class CountedEstimates:
     """What windows and symbols in the store tell together; estimates see `lag` ticks of later symbols."""
 
@@ -77,55 +60,37 @@ class CountedEstimates:
 
     def run(self, place: Place, index: int) -> TickProbabilities | None:
         """The probabilities of the ticks of a window; none if it is not used, or not all of it is here."""
-        if (found := self._found(place, index)) is None:
-            return None
-        frame, window, known, laid = found
-        offset, ticks = frame.first - laid.first, len(laid.symbols)
-        within = np.full(ticks, -1, dtype=np.int64)
-        within[offset : offset + frame.length] = 0
-        labels = known.policy.discretiser.states
-        adds = np.zeros((ticks, len(labels)), dtype=np.int64)
-        adds[:, window.groups(labels)[-1]] = 1
-        model = known.numbers
-        if model.shown is not None:
-            adds = adds @ model.shown.T.astype(np.int64)
-        try:
-            marginals = count_marginals(
-                laid.symbols,
-                laid.distribution,
-                model.transition,
-                model.emission,
-                within,
-                adds,
-                _likelihood(frame, window),
-            )
-        except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
-            return None
-        probabilities = told(model, marginals)[offset : offset + frame.length]
-        return TickProbabilities(frame.policy_version, frame.first, frame.shift, probabilities)
-
-    def _found(self, place: Place, index: int) -> _Found | None:
         frame = self._store.windows.at(place.number, index)
         if frame is None or frame.observed < frame.length:
             return None
         known = self._catalogue.recall(place.device, place.stream, frame.policy_version, SymbolModel)
-        window = estimated_window(known.policy)
-        laid = self._laid(place, frame, known) if window is not None and window.name == frame.window else None
-        return None if laid is None or window is None else _Found(frame, window, known, laid)
-
-    def _laid(self, place: Place, frame: WindowFrame, known: SymbolModel) -> _Laid | None:
-        number = self._store.stream_id(place.device, place.stream)
-        first, last, end = frame.first, frame.first + frame.length - 1, frame.first + frame.length - 1 + self._lag
-        found = [] if number is None else self._store.symbols.holding(number, first, end)
+        window, length = estimated_window(known.policy), frame.length
+        if window is None or window.name != frame.window:
+            return None
+        number, end = self._store.stream_id(place.device, place.stream), frame.first + length - 1 + self._lag
+        found = [] if number is None else self._store.symbols.holding(number, frame.first, end)
         same = [one for one in found if (one.policy_version, one.shift) == (frame.policy_version, frame.shift)]
         if number is None or not same or found[-1].last < end:
             return None
-        symbols = np.full(end - first + 1, -1, dtype=np.int64)
+        symbols = np.full(length + self._lag, -1, dtype=np.int64)
         for one in same:
-            symbols[one.first - first : one.last - first + 1] = np.frombuffer(one.symbols, dtype=np.uint8)
-        if (symbols[: last - first + 1] < 0).any():
+            low = one.first - frame.first
+            symbols[low : low + len(one.symbols)] = np.frombuffer(one.symbols, dtype=np.uint8)
+        if (symbols[:length] < 0).any():
             return None
-        return _Laid(first, symbols, self._past.distribution_at(place._replace(number=number), same[0]))
+        distribution = self._past.distribution_at(place._replace(number=number), same[0])
+        within = np.where(np.arange(len(symbols)) < length, 0, -1)
+        labels, model = known.policy.discretiser.states, known.numbers
+        adds = np.zeros((len(symbols), len(labels)), dtype=np.int64)
+        adds[:, window.groups(labels)[-1]] = 1
+        if model.shown is not None:
+            adds = adds @ model.shown.T.astype(np.int64)
+        given = symbols, distribution, model.transition, model.emission, within, adds, _likelihood(frame, window)
+        try:
+            probabilities = told(model, count_marginals(*given))[:length]
+        except ValueError:  # a count that its symbols all but exclude, beyond what floating point holds
+            return None
+        return TickProbabilities(frame.policy_version, frame.first, frame.shift, probabilities)
 
 
 def _likelihood(frame: WindowFrame, window: Window) -> Floats:

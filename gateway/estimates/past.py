@@ -6,7 +6,7 @@ there on are made anew, together with what has come.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise, takewhile
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import Model, SymbolModel, smoothed
 from gateway.store.coverage import Place
 from gateway.store.store import Store
-from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Bytes, Chunk, Columns, Head, packed_size, since
+from gateway.store.symbols import CHUNK_SPAN, CHUNK_TICKS, SMALL_TICKS, Bytes, Chunk, Columns, Head, packed_size, part
 
 __all__ = ["Past", "TickProbabilities", "cut", "seal"]
 
@@ -42,13 +42,6 @@ class TickProbabilities(NamedTuple):
         low = max(first - self.first, 0)
         inside = self.probabilities[low : max(last - self.first + 1, low)]
         return self._replace(first=self.first + low, probabilities=inside)
-
-
-class Standing(NamedTuple):
-    """What is known of one stream before some rows of it."""
-
-    beliefs: Beliefs
-    rows: Columns
 
 
 class _Stretch(NamedTuple):
@@ -84,23 +77,24 @@ class Past:
             found = self._indices[key] = self.bank.index(known.numbers)
         return found
 
-    def models(self, place: Place, columns: Columns) -> Ints:
-        """(n,) the indices of the models of a stream's rows."""
-        versions, inverse = np.unique(columns.version, return_inverse=True)
-        found = [self.model(place.device, place.stream, version) for version in versions.tolist()]
-        return np.array(found, dtype=np.int64)[inverse] if found else inverse.astype(np.int64)
+    def models(self, places: Sequence[Place], columns: Columns, which: Ints) -> Ints:
+        """(n,) the indices of the models of rows, each of one of some streams."""
+        keys, inverse = np.unique(which << 32 | columns.version, return_inverse=True)
+        named = [(places[key >> 32], key & (1 << 32) - 1) for key in keys.tolist()]
+        found = [self.model(place.device, place.stream, version) for place, version in named]
+        return np.array(found, dtype=np.int64)[inverse]
 
-    def standing(self, place: Place, tick: int, last: int = MAX_TICK) -> Standing:
-        """The rows that reach from a tick to another, and what is known before the first; that may begin earlier."""
+    def standing(self, place: Place, tick: int, last: int = MAX_TICK) -> tuple[Beliefs, Columns]:
+        """The rows that reach from a tick to another, after what is known before the first; that may begin earlier."""
         tick = self._start(place, tick)
         tail = self._frames.tail.of(place.number, tick, last)
         head = self._frames.head(place.number)
         if head is not None and head.last < tick:
-            return Standing(self.after(place, head), tail)
+            return self.after(place, head), tail
         chunks = takewhile(lambda chunk: chunk.first <= last, self._frames.chunks(place.number, tick))
         rows = Columns.joined([*(chunk.columns() for chunk in chunks), tail])
         rows = rows.take(np.argsort(rows.first, kind="stable"))
-        return Standing(self._before(place, int(rows.first[0]) if rows.rows else tick), rows)
+        return self._before(place, int(rows.first[0]) if rows.rows else tick), rows
 
     def _start(self, place: Place, tick: int) -> int:
         """Where to begin to know what is known at a tick: chunks do not know of late frames in the journal."""
@@ -112,39 +106,30 @@ class Past:
         head = self._frames.head(place.number)
         if head is not None and head.last < tick:
             return self.after(place, head)
-        beliefs = Beliefs.unknown(1, self.bank.states)
         chunk = next(self._frames.chunks(place.number, tick), None)
-        if chunk is not None and chunk.first == tick:
-            beliefs = beliefs.widened(len(chunk.distribution))
-            beliefs.state[0, 0] = GIVEN
-            beliefs.distribution[0, : len(chunk.distribution)] = chunk.distribution
-        return beliefs
+        if chunk is None or chunk.first != tick:
+            return Beliefs.unknown(1, self.bank.states)
+        return Beliefs.of((GIVEN, 0, 0), chunk.distribution).widened(self.bank.states)
 
     def after(self, place: Place, head: Head) -> Beliefs:
         """What is known at the end of what is sealed."""
         model = self.model(place.device, place.stream, head.version)
-        beliefs = Beliefs.unknown(1, self.bank.states)
-        beliefs.state[0] = model, head.last, head.shift
-        beliefs.distribution[0, : len(head.distribution)] = head.distribution
-        return beliefs
+        return Beliefs.of((model, head.last, head.shift), head.distribution).widened(self.bank.states)
 
-    def follow(self, place: Place, standing: Standing) -> tuple[Beliefs, Floats]:
-        """What is known after the rows, and (n, k) the distributions of their first ticks."""
-        rows = standing.rows
-        model = self.models(place, rows)
-        beliefs = standing.beliefs.widened(self.bank.states)
+    def follow(self, place: Place, beliefs: Beliefs, rows: Columns) -> tuple[Beliefs, Floats]:
+        """What is known after rows, from what is before, and (n, k) the distributions of their first ticks."""
         which = np.zeros(rows.rows, dtype=np.int64)
+        model = self.models([place], rows, which)
+        beliefs = beliefs.widened(self.bank.states)
         return beliefs, follow(beliefs, self.bank.arrays, which, model, rows, np.arange(rows.rows))
 
     def distribution_at(self, place: Place, frame: SymbolFrame) -> Floats:
         """The distribution (k,) of the first tick of a stored frame, given all symbols before it."""
-        standing = self.standing(place, frame.first, frame.first)
-        before = np.flatnonzero(standing.rows.first < frame.first)
-        earlier = [_until(standing.rows.frame(row), frame.first) for row in before.tolist()]
-        rows = Columns.of((place.number, one) for one in (*earlier, frame))
-        _, firsts = self.follow(place, Standing(standing.beliefs, rows))
-        distribution: Floats = firsts[-1, : self._states(place, frame)].copy()
-        return distribution
+        beliefs, rows = self.standing(place, frame.first, frame.first)
+        before = np.flatnonzero(rows.first < frame.first).tolist()
+        earlier = (part(one, one.first, frame.first - 1) for one in map(rows.frame, before))
+        _, firsts = self.follow(place, beliefs, Columns.of((place.number, one) for one in (*earlier, frame)))
+        return firsts[-1, : self._states(place, frame)].copy()
 
     def _states(self, place: Place, frame: SymbolFrame) -> int:
         return len(self.bank.models[self.model(place.device, place.stream, frame.policy_version)].initial)
@@ -153,16 +138,12 @@ class Past:
         """What is left of a chunk from a tick on, which is not above its last one."""
         rows = chunk.columns()
         frames = [rows.frame(row) for row in np.flatnonzero(rows.last >= first).tolist()]
-        frames[0] = since(frames[0], first)
-        distribution, left = (
-            self.distribution_at(place, frames[0]),
-            Columns.of((place.number, frame) for frame in frames),
-        )
-        fields = (left.version, left.shift, left.first - frames[0].first, left.ticks, left.bits)
+        frames[0] = part(frames[0], first, chunk.last)
+        first, distribution = frames[0].first, self.distribution_at(place, frames[0])
+        left = Columns.of((place.number, frame) for frame in frames)
+        fields = (left.version, left.shift, left.first - first, left.ticks, left.bits)
         runs = tuple(zip(*(field.tolist() for field in fields), strict=True))
-        return chunk._replace(
-            first=frames[0].first, distribution=distribution, runs=runs, symbols=left.packed.tobytes()
-        )
+        return chunk._replace(first=first, distribution=distribution, runs=runs, symbols=left.packed.tobytes())
 
     def estimates(
         self, place: Place, first: int = 0, last: int = MAX_TICK, *, newest: bool = False
@@ -198,14 +179,13 @@ class Past:
             rows = Columns.of((place.number, frame) for frame in page)
             if beliefs is None:
                 beliefs = self._before(place, page[0].first)
-            beliefs, distributions = self.follow(place, Standing(beliefs, rows))
+            beliefs, distributions = self.follow(place, beliefs, rows)
             joined = (rows.first[1:] == rows.last[:-1] + 1) & (np.diff(rows.version) == 0) & (np.diff(rows.shift) == 0)
             for low, high in pairwise([0, *(np.flatnonzero(~joined) + 1).tolist(), len(page)]):
                 symbols = np.frombuffer(b"".join(frame.symbols for frame in page[low:high]), dtype=np.uint8)
                 distribution = distributions[low, : self._states(place, page[low])].copy()
-                yield _Stretch(
-                    page[low].policy_version, page[low].first, page[low].shift, symbols.astype(np.int64), distribution
-                )
+                place_of = page[low].policy_version, page[low].first, page[low].shift
+                yield _Stretch(*place_of, symbols.astype(np.int64), distribution)
             size = min(2 * size, most)
 
     def _told(
@@ -233,53 +213,37 @@ class Past:
         return self.bank.models[self.model(place.device, place.stream, one.version)]
 
 
-def _until(frame: SymbolFrame, tick: int) -> SymbolFrame:
-    """A frame's part before a tick, which it begins before."""
-    symbols = frame.symbols[: tick - frame.first]
-    return SymbolFrame(frame.policy_version, frame.previous, frame.first, symbols, bits=frame.bits, shift=frame.shift)
-
-
 _DAY_US = 86_400_000_000
 
 
 def seal(store: Store, catalogue: Catalogue, past: Past) -> list[Place]:
     """Write chunks of all that the journal holds, within a transaction, and empty it; return its sequences."""
-    places = store.places(store.symbols.tail.numbers)
-    rows, standing, removed = _rows(store, past, {place.number: place for place in places})
+    places = {place.number: place for place in store.places(store.symbols.tail.numbers)}
+    rows, standing, removed = _rows(store, past, places)
     numbers, which = np.unique(rows.number, return_inverse=True)
-    some = set(numbers.tolist())
-    sealed = [place for place in places if place.number in some]
-    model = _models(past, sealed, rows, which)
-    states, sizes = past.bank.states, past.bank.arrays.facts[:, 0]
-    beliefs = Beliefs.unknown(len(sealed), states)
+    sealed = [places[number] for number in numbers.tolist()]
+    model = past.models(sealed, rows, which)
+    sizes = past.bank.arrays.facts[:, 0]
+    beliefs = Beliefs.unknown(len(sealed), past.bank.states)
     for at, place in enumerate(sealed):
         if (known := standing.get(place.number)) is not None:
-            beliefs.state[at], beliefs.distribution[at, : known.distribution.shape[1]] = (
-                known.state[0],
-                known.distribution[0],
-            )
+            beliefs.state[at] = known.state[0]
+            beliefs.distribution[at, : known.distribution.shape[1]] = known.distribution[0]
     firsts = follow(beliefs, past.bank.arrays, which, model, rows, np.arange(rows.rows))
-    chunks, last = [], {}
-    for piece in cut(rows, CHUNK_TICKS, CHUNK_SPAN):
-        place, distribution = sealed[which[piece.row]], firsts[piece.row, : sizes[model[piece.row]]]
-        version, shift = piece.runs[-1][:2]
+    chunks: list[Chunk] = []
+    heads: dict[int, Head] = {}
+    for row, first, runs, symbols in cut(rows, CHUNK_TICKS, CHUNK_SPAN):
+        place, distribution = sealed[which[row]], firsts[row, : sizes[model[row]]]
+        version, shift, offset, ticks, _ = runs[-1]
+        last = first + offset + ticks - 1
         clock = catalogue.policy(place.device, place.stream, version).clock
-        day = (clock.epoch_us + (piece.last + 1 - shift) * clock.period_us) // _DAY_US
-        chunks.append(
-            Chunk(place.number, piece.first, piece.last, distribution, version, day, piece.runs, piece.symbols)
-        )
-        last[place.number] = piece
-    heads = []
-    for place, (known, tick, shift), distribution in zip(
-        sealed, beliefs.state.tolist(), beliefs.distribution, strict=True
-    ):
-        piece = last[place.number]
-        version = piece.runs[-1][0]
-        heads.append(
-            Head(place.number, tick, shift, version, distribution[: sizes[known]], piece.first, piece.ticks, -1)
-        )
-    store.symbols.seal(removed, chunks, heads)
-    return places
+        day = (clock.epoch_us + (last + 1 - shift) * clock.period_us) // _DAY_US
+        chunks.append(Chunk(place.number, first, last, distribution, version, day, runs, symbols))
+        known_by, tick, shift = beliefs.state[which[row]].tolist()
+        end = beliefs.distribution[which[row], : sizes[known_by]]
+        heads[place.number] = Head(place.number, tick, shift, version, end, first, chunks[-1].ticks, -1)
+    store.symbols.seal(removed, chunks, heads.values())
+    return list(places.values())
 
 
 def _rows(
@@ -301,10 +265,10 @@ def _rows(
         if head.last < first and (head.chunk < 0 or head.ticks >= SMALL_TICKS):
             standing[number] = past.after(places[number], head)
             continue
-        found = past.standing(places[number], min(first, head.chunk) if head.chunk >= 0 else first)
-        standing[number] = found.beliefs
-        parts.append(found.rows)
-        removed.append((number, min(first, int(found.rows.first[0]))))
+        begin = min(first, head.chunk) if head.chunk >= 0 else first
+        standing[number], found = past.standing(places[number], begin)
+        parts.append(found)
+        removed.append((number, min(first, int(found.first[0]))))
     if parts:
         whole = every.take(np.flatnonzero(~np.isin(every.number, np.array([number for number, _ in removed]))))
         every = Columns.joined((whole, *parts))
@@ -312,51 +276,31 @@ def _rows(
     return every, standing, removed
 
 
-def _models(past: Past, places: list[Place], rows: Columns, which: Ints) -> Ints:
-    keys, inverse = np.unique(which << 32 | rows.version, return_inverse=True)
-    found = []
-    for key in keys.tolist():
-        place = places[key >> 32]
-        found.append(past.model(place.device, place.stream, key & (1 << 32) - 1))
-    return np.array(found, dtype=np.int64)[inverse]
-
-
-class Piece(NamedTuple):
-    """A chunk to be: the first of the given rows that it holds, its ticks, and its runs, as `store.symbols.Chunk`."""
-
-    row: int
-    first: int
-    last: int
-    ticks: int
-    runs: tuple[tuple[int, int, int, int, int], ...]
-    symbols: bytes
-
-
-def cut(columns: Columns, most_ticks: int, most_span: int) -> Iterator[Piece]:
+def cut(
+    columns: Columns, most_ticks: int, most_span: int
+) -> Iterator[tuple[int, int, tuple[tuple[int, int, int, int, int], ...], bytes]]:
     """Cut rows with symbols, in the order of their sequences and ticks, into chunks; none is of two sequences.
 
-    A chunk has at most `most_ticks` symbols, unless a single row has more, and spans at most `most_span` ticks.
+    A chunk has at most `most_ticks` symbols, unless a single row has more, and spans at most `most_span` ticks. Yields
+    the first row of each, its first tick, and its runs and symbols, as `store.symbols.Chunk` has them.
     """
     chunk_of, run_of = np.zeros((2, columns.rows), dtype=np.int64)
     given = (columns.number, columns.version, columns.shift, columns.first, columns.ticks, columns.bits)
     chunks, runs = _number(*given, most_ticks, most_span, chunk_of, run_of)
-    table = np.zeros((runs, 6), dtype=np.int64)
-    _describe(*given[1:], chunk_of, run_of, table)
-    sizes = packed_size(table[:, 3], table[:, 4])
+    begin = np.searchsorted(run_of, np.arange(runs))
+    _, version, shift, first, _, bits = (column[begin] for column in given)
+    ticks = np.add.reduceat(columns.ticks, begin)
+    sizes = packed_size(ticks, bits)
     ends = np.cumsum(sizes)
     packed = np.zeros(int(sizes.sum()), dtype=np.uint8)
     _join(columns.ticks, columns.bits, columns.start, columns.packed, run_of, ends - sizes, packed)
     rows = np.searchsorted(chunk_of, np.arange(chunks))
-    first_runs = np.searchsorted(table[:, 5], np.arange(chunks + 1)).tolist()
-    begins, stored, lists = [0, *ends.tolist()], packed.tobytes(), table.tolist()
-    for chunk, row in enumerate(rows.tolist()):
-        low, high = first_runs[chunk], first_runs[chunk + 1]
-        first = lists[low][2]
-        some = tuple(
-            (version, shift, at - first, count, bits) for version, shift, at, count, bits, _ in lists[low:high]
-        )
-        last = first + some[-1][2] + some[-1][3] - 1
-        yield Piece(row, first, last, sum(run[3] for run in some), some, stored[begins[low] : begins[high]])
+    begins, stored = [0, *ends.tolist()], packed.tobytes()
+    every = list(zip(*(column.tolist() for column in (version, shift, first, ticks, bits)), strict=True))
+    for row, (low, high) in zip(rows.tolist(), pairwise([*run_of[rows].tolist(), runs]), strict=True):
+        start = every[low][2]
+        some = tuple((version, shift, at - start, count, bits) for version, shift, at, count, bits in every[low:high])
+        yield row, start, some, stored[begins[low] : begins[high]]
 
 
 @kernel
@@ -381,19 +325,6 @@ def _number(
         ticks += count[row]
         chunk_of[row], run_of[row] = chunk, run
     return chunk + 1, run + 1
-
-
-@kernel
-def _describe(
-    version: Ints, shift: Ints, first: Ints, count: Ints, bits: Ints, chunk_of: Ints, run_of: Ints, table: Ints
-) -> None:
-    """Fill in of each run its version, shift, first tick, ticks, bits of a symbol, and chunk."""
-    for row in range(version.size):
-        run = run_of[row]
-        if table[run, 3] == 0:
-            table[run, 0], table[run, 1], table[run, 2] = version[row], shift[row], first[row]
-            table[run, 4], table[run, 5] = bits[row], chunk_of[row]
-        table[run, 3] += count[row]
 
 
 @kernel

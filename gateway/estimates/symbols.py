@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains.arrays import Floats, Ints
+from fugu.chains.arrays import Ints
 from fugu.chains.model import likelihood_rows
 from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import SymbolFrame
@@ -32,13 +31,6 @@ from gateway.store.store import Store
 from gateway.store.symbols import Columns
 
 __all__ = ["Symbols", "warm"]
-
-
-class Tracked(NamedTuple):
-    """The newest frame of a stream, and the belief (k,) at its last tick."""
-
-    frame: SymbolFrame
-    belief: Floats
 
 
 class Symbols(Kind[SymbolFrame]):
@@ -189,17 +181,6 @@ class Symbols(Kind[SymbolFrame]):
         self._frames.read_again()
         self.reports.sealed()
 
-    def newest(self, device: str, stream: str) -> Tracked | None:
-        """The newest frame of a stream, and the belief at its end; computed from the store."""
-        number = self._store.stream_id(device, stream)
-        found = None if number is None else self._look_up(number)
-        if found is None:
-            return None
-        frame, place = found.columns.frame(0), Place(int(found.columns.number[0]), device, stream)
-        beliefs, _ = self.past.follow(place, self.past.standing(place, frame.first))
-        states = len(self.past.bank.models[int(beliefs.state[0, 0])].initial)
-        return Tracked(frame, beliefs.distribution[0, :states].copy())
-
     def _place(self, number: int) -> Place:
         if (place := self._places.get(number)) is None:
             (place,) = self._store.places([number])
@@ -232,12 +213,13 @@ class Symbols(Kind[SymbolFrame]):
         """Compute again what is known of a stream, from what is stored; its frames, of which the last is the newest."""
         place = Place(int(self._marks[slot, NUMBER]), *self._streams.names[slot])
         first = self._frames.tail.first(place.number)
-        standing = self.past.standing(place, self._frames.last(place.number) + 1 if first is None else first)
-        beliefs, firsts = self.past.follow(place, standing)
+        begin = self._frames.last(place.number) + 1 if first is None else first
+        beliefs, rows = self.past.standing(place, begin)
+        beliefs, firsts = self.past.follow(place, beliefs, rows)
         self._beliefs = self._beliefs.widened(beliefs.distribution.shape[1])
         self._beliefs.state[slot] = beliefs.state[0]
         self._beliefs.distribution[slot, : beliefs.distribution.shape[1]] = beliefs.distribution[0]
-        return Fresh(standing.rows, firsts) if standing.rows.rows else None
+        return Fresh(rows, firsts) if rows.rows else None
 
     def _look_up(self, number: int) -> Fresh | None:
         """The newest frame of a stream as it is stored; of what is sealed as many ticks as its policy sends."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 from fugu.contract.reports import ReleaseFrame
@@ -12,11 +13,8 @@ from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import (
     DAY_US,
     HistoryError,
-    MeasuredStream,
-    Piece,
     Span,
     StoredHistory,
-    SymbolStream,
     stored_history,
 )
 from gateway.history.tables import (
@@ -34,7 +32,7 @@ from gateway.releases.ledger import Ledger, known_ledger
 __all__ = ["Span", "export_history"]
 
 _MOST_ENTRIES = 1_000
-_PAGE = 1 << 18
+_MOST_PIECES = 64
 Told = Callable[..., None]
 
 
@@ -54,13 +52,12 @@ def export_history(
     Raises FuguError if there is no such store or ledger, nothing is of that time, or the folder cannot be written.
     """
     with stored_history(store) as history, parquet_folder(folder) as made:
-        days = _Days(history, made, span, lag)
         day: int | None = span.since
         begin = max(span.since, history.next_time(0) or 0)
         while day is not None and day < span.until:
             day -= day % DAY_US
-            told(_date(day), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
-            day = day + DAY_US if days.write(day) else history.next_time(day + DAY_US)
+            told(instant(day).date().isoformat(), min(max(day - begin, 0) / max(span.until - begin, 1), 1.0))
+            day = day + DAY_US if _day(history, made, span.day(day), lag) else history.next_time(day + DAY_US)
         if (ledger := ledger or known_ledger(store)) is not None:
             told("releases", 1.0)
             _put_releases(made, ledger, span)
@@ -70,49 +67,24 @@ def export_history(
         return dict(made.rows)
 
 
-class _Days:
-    def __init__(self, history: StoredHistory, made: ParquetFolder, span: Span, lag: int) -> None:
-        self._history = history
-        self._made = made
-        self._span = span
-        self._lag = lag
-
-    def write(self, day: int) -> bool:
-        """Write what is of a day that begins at a time; returns whether there was anything."""
-        span = self._span.day(day)
-        before = sum(self._made.rows.values())
-        for stream in self._history.streams():
-            self._symbols(stream, span)
-        for measured in self._history.measured():
-            self._points(measured, span)
-        for sequence in self._history.windows():
-            self._made.add("windows", window_rows(sequence, self._history.counts(sequence, span)))
-        return sum(self._made.rows.values()) > before
-
-    def _symbols(self, stream: SymbolStream, span: Span) -> None:
-        for pieces in _gathered(self._history.pieces(stream, span)):
-            self._made.add("symbols", symbol_rows(stream, pieces))
-        for run in self._history.estimates(stream, span, self._lag):
-            self._made.add("estimates", marginal_rows("estimates", stream, run))
-
-    def _points(self, stream: MeasuredStream, span: Span) -> None:
-        for frame in self._history.points(stream, span):
-            policy = stream.policies[frame.policy_version]
-            self._made.add("points", point_rows(policy, frame))
-            for some in self._history.measurements(stream, frame, self._lag):
-                self._made.add("measurements", measurement_rows(policy, some))
-
-
-def _gathered(pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
-    page, count = list[Piece](), 0
-    for piece in pieces:
-        page.append(piece)
-        count += len(piece.symbols)
-        if count >= _PAGE:
-            yield page
-            page, count = [], 0
-    if page:
-        yield page
+def _day(history: StoredHistory, made: ParquetFolder, span: Span, lag: int) -> bool:
+    """Write what is of a span within a day; returns whether there was anything."""
+    before = sum(made.rows.values())
+    for stream in history.streams():
+        pieces = history.pieces(stream, span)
+        while some := list(islice(pieces, _MOST_PIECES)):
+            made.add("symbols", symbol_rows(stream, some))
+        for run in history.estimates(stream, span, lag):
+            made.add("estimates", marginal_rows("estimates", stream, run))
+    for measured in history.measured():
+        for frame in history.points(measured, span):
+            policy = measured.policies[frame.policy_version]
+            made.add("points", point_rows(policy, frame))
+            for estimates in history.measurements(measured, frame, lag):
+                made.add("measurements", measurement_rows(policy, estimates))
+    for sequence in history.windows():
+        made.add("windows", window_rows(sequence, history.counts(sequence, span)))
+    return sum(made.rows.values()) > before
 
 
 def _put_releases(made: ParquetFolder, ledger: Location, span: Span) -> None:
@@ -124,7 +96,3 @@ def _put_releases(made: ParquetFolder, ledger: Location, span: Span) -> None:
             frames = (ReleaseFrame.decode(entry.payload) for entry in entries if entry.state == "published")
             inside = (frame for frame in frames if span.since <= unix_us(frame.time) - 1 < span.until)
             made.add("releases", release_rows(inside))
-
-
-def _date(day: int) -> str:
-    return instant(day).date().isoformat()

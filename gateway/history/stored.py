@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from itertools import islice
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fugu.chains.arrays import Ints
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import MAX_TICK, SymbolFrame, WindowFrame
+from fugu.contract.frames import MAX_TICK, WindowFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.policies import AnyPolicy, read_policy
@@ -135,7 +135,6 @@ def tick_times(clock: Clock, first: int, shift: int, ticks: int) -> Ints:
     return begin + clock.period_us * np.arange(ticks, dtype=np.int64)
 
 
-_PAGE = 1 << 18
 _SEQUENCES = 1_000
 
 
@@ -214,12 +213,13 @@ class StoredHistory:
     def pieces(self, stream: SymbolStream, span: Span) -> Iterator[Piece]:
         """The symbols of a stream in a span of time, in tick order but for where its clock was set or changed."""
         number = self._numbers[stream.device, stream.stream, ""]
-        holding = partial(self._store.symbols.holding, number)
         for clock, first, last in self._ranges(stream.policies, number, span):
             low, high = span.walls(clock)
-            for frame in _paged(holding, self._symbols_from(number), first, last):
+            for frame in self._store.symbols.following(number, first, last):
                 if stream.policy(frame.policy_version).clock == clock:
-                    piece = _piece(frame).cut(max(first, low + frame.shift), min(last, high + frame.shift))
+                    symbols = np.frombuffer(frame.symbols, dtype=np.uint8)
+                    piece = Piece(frame.policy_version, frame.first, frame.shift, symbols)
+                    piece = piece.cut(max(first, low + frame.shift), min(last, high + frame.shift))
                     if len(piece.symbols):
                         yield piece
 
@@ -248,13 +248,11 @@ class StoredHistory:
     def points(self, stream: MeasuredStream, span: Span) -> Iterator[MeasureFrame]:
         """The frames of points that begin in a span of time, in tick order but for where the clock was set."""
         number = self._numbers[stream.device, stream.stream, ""]
-        holding = partial(self._store.points.holding, number)
         for clock, first, last in self._ranges(stream.policies, number, span):
             low, high = span.walls(clock)
-            for frame in _paged(holding, self._points_from(number), first, last):
+            for frame, _ in self._store.points.following(number, first, last):
                 policy = stream.policies.get(frame.policy_version)
-                inside = first <= frame.first and low <= frame.first - frame.shift <= high
-                if inside and policy is not None and policy.clock == clock:
+                if policy is not None and policy.clock == clock and low <= frame.first - frame.shift <= high:
                     yield frame
 
     def measurements(self, stream: MeasuredStream, frame: MeasureFrame, lag: int) -> Iterator[PointEstimates]:
@@ -292,15 +290,18 @@ class StoredHistory:
                 if (tick := self._store.windows.next_first(number, span.walls(clock)[0])) is not None:
                     found.append(clock.epoch_us + (tick - ahead) * clock.period_us)
         for stream in self.streams():
-            found += self._next_times(stream, self._symbols_from, span)
+            found += self._begins(stream, self._store.symbols.following, span)
+        points = self._store.points.following
         for measured in self.measured():
-            found += self._next_times(measured, self._points_from, span)
+            found += self._begins(measured, lambda number, first: (one.frame for one in points(number, first)), span)
         return max(min(found), after) if found else None
 
-    def _next_times(self, stream: SymbolStream | MeasuredStream, following: _Following, span: Span) -> Iterator[int]:
+    def _begins(
+        self, stream: SymbolStream | MeasuredStream, following: Callable[[int, int], Iterator[Any]], span: Span
+    ) -> Iterator[int]:
         number = self._numbers[stream.device, stream.stream, ""]
         for clock, first, _ in self._ranges(stream.policies, number, span):
-            if (frame := following(number)(first)) is not None:
+            for frame in islice(following(number, first), 1):
                 yield clock.epoch_us + (frame.first - frame.shift) * clock.period_us
 
     def _ranges(self, policies: Mapping[int, AnyPolicy], number: int, span: Span) -> Iterator[tuple[Clock, int, int]]:
@@ -314,34 +315,6 @@ class StoredHistory:
                 if first <= last:
                     yield clock, first, last
 
-    def _symbols_from(self, number: int) -> Callable[[int], SymbolFrame | None]:
-        """The first frame that holds a tick or a later one, from there on."""
-        return lambda first: next(self._store.symbols.following(number, first), None)
-
-    def _points_from(self, number: int) -> Callable[[int], MeasureFrame | None]:
-        return lambda first: next((one.frame for one in self._store.points.following(number, first)), None)
-
-
-_Frame = TypeVar("_Frame", SymbolFrame, MeasureFrame)
-_Following = (
-    Callable[[int], Callable[[int], SymbolFrame | None]] | Callable[[int], Callable[[int], MeasureFrame | None]]
-)
-
-
-def _paged(
-    holding: Callable[[int, int], list[_Frame]], following: Callable[[int], _Frame | None], first: int, last: int
-) -> Iterator[_Frame]:
-    """The frames that hold any of the ticks from one to another, once each, in tick order; a page at a time."""
-    done = -1
-    while first <= last:
-        end = min(first + _PAGE - 1, last)
-        some = [frame for frame in holding(first, end) if frame.first > done]
-        yield from some
-        done, first = max((frame.last for frame in some), default=done), end + 1
-        if not some and first <= last:
-            beyond = following(first)
-            first = last + 1 if beyond is None else max(beyond.first, first)
-
 
 _AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
 
@@ -352,7 +325,3 @@ def _of(known: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyK
 
 def _clocks(policies: Mapping[int, AnyPolicy]) -> list[Clock]:
     return list(dict.fromkeys(policies[version].clock for version in sorted(policies)))
-
-
-def _piece(frame: SymbolFrame) -> Piece:
-    return Piece(frame.policy_version, frame.first, frame.shift, np.frombuffer(frame.symbols, dtype=np.uint8))

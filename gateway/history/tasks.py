@@ -18,6 +18,8 @@ __all__ = ["Group", "Source", "Tasks", "open_tasks"]
 _LOOPBACK = "127.0.0.2"
 """Ray takes the address of the network instead of 127.0.0.1."""
 _Result = TypeVar("_Result")
+_Arguments = Sequence[tuple[Any, ...]]
+_Told = Callable[[int], None]
 _MOST_STREAMS = 64
 """Of a group: a task's work, and how many streams share a file."""
 
@@ -74,22 +76,16 @@ class Group(NamedTuple):
 class Tasks:
     """Runs functions in this process."""
 
-    def hold(self, function: Callable[..., _Result], some: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
         """What a function makes of each of some arguments, for `map` to give to others; it stays where it is made."""
         return self.map(function, some)
 
-    def map(
-        self,
-        function: Callable[..., _Result],
-        some: Sequence[tuple[Any, ...]],
-        told: Callable[[int], None] | None = None,
-    ) -> list[_Result]:
+    def map(self, function: Callable[..., _Result], some: _Arguments, told: _Told = lambda _: None) -> list[_Result]:
         """What a function makes of each of some arguments, in their order; `told` is called with how many are done."""
         found = []
         for one in some:
             found.append(function(*one))
-            if told is not None:
-                told(len(found))
+            told(len(found))
         return found
 
 
@@ -97,25 +93,19 @@ class _RayTasks(Tasks):
     def __init__(self, ray: Any) -> None:
         self._ray = ray
 
-    def hold(self, function: Callable[..., _Result], some: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def hold(self, function: Callable[..., Any], some: _Arguments) -> list[Any]:
         remote = self._ray.remote(function)
         references = [remote.remote(*one) for one in some]
         self._ray.wait(references, num_returns=len(references), fetch_local=False)
         return references
 
-    def map(
-        self,
-        function: Callable[..., _Result],
-        some: Sequence[tuple[Any, ...]],
-        told: Callable[[int], None] | None = None,
-    ) -> list[_Result]:
+    def map(self, function: Callable[..., _Result], some: _Arguments, told: _Told = lambda _: None) -> list[_Result]:
         remote = self._ray.remote(function)
         references = [remote.remote(*one) for one in some]
         waiting = list(references)
         while waiting:
             _, waiting = self._ray.wait(waiting)
-            if told is not None:
-                told(len(references) - len(waiting))
+            told(len(references) - len(waiting))
         try:
             found: list[_Result] = self._ray.get(references)
         except self._ray.exceptions.RayTaskError as error:

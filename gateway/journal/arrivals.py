@@ -79,18 +79,8 @@ def _following(
 
 HEAD_BYTES = 45
 """Before the packed symbols: schema, array of 8, and eight fields, each of a fixed width."""
-_TYPES = (
-    (0, 1),
-    (1, 0x98),
-    (2, 0xCE),
-    (7, 0xD3),
-    (16, 0xD3),
-    (25, 0xD3),
-    (34, 0xCC),
-    (36, 0xCD),
-    (39, 0xCD),
-    (42, 0xC5),
-)
+_PLACES = (0, 1, 2, 7, 16, 25, 34, 36, 39, 42)
+_TYPES = (1, 0x98, 0xCE, 0xD3, 0xD3, 0xD3, 0xCC, 0xCD, 0xCD, 0xC5)
 """Where each field begins, and the byte that says its type; docs/protocol.md has the layout."""
 
 
@@ -122,8 +112,8 @@ def _parse(data: Bytes, ends: Ints, fields: Ints, read: Bools) -> None:
         if size <= HEAD_BYTES:
             continue
         whole = True
-        for where, kind in _TYPES:
-            whole &= data[at + where] == kind
+        for i in range(len(_TYPES)):
+            whole &= data[at + _PLACES[i]] == _TYPES[i]
         version = _number(data, at + 3, 4)
         shift, previous, first = _number(data, at + 8, 8), _number(data, at + 17, 8), _number(data, at + 26, 8)
         bits, count, padding = _number(data, at + 35, 1), _number(data, at + 37, 2), _number(data, at + 40, 2)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -117,8 +117,8 @@ def application(
         Route("/login", enter, methods=["GET", "POST"]),
         Route("/logout", leave, methods=["POST"]),
         Route("/assets/{name}", asset),
-        Route("/events/{what}", tabs),
-        Route("/events/device/{device}", tabs),
+        Route("/events/{what}", tabs.answer),
+        Route("/events/device/{device}", tabs.answer),
         *additions,
     ]
 
@@ -187,25 +187,35 @@ class _Tabs:
         self._open = 0
         self._channels = Channels()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope)
+    async def answer(self, request: Request) -> Response:
+        """The events of a view, as long as its tab is there."""
         if self._open >= _MOST_TABS:
-            await PlainTextResponse("too many pages are open", 503)(scope, receive, send)
-            return
+            return PlainTextResponse("too many pages are open", 503)
         try:
             found = self._source(request)
         except TopicError:
             found = None
         if found is None:
-            await PlainTextResponse("not found", 404)(scope, receive, send)
+            return PlainTextResponse("not found", 404)
+        headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+        return StreamingResponse(self._events(request, *found), headers=headers)
+
+    async def _events(self, request: Request, key: Hashable, make: Callable[[], Source]) -> AsyncIterator[bytes]:
+        if self._open >= _MOST_TABS:  # others have come since it was answered
             return
-        events = self._channels.follow(*found)
         self._open += 1
         try:
-            await self._tell(request, events, receive, send)
+            async with aclosing(self._channels.follow(key, make)) as events:
+                async for said in events:
+                    if self._stop.is_set():
+                        return
+                    if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
+                        yield b"event: expired\ndata: {}\n\n"
+                        return
+                    if said:
+                        yield said
         finally:
             self._open -= 1
-            await events.aclose()
 
     def _source(self, request: Request) -> tuple[Hashable, Callable[[], Source]] | None:
         feed = self._feed
@@ -225,26 +235,6 @@ class _Tabs:
                 return ("ledger", *asked), lambda: LedgerSource(feed, *asked)
         return None
 
-    async def _tell(self, request: Request, events: AsyncGenerator[bytes], receive: Receive, send: Send) -> None:
-        headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        gone = asyncio.create_task(_disconnected(receive))
-        try:
-            async for said in events:
-                if gone.done() or self._stop.is_set():
-                    break
-                if self._login is not None and not self._login.knows(request.cookies.get(COOKIE, "")):
-                    await _say(send, b"event: expired\ndata: {}\n\n")
-                    break
-                if said:
-                    await _say(send, said)
-        except OSError:
-            pass
-        finally:
-            gone.cancel()
-            with suppress(OSError):
-                await send({"type": "http.response.body", "body": b""})
-
 
 def _query(request: Request) -> FleetQuery:
     asked = request.query_params
@@ -255,12 +245,3 @@ def _query(request: Request) -> FleetQuery:
 def _number(request: Request, name: str, otherwise: int) -> int:
     given = request.query_params.get(name, "")
     return int(given) if given.isascii() and given.isdigit() and len(given) < 16 else otherwise
-
-
-async def _say(send: Send, said: bytes) -> None:
-    await send({"type": "http.response.body", "body": said, "more_body": True})
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

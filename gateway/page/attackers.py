@@ -8,9 +8,10 @@ computed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
+from functools import lru_cache
+from itertools import accumulate, count, product
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -80,15 +81,12 @@ def chains_of(told: Description) -> list[Chain]:
             "No attacker of this page reads points: who names the state behind a point needs the table that it was "
             "drawn from, which devices have and this page has not."
         )
-    found = list(_chains(told))
-    if not found:
-        raise AttackerError(
-            "The class is all chains whose steps' odds ratios are bounded, and names no chain that an attacker could "
-            "believe."
-        )
-    if max(len(one.prior) for one in found) > _MOST_STATES:
-        raise AttackerError(f"Attackers of this page read streams of up to {_MOST_STATES} states.")
-    return found
+    if found := list(_chains(told)):
+        return found
+    raise AttackerError(
+        "The class is all chains whose steps' odds ratios are bounded, and names no chain that an attacker could "
+        "believe."
+    )
 
 
 def attacked(told: Description, chains: Sequence[Chain], symbols: Sequence[int]) -> Found:
@@ -141,7 +139,7 @@ def _chains(told: Description) -> Iterator[Chain]:
 
 def _known(transition: tuple[tuple[float, ...], ...], shows: Sequence[int]) -> Chain:
     if len(transition) > _MOST_STATES:
-        return Chain(transition, tuple(shows), (0.0,) * len(transition))  # refused for its size
+        raise AttackerError(f"Attackers of this page read streams of up to {_MOST_STATES} states.")
     return Chain(transition, tuple(shows), _stationary(transition))
 
 
@@ -267,6 +265,8 @@ class CountAttack:
         counted: the states that it counts, in words; `others` are those that it does not.
         chains: how many are believed.
         priors: for each of them the probability of the counted states.
+        shares: what the counts of one window say, all of whose ticks the device was running; they are of the counted
+            states, of a histogram those of state 0 and of state 1.
 
     Raises AttackerError if none of them can read the stream's counts.
     """
@@ -281,7 +281,7 @@ class CountAttack:
         self.counted = " or ".join(told.states[x] for x in group)
         left = [state for x, state in enumerate(told.states) if x not in group]
         self.others = left[0] if len(left) == 1 else "another state"
-        self._known: dict[tuple[int, ...], Shares] = {}
+        self.shares = lru_cache(_MOST_KNOWN)(self._shares)
         self.chains = len(found)
         self.priors = [sum(p for p, x in zip(one.prior, one.shows, strict=True) if x in group) for one in found]
         inside = [[x in group for x in one.shows] for one in found]
@@ -289,18 +289,7 @@ class CountAttack:
         self._chained = [_distribution(*each, length) for each in zip(found, inside, strict=True)]
         self._alone = [_distribution(*each, length) for each in zip(independent, inside, strict=True)]
 
-    def shares(self, counts: tuple[int, ...]) -> Shares:
-        """What the counts of one window say, all of whose ticks the device was running.
-
-        They are of the counted states; of a histogram those of state 0 and of state 1.
-        """
-        if counts not in self._known:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[counts] = self._computed(counts)
-        return self._known[counts]
-
-    def _computed(self, counts: tuple[int, ...]) -> Shares:
+    def _shares(self, counts: tuple[int, ...]) -> Shares:
         length = self.window.length
         away = [
             abs(counts[-1] - n) + (abs(counts[0] - length + n) if len(counts) == 2 else 0) for n in range(length + 1)
@@ -323,11 +312,7 @@ def _distribution(chain: Chain, inside: Sequence[bool], length: int) -> list[flo
 
 
 def _expected(distribution: Sequence[float], likelihood: Sequence[float]) -> float:
-    weights = [*map(mul, distribution, likelihood)]
-    total = math.fsum(weights)
-    if not total > 0.0:
-        raise AttackerError("What has come is impossible under the chains of the class.")
-    return math.fsum(n * weight for n, weight in enumerate(weights)) / total
+    return math.fsum(map(mul, count(), _normalised([*map(mul, distribution, likelihood)])))
 
 
 _MOST_SHOWN = 8
@@ -336,10 +321,8 @@ _MOST_WINDOWS = 240
 _ROUNDING = 1e-9
 
 
-class _Symbol(NamedTuple):
-    version: int
-    symbol: int
-    shift: int
+_Symbol = tuple[int, int]
+"""A symbol, and the shift of its tick."""
 
 
 class AttackView:
@@ -347,7 +330,7 @@ class AttackView:
 
     def __init__(self) -> None:
         self._told: Description | None = None
-        self._ticks: dict[int, _Symbol] = {}
+        self._ticks: dict[int, tuple[int, _Symbol]] = {}
         self._windows: dict[tuple[str, int], WindowFrame] = {}
         self._counts: tuple[Description, CountAttack] | None = None
         self._changed = False
@@ -360,7 +343,7 @@ class AttackView:
         """Symbols that have come, late or again ones, too."""
         first = frame.first + max(0, len(frame.symbols) - MOST_TICKS)
         for tick, symbol in enumerate(frame.symbols[-MOST_TICKS:], first):
-            self._ticks[tick] = _Symbol(frame.policy_version, symbol, frame.shift)
+            self._ticks[tick] = frame.policy_version, (symbol, frame.shift)
         begin = max(self._ticks) - MOST_TICKS
         self._ticks = {tick: self._ticks[tick] for tick in sorted(self._ticks) if tick > begin}
         self._changed = True
@@ -379,7 +362,7 @@ class AttackView:
             return None
         self._changed = False
         told = self._told
-        ticks = {tick: one for tick, one in self._ticks.items() if one.version == told.version}
+        ticks = {tick: one for tick, (version, one) in self._ticks.items() if version == told.version}
         windows = [self._windows[key] for key in sorted(self._windows, key=lambda one: one[1])]
         return lambda: {
             "kind": "attack",
@@ -405,84 +388,65 @@ def _of_symbols(told: Description, ticks: Mapping[int, _Symbol]) -> dict[str, An
     chains = chains_of(told)
     if not ticks:
         return {"waits": True}
-    first, last = min(ticks), max(ticks)
-    found = attacked(told, chains, [ticks[t].symbol if t in ticks else -1 for t in range(first, last + 1)])
-    shown = [1] if len(told.states) == 2 else list(range(min(len(told.states), _MOST_SHOWN)))
-    shifts = [ticks[t].shift if t in ticks else 0 for t in range(first, last + 1)]
-    for i in range(1, len(shifts)):
-        shifts[i] = max(shifts[i], shifts[i - 1])  # it only grows, and is not said of a tick without a symbol
-    return {
-        **_common(told, found.chains),
-        "read": f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
+    symbols, shifts = zip(*(ticks.get(t, (-1, 0)) for t in range(min(ticks), max(ticks) + 1)), strict=True)
+    found = attacked(told, chains, symbols)
+    k = len(told.states)
+    shown = [1] if k == 2 else list(range(min(k, _MOST_SHOWN)))
+    # A shift only grows, and is not said of a tick without a symbol.
+    times = [first - shift for first, shift in enumerate(accumulate(shifts, max), min(ticks))]
+    return _update(
+        *(told, found, times, [told.states[x] for x in shown], shown),
+        read=f"the {len(ticks)} newest symbols that this page received, those after a moment, too"
         + (", and no counts beside them" if told.windows else ""),
-        "alone": ONE_SYMBOL,
-        "alone_read": "the newest symbol and nothing else",
-        "states": [told.states[x] for x in shown],
-        "times": [_seconds(told, first + i - shift) for i, shift in enumerate(shifts)],
-        **_bands([[row[x] for row in found.low] for x in shown], [[row[x] for row in found.high] for x in shown]),
-        "low_alone": [_rounded(found.low_alone[x]) for x in shown],
-        "high_alone": [_rounded(found.high_alone[x]) for x in shown],
-        **_allowed([(found.least[x], found.most[x]) for x in shown]),
-        "guesses": [told.states[x] for x in found.guesses],
-        "beyond": any(
-            low < least - _ROUNDING or high > most + _ROUNDING
-            for rows in zip(found.low, found.high, strict=True)
-            for low, high, least, most in zip(*rows, found.least, found.most, strict=True)
-        ),
-    }
+        alone=ONE_SYMBOL,
+        alone_read="the newest symbol and nothing else",
+        guesses=[told.states[x] for x in found.guesses],
+    )
 
 
 def _of_counts(told: Description, attack: CountAttack, windows: list[WindowFrame]) -> dict[str, Any]:
-    counts = len(attack.window.groups(told.states))
-    mine = [
-        one
-        for one in windows
-        if (one.policy_version, one.window, one.length) == (told.version, attack.window.name, attack.window.length)
-        and len(one.counts) == counts
-    ]
+    name, length, counts = attack.window.name, attack.window.length, len(attack.window.groups(told.states))
+    ours = (told.version, name, length, counts)
+    mine = [one for one in windows if (one.policy_version, one.window, one.length, len(one.counts)) == ours]
     if not mine:
         return {"waits": True}
     shares = [attack.shares(one.counts) for one in mine]
     epsilon = math.inf if told.guarantee.epsilon is None else told.guarantee.epsilon
-    least, most = moved(min(attack.priors), -epsilon), moved(max(attack.priors), epsilon)
     newest = shares[-1]
-    return {
-        **_common(told, attack.chains),
-        "read": f"the counts of window {attack.window.name}, one window at a time: what is shown is the probability "
-        "that any one tick of the window was in that state",
-        "alone": ONE_WINDOW,
-        "alone_read": "the newest count, and takes ticks for independent",
-        "states": [attack.counted],
-        "times": [_seconds(told, one.first + one.length - one.shift) for one in mine],
-        **_bands([[one.low for one in shares]], [[one.high for one in shares]]),
-        "low_alone": [_rounded(newest.low_alone)],
-        "high_alone": [_rounded(newest.high_alone)],
-        **_allowed([(least, most)]),
-        "guesses": [attack.counted] * (newest.high >= 0.5) + [attack.others] * (newest.low < 0.5),
-        "beyond": any(one.low < least - _ROUNDING or one.high > most + _ROUNDING for one in shares),
-    }
+    found = Found(
+        *([[one.low] for one in shares], [[one.high] for one in shares], [newest.low_alone], [newest.high_alone]),
+        *([moved(min(attack.priors), -epsilon)], [moved(max(attack.priors), epsilon)], [], attack.chains),
+    )
+    return _update(
+        *(told, found, [one.first + length - one.shift for one in mine], [attack.counted], [0]),
+        read=f"the counts of window {name}, one window at a time: what is shown is the probability that any one tick "
+        "of the window was in that state",
+        alone=ONE_WINDOW,
+        alone_read="the newest count, and takes ticks for independent",
+        guesses=[attack.counted] * (newest.high >= 0.5) + [attack.others] * (newest.low < 0.5),
+    )
 
 
-def _common(told: Description, chains: int) -> dict[str, Any]:
-    typical = told.chains is not None and told.chains.kind == "bounded"
+def _update(
+    told: Description, found: Found, times: Iterable[int], states: list[str], shown: Sequence[int], **words: Any
+) -> dict[str, Any]:
+    """What the page is told of `shown` states, found at `times`, wall ticks."""
+    chains = "the typical chain" if told.chains is not None and told.chains.kind == "bounded" else found.chains
+    numbers = ("low_alone", "high_alone", "least", "most")
+    beyond = (
+        one < found.least[x] - _ROUNDING or other > found.most[x] + _ROUNDING
+        for lows, highs in zip(found.low, found.high, strict=True)
+        for x, (one, other) in enumerate(zip(lows, highs, strict=True))
+    )
     return {
         "attacker": EVERYTHING,
-        "believes": "the typical chain" if typical else chains,
+        "believes": chains,
         "epsilon": told.guarantee.epsilon,
+        "states": states,
+        "times": [(told.epoch_us + tick * told.period_us) / 1e6 for tick in times],
+        "low": [[round(row[x], 4) for row in found.low] for x in shown],
+        "high": [[round(row[x], 4) for row in found.high] for x in shown],
+        **{name: [round(getattr(found, name)[x], 4) for x in shown] for name in numbers},
+        "beyond": any(beyond),
+        **words,
     }
-
-
-def _bands(low: list[list[float]], high: list[list[float]]) -> dict[str, list[list[float]]]:
-    return {"low": [[*map(_rounded, row)] for row in low], "high": [[*map(_rounded, row)] for row in high]}
-
-
-def _allowed(ranges: list[tuple[float, float]]) -> dict[str, list[float]]:
-    return {"least": [_rounded(low) for low, _ in ranges], "most": [_rounded(high) for _, high in ranges]}
-
-
-def _seconds(told: Description, tick: int) -> float:
-    return (told.epoch_us + tick * told.period_us) / 1e6
-
-
-def _rounded(probability: float) -> float:
-    return round(probability, 4)

@@ -18,7 +18,7 @@ from fugu.contract.reports import Estimate, PlaceEstimate, StateEstimate, Window
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Topic
 from fugu.mqtt.readings import Descriptions
-from gateway.page.attackers import AttackView
+from gateway.page.attackers import AttackView, moved
 
 __all__ = ["DeviceView"]
 
@@ -29,15 +29,8 @@ def posterior_bounds(chains: BinaryChains, epsilon: float) -> tuple[float, float
     A chain of the class is in state 1 with probability q / (q + r) before anything is heard; what is released changes
     these odds by a factor of at most e^epsilon, for whoever knows the chain and nothing else of the readings.
     """
-    low = math.log(chains.q[0] / chains.r[1]) - epsilon
-    high = math.log(chains.q[1] / chains.r[0]) + epsilon
-    return _probability(low), _probability(high)
-
-
-def _probability(log_odds: float) -> float:
-    if log_odds < 0.0:
-        return math.exp(log_odds) / (1.0 + math.exp(log_odds))
-    return 1.0 / (1.0 + math.exp(-log_odds))
+    low, high = chains.q[0] / (chains.q[0] + chains.r[1]), chains.q[1] / (chains.q[1] + chains.r[0])
+    return moved(low, -epsilon), moved(high, epsilon)
 
 
 _CONFIDENCE = 0.95

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 import time
 from collections import Counter
@@ -289,12 +290,11 @@ class LedgerView:
 
     def _asked(self, key: object, look: Callable[[Ledger], dict[str, Any]]) -> dict[str, Any]:
         with self._lock:
-            now = time.monotonic()
-            if key in self._known and now - self._known[key][0] < _FRESH_SECONDS:
-                return self._known[key][1]
-            found = self._look(look)
-            self._known.pop(key, None)
-            self._known[key] = (time.monotonic(), found)
+            at, found = self._known.pop(key, (-math.inf, {}))
+            if time.monotonic() - at >= _FRESH_SECONDS:
+                found = self._look(look)
+                at = time.monotonic()
+            self._known[key] = at, found
             if len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
             return found

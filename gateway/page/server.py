@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from fugu.host.process import LogSettings, log_settings, log_to_stderr
 from fugu.mqtt import Broker
@@ -80,16 +80,11 @@ class PageSettings:
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def no_additions(_feed: Feed) -> Sequence[Route]:
-    """Nothing."""
-    return ()
-
-
 def serve(
     settings: PageSettings,
     listener: socket.socket | None = None,
     parent: Connection | None = None,
-    additions: Additions = no_additions,
+    additions: Additions | None = None,
 ) -> None:
     """Serve the page until SIGTERM, or SIGINT if nobody has it ignored.
 
@@ -100,7 +95,7 @@ def serve(
 
 
 async def _serve(
-    settings: PageSettings, listener: socket.socket | None, parent: Connection | None, additions: Additions
+    settings: PageSettings, listener: socket.socket | None, parent: Connection | None, additions: Additions | None
 ) -> None:
     # Not at the top: the command explains itself where the web server is not installed.
     import uvicorn
@@ -120,11 +115,8 @@ async def _serve(
         hosts=[f"{name}:{port}" for name in names],
         secure=settings.certificate is not None,
         stop=stop,
-        additions=additions(feed),
+        additions=() if additions is None else additions(feed),
     )
-    tls: dict[str, Any] = {}
-    if settings.certificate is not None:
-        tls = {"ssl_certfile": settings.certificate, "ssl_keyfile": settings.key}
     config = uvicorn.Config(
         app,
         host=host,
@@ -136,7 +128,8 @@ async def _serve(
         ws="none",
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=2,
-        **tls,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
     )
     server = uvicorn.Server(config)
 
@@ -163,10 +156,8 @@ async def _serve(
 
 
 def _loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -190,7 +181,7 @@ class PageBeside:
     Raises FuguError if the address is taken, a file cannot be used, or the web server is not installed.
     """
 
-    def __init__(self, settings: PageSettings, additions: Additions = no_additions) -> None:
+    def __init__(self, settings: PageSettings, additions: Additions | None = None) -> None:
         _check(settings)
         self._listener = _listen(settings)
         self.settings = replace(settings, listen=(settings.listen[0], self._listener.getsockname()[1]))
@@ -249,7 +240,7 @@ class PageBeside:
 
 
 def _serve_beside(
-    settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings, additions: Additions
+    settings: PageSettings, listener: socket.socket, parent: Connection, logs: LogSettings, additions: Additions | None
 ) -> None:
     os.nice(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # from a terminal the parent gets it, too

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fugu.chains.arrays import Floats
-from fugu.contract.frames import WindowFrame
+from fugu.contract.frames import MAX_TICK, WindowFrame
 from fugu.contract.measure_frames import MAX_MEASURE_TICKS, MeasureFrame
 from fugu.contract.measure_table import TimedTable
 from gateway.store.engine import Database
@@ -58,10 +58,10 @@ CREATE TABLE sent_tables (
         """The frame that begins at a tick."""
         return self._frame("SELECT payload, belief FROM measured WHERE stream=? AND first=?", stream, first)
 
-    def following(self, stream: int, first: int) -> Iterator[Measured]:
-        """Frames from a tick on, in tick order, read as they are asked for."""
-        query = "SELECT payload, belief FROM measured WHERE stream=? AND first>=? ORDER BY first LIMIT 64"
-        while rows := self._db.execute(query, (stream, first)).fetchall():
+    def following(self, stream: int, first: int, last: int = MAX_TICK) -> Iterator[Measured]:
+        """Frames that begin at the ticks first..last, in tick order, read as they are asked for."""
+        query = "SELECT payload, belief FROM measured WHERE stream=? AND first BETWEEN ? AND ? ORDER BY first LIMIT 64"
+        while rows := self._db.execute(query, (stream, first, last)).fetchall():
             for row in rows:
                 measured = _measured(row)
                 yield measured

@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -81,15 +81,6 @@ class ServerError(DatabaseError):
         self.sqlite_errorcode = _CODES.get(error.sqlstate or "", 0)
 
 
-class _Identity(NamedTuple):
-    """Which server it is, and which of its histories: another one after a copy was put back or a standby took over."""
-
-    system: int
-    timeline: int
-    database: int
-    schema: str
-
-
 class PostgresDatabase:
     """A `Database` on a server, in the first schema of the search path, or in the part's beside that.
 
@@ -121,7 +112,7 @@ class PostgresDatabase:
             raise kind.refused(f"cannot open {what}: {_line(error)}") from None
         try:
             self._identity = self._found()
-            self._schema = self._identity.schema
+            *_, self._schema = self._identity
             self._prepare(create)
             if lease is not None and not self._take(lease):
                 raise kind.refused(f"another gateway runs with {what}: stop it, or use another {kind.file.name}")
@@ -240,9 +231,13 @@ class PostgresDatabase:
     @staticmethod
     def is_there(server: Server, kind: Kind) -> bool:
         """True if there is a table in the schema. Raises `kind.refused` if the server does not say."""
-        with _asked(server, kind) as connection:
-            query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
-            return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
+        query = "SELECT 1 FROM pg_tables WHERE schemaname=%s LIMIT 1"
+        try:
+            arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
+            with psycopg.connect(**arguments, autocommit=True) as connection:
+                return connection.execute(query, (_own_schema(connection, server),)).fetchone() is not None
+        except psycopg.Error as error:
+            raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_line(error)}") from None
 
     def close(self) -> None:
         """Give it back."""
@@ -275,7 +270,8 @@ class PostgresDatabase:
             raise
         return connection
 
-    def _found(self) -> _Identity:
+    def _found(self) -> tuple[int, int, int, str]:
+        """Server, its history (another one after a copy was put back or a standby took over), database and schema."""
         query = (
             "SELECT system_identifier, timeline_id, "
             "(SELECT oid::bigint FROM pg_database WHERE datname=current_database()), "
@@ -284,7 +280,7 @@ class PostgresDatabase:
         system, timeline, database, path, schema = self.execute(query).fetchone()
         if schema is None and not self._server.part:
             raise self._kind.refused(f"{self._server.name} has none of the schemas of its search path: make one")
-        return _Identity(system, timeline, database, schema or path.strip('"'))  # a part's may be still to be made
+        return system, timeline, database, schema or path.strip('"')  # a part's may be still to be made
 
     def _prepare(self, create: bool) -> None:
         """Make what is new, unless another process was faster. Raises FuguError for another kind or version."""
@@ -332,6 +328,7 @@ class PostgresDatabase:
     def _take(self, lease: Lease) -> bool:
         """Become the one that holds it; whether that could be."""
         if lease.take:
+            self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
             self._new_epoch(lease)  # who had it can write nothing from here on
         elif lease.silent is not None:
             self._end_sessions(lease, lease.silent)
@@ -342,8 +339,6 @@ class PostgresDatabase:
         return True
 
     def _new_epoch(self, lease: Lease) -> None:
-        if lease.take:
-            self._end_sessions(lease)  # one of them may be in a transaction, and have the write lock
         with self._opening(_writer(lease)):
             self.execute(_NEXT_EPOCH, (lease.name,))
             self._epochs = self.execute(_epochs(lease)).fetchone()
@@ -450,16 +445,6 @@ class PostgresDatabase:
         self._why = f"no connection to {self._server.name}: {_line(error)}"
         self._next_try = time.monotonic() + self._pause
         return AwayError(self._why)
-
-
-@contextmanager
-def _asked(server: Server, kind: Kind) -> Iterator[psycopg.Connection[Any]]:
-    try:
-        arguments: dict[str, Any] = _DEFAULTS | conninfo_to_dict(server.url)
-        with psycopg.connect(**arguments, autocommit=True) as connection:
-            yield connection
-    except psycopg.Error as error:
-        raise kind.refused(f"cannot open the {kind.file.name} {server.name}: {_line(error)}") from None
 
 
 def _own_schema(connection: psycopg.Connection[Any], server: Server) -> str | None:

@@ -13,7 +13,9 @@ import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgpack
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.contract.errors import FuguError
-from fugu.contract.frames import SymbolFrame
+from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.shards import Shard
 from gateway.store.engine import MOST_VALUES, Database, batched, marks
 
@@ -37,7 +39,7 @@ __all__ = [
     "Head",
     "SymbolStore",
     "packed_size",
-    "since",
+    "part",
 ]
 
 
@@ -475,34 +477,23 @@ CREATE TABLE heads (
                 yield _chunk(row)
             tick = rows[-1][1] + 1
 
-    def following(self, number: int, first: int, last: int | None = None) -> Iterator[SymbolFrame]:
+    def following(self, number: int, first: int, last: int = MAX_TICK) -> Iterator[SymbolFrame]:
         """Symbols from a tick on as frames of consecutive ticks, in tick order, read as they are asked for.
 
-        No frame that begins after `last` is asked for. Once sealed, frames are not cut as the device did.
+        None begins after `last`. Once sealed, frames are not cut as the device did.
         """
-        late = _runs(
-            self.tail.of(number, first, last)
-        )  # in memory before the chunks are read: another process may seal them
-        for chunk in self.chunks(number, first):
-            while late and late[0].first < chunk.first:
-                yield from _from(late.pop(0), first)
-            for run in _runs(chunk.columns()):
-                while late and late[0].first <= run.last:
-                    frame = late.pop(0)
-                    if frame.last < run.first:
-                        yield from _from(frame, first)
-                yield from _from(run, first)
-        for frame in late:
-            yield from _from(frame, first)
+        late = _runs(self.tail.of(number, first, last))  # before the chunks: another process may seal them
+        sealed = (run for chunk in self.chunks(number, first) for run in _runs(chunk.columns()))
+        for frame in merge(sealed, late, key=attrgetter("first")):
+            if frame.first > last:
+                return
+            if frame.last >= first:
+                yield part(frame, first, frame.last)
+                first = frame.last + 1
 
     def holding(self, number: int, first: int, last: int) -> list[SymbolFrame]:
         """Symbols of the ticks first..last as frames, none of which reaches beyond them."""
-        found = []
-        for frame in self.following(number, first, last):
-            if frame.first > last:
-                break
-            found.append(_cut(frame, first, last))
-        return found
+        return [part(frame, first, last) for frame in self.following(number, first, last)]
 
     def next_first(self, number: int, tick: int) -> int | None:
         """The first tick from a tick on that has a symbol."""
@@ -554,17 +545,8 @@ def _runs(columns: Columns) -> list[SymbolFrame]:
     return [columns.frame(row) for row in np.flatnonzero(columns.ticks).tolist()]
 
 
-def since(frame: SymbolFrame, first: int) -> SymbolFrame:
-    """A frame's part from a tick on, which is not above its last one."""
-    return _cut(frame, first, frame.last)
-
-
-def _from(frame: SymbolFrame, first: int) -> Iterator[SymbolFrame]:
-    if frame.last >= first:
-        yield since(frame, first)
-
-
-def _cut(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
+def part(frame: SymbolFrame, first: int, last: int) -> SymbolFrame:
+    """A frame's part from a tick to another; it has some of these."""
     low, high = max(frame.first, first), min(frame.last, last)
     if (low, high) == (frame.first, frame.last):
         return frame

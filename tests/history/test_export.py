@@ -61,8 +61,7 @@ def place(found: pd.DataFrame) -> list[tuple[str, str, int]]:
 def test_every_symbol_and_every_estimate_is_there_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: int
 ) -> None:
-    monkeypatch.setattr("gateway.history.stored._PAGE", page)
-    monkeypatch.setattr("gateway.history.export._PAGE", page)
+    monkeypatch.setattr("gateway.history.export._MOST_PIECES", page)
     monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", page)
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     made = frames([5, 1, 9, 2] * 8, gaps=[0, 0, 2, 0, 40, 0, 9_000], versions=[1, 1, 1, 2, 2])
@@ -316,8 +315,7 @@ def test_a_part_and_a_group_of_rows_have_an_end(tmp_path: Path, monkeypatch: pyt
     scene = Scene(tmp_path / "s.sqlite", lag=LAG)
     for i, device in enumerate(["watch", "ring"]):
         scene.record(*frames([50] * 10, seed=i), device=device)
-    monkeypatch.setattr("gateway.history.export._PAGE", 50)
-    monkeypatch.setattr("gateway.history.stored._PAGE", 50)
+    monkeypatch.setattr("gateway.history.export._MOST_PIECES", 1)
     folder = exported(scene, tmp_path / "out") / "symbols" / "date=1970-01-01"
     parts = {path.name: pq.ParquetFile(path).metadata for path in sorted(folder.iterdir())}
     assert list(parts) == [f"part-{i}.parquet" for i in range(4)]

@@ -129,7 +129,7 @@ def test_an_exported_folder_is_smoothed_as_its_store(
 ) -> None:
     monkeypatch.setattr("gateway.history.parquet._ROWS", rows)
     monkeypatch.setattr("gateway.history.parquet._GROUP_ROWS", rows)
-    monkeypatch.setattr("gateway.history.export._PAGE", rows)
+    monkeypatch.setattr("gateway.history.export._MOST_PIECES", rows)
     monkeypatch.setattr("gateway.history.tasks._MOST_STREAMS", 1)
     scene = Scene(tmp_path / "s.sqlite", policies=FLEET)
     exported = history_of(scene)

@@ -25,7 +25,7 @@ from gateway.store.store import Store, StoreError
 from tests.support.ledgers import inputs_of
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import Scene, frames, policy
+from tests.support.scenes import Scene, frames, newest, policy
 
 WINDOW = Window(name="high", length=50, stride=50, start=0, states=(1,), scale="2")
 POLICIES = (
@@ -124,8 +124,8 @@ def test_the_bytes_of_a_forgotten_device_are_in_no_file_and_those_of_others_are(
         assert b"".join(one.symbols for one in scene.store.symbols.following(number, 0)) == b"".join(
             frame.symbols for frame in frames([64] * 200, seed=8)
         )
-        assert scene.recorder.symbols.newest("ring", stream) is not None
-    assert scene.recorder.symbols.newest("watch", "hr") is None
+        assert newest(scene, "ring", stream) is not None
+    assert newest(scene) is None
     with closing(sqlite3.connect(scene.path)) as database:
         for table in ("chunks", "heads", "outbox"):
             query = f"SELECT DISTINCT device FROM {table} JOIN streams ON id={table}.stream"
@@ -172,9 +172,9 @@ def test_what_is_sent_again_after_forgetting_is_known_and_not_stored_and_what_is
     assert +scene.counters == {"duplicate": len(made) + len(measured), "windows_duplicate": len(counts)}
     scene.record(SymbolFrame(1, made[-1].last, made[-1].last + 1, bytes(10)))
     assert scene.counters["stored"] == 1
-    newest = scene.recorder.symbols.newest("watch", "hr")
-    assert newest is not None
-    assert newest.frame.first == made[-1].last + 1
+    last = newest(scene)
+    assert last is not None
+    assert last.frame.first == made[-1].last + 1
 
 
 @SEALED
@@ -276,7 +276,7 @@ def test_a_store_in_use_or_without_the_device_is_refused_and_nothing_is_erased(t
         forget_device(tmp_path / "other.sqlite", "watch")
     assert not (tmp_path / "other.sqlite").exists()
     scene.reopen()
-    assert scene.recorder.symbols.newest("watch", "hr") is not None
+    assert newest(scene) is not None
 
 
 def test_somebody_who_reads_the_store_meanwhile_is_named_and_it_may_be_done_again(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gateway.store.store import Store
 from tests.support.agents import stream_plan
 from tests.support.measured import measure_frames, measure_policy
 from tests.support.outboxes import symbol_frames
-from tests.support.scenes import Scene, final_state, frames, policy
+from tests.support.scenes import Scene, final_state, frames, newest, policy
 
 UNMINDED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 FRAMES = frames([4, 1, 10, 3, 20, 7, 9, 2], gaps=[0, 0, 3, 0, 30, 8, 7, 0], versions=[1, 1, 1, 2, 2, 3, 1, 1])
@@ -244,7 +244,7 @@ def test_a_batch_of_all_kinds_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
         with pytest.raises(sqlite3.IntegrityError):
             scene.receive(batch)
         assert {commit.through for commit in scene.committed().streams} == {-1}
-        assert scene.recorder.symbols.newest("watch", "hr") is None
+        assert newest(scene) is None
         assert scene.recorder.points.newest("watch", "place") is None
     assert not scene.counters
     scene.store._db.execute("DROP TRIGGER full")

@@ -18,7 +18,7 @@ from gateway.retention import Keep, KeepError, Retention
 from gateway.store.coverage import Place
 from tests.support.measured import measure_policy
 from tests.support.release_scenes import Bench, scheduled
-from tests.support.scenes import Scene, asked, frames, policy
+from tests.support.scenes import Scene, asked, frames, newest, policy
 
 HOUR = 3600
 SECOND_US = 1_000_000
@@ -135,13 +135,13 @@ def test_of_a_long_chunk_what_has_been_too_old_for_an_hour_is_cut_off_to_the_tic
 
 def after(scene: Scene, tick: int) -> tuple[object, ...]:
     """What is known of a stream's ticks from one on, and of its newest."""
-    past, newest = scene.recorder.symbols.past, scene.recorder.symbols.newest("watch", "hr")
+    past, last = scene.recorder.symbols.past, newest(scene)
     runs = [
         (at, row.tobytes())
         for run in past.estimates(Place(scene.store.number("watch", "hr"), "watch", "hr"), tick)
         for at, row in enumerate(run.probabilities.round(12), run.first)
     ]
-    return runs, None if newest is None else newest.belief.tobytes(), scene.committed()
+    return runs, None if last is None else last.belief.tobytes(), scene.committed()
 
 
 @pytest.mark.parametrize("frame", [100, 1_000])
@@ -285,7 +285,7 @@ def test_what_is_known_of_the_newest_tick_stays_and_the_next_estimates_are_as_if
             keeper = Keeper(scene, "symbols=1h")
             keeper.run(4)
             assert keeper.count("chunks WHERE stream=1") == 0
-            before = scene.recorder.symbols.newest("watch", "hr")
+            before = newest(scene)
             keeper.reopen()
             assert before is None
             assert not [*scene.store.symbols.following(1, 0)]

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.frames import Committed, SymbolFrame
 from fugu.contract.guarantee import Guarantee
@@ -177,11 +178,30 @@ class Final:
         return all(t == u and len(a) == len(b) and np.abs(np.subtract(a, b)).max() < 1e-12 for (t, a), (u, b) in pairs)
 
 
+class Tracked(NamedTuple):
+    """The newest frame of a stream, and the belief (k,) at its last tick."""
+
+    frame: SymbolFrame
+    belief: Floats
+
+
+def newest(scene: Scene, device: str = "watch", stream: str = "hr") -> Tracked | None:
+    """The newest frame of a stream of symbols, and the belief at its end, computed from the store."""
+    number, symbols = scene.store.stream_id(device, stream), scene.recorder.symbols
+    found = None if number is None else symbols._look_up(number)
+    if number is None or found is None:
+        return None
+    frame, place = found.columns.frame(0), Place(number, device, stream)
+    beliefs, _ = symbols.past.follow(place, *symbols.past.standing(place, frame.first))
+    states = len(symbols.past.bank.models[int(beliefs.state[0, 0])].initial)
+    return Tracked(frame, beliefs.distribution[0, :states].copy())
+
+
 def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Final:
     """What a scene has come to, whether or not it is sealed."""
     number = scene.store.stream_id(device, stream)
     assert number is not None
-    newest = scene.recorder.symbols.newest(device, stream)
+    last = newest(scene, device, stream)
     runs = scene.recorder.symbols.past.estimates(Place(number, device, stream))
     return Final(
         [
@@ -192,7 +212,7 @@ def final_state(scene: Scene, device: str = "watch", stream: str = "hr") -> Fina
         [(tick, tuple(row.tolist())) for run in runs for tick, row in enumerate(run.probabilities, run.first)],
         scene.recorder._load(device, stream).coverage.intervals,
         scene.committed(device),
-        b"" if newest is None else newest.belief.tobytes(),
+        b"" if last is None else last.belief.tobytes(),
     )
 
 
