@@ -20,11 +20,12 @@ from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
-from fugu.privacy.influence import eigengap, fast_path_length, influence_scale, mixing, mqm_approx
+from fugu.privacy.eigengap import eigengap, fast_path_length, mixing, mqm_approx
 from fugu.privacy.quilts import corner_chains, mqm_exact
 from fugu.privacy.wasserstein import infinity_wasserstein, wasserstein_count
 from fugu.privacy.window_mechanisms import WindowRequest, window_noise
 from papers.bdp import half_interval
+from papers.influence_matrix import influence_scale
 from papers.quilts import influence, model_distance
 from papers.recordings import PEOPLE, States, activity, heart, power
 from papers.rows import NOT_AT_HAND, Chart, Found, Line, Row, Setting, at_most

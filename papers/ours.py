@@ -18,11 +18,12 @@ from fugu.planning.true_class import count_scale
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.covering_class import covering_class
-from fugu.privacy.influence import influence_scale, mqm_approx
+from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import mqm_exact
 from fugu.privacy.utility import baselines
 from fugu.privacy.wasserstein import wasserstein_count
 from papers.bdp import point
+from papers.influence_matrix import influence_scale
 from papers.recordings import HEARTS, States, activity, heart, power, presence
 from papers.rows import Chart, Found, Line, Row, Setting, at_most
 

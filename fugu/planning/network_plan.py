@@ -27,7 +27,6 @@ from fugu.privacy.bayes_net import (
     sum_distributions,
 )
 from fugu.privacy.chain_class import ChainClassError
-from fugu.privacy.influence import joint_influence_scale
 
 __all__ = ["NetworkPlan", "NetworkSpec", "plan_network", "read_network"]
 
@@ -222,7 +221,7 @@ def _number(value: Any, what: str) -> Fraction:
         raise wrong from None
 
 
-NetworkMechanism: TypeAlias = Literal["exact", "wasserstein", "mqm", "gk16", "group", "entry"]
+NetworkMechanism: TypeAlias = Literal["exact", "wasserstein", "mqm", "group", "entry"]
 _OUTWARD = 1.0 + 1e-9
 
 
@@ -325,14 +324,6 @@ def _mqm(case: _Case) -> tuple[float, str]:
     return found.scale, f"{found.node}: quilt {quilt}; {len(found.nearby)} near, influence {found.influence:.4g}"
 
 
-def _gk16(case: _Case) -> tuple[float, str]:
-    names = [node.name for node in case.spec.network.nodes]
-    sensitivities = [case.spec.sensitivities[name] for name in names]
-    secret = [names.index(name) for name in case.secrets]
-    found = joint_influence_scale(case.spec.network.joint, sensitivities, secret, case.spec.epsilon)
-    return found.scale, f"influence matrix of spectral norm up to {found.norm:.4g}"
-
-
 def _group(case: _Case) -> tuple[float, str]:
     groups = []
     for name in case.secrets:
@@ -351,7 +342,6 @@ _OF: dict[NetworkMechanism, Callable[[_Case], tuple[float, str]]] = {
     "exact": _exact,
     "wasserstein": _wasserstein,
     "mqm": _mqm,
-    "gk16": _gk16,
     "group": _group,
     "entry": _entry,
 }

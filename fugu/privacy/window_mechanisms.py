@@ -28,7 +28,7 @@ from fugu.contract.windows import WINDOW_QUERIES
 from fugu.privacy.accountant import ChainAccountant, Chains
 from fugu.privacy.accountant.accountant import class_of, covered_start, known_chains, started
 from fugu.privacy.chain_class import ChainClassError, Covered, MarkovChain, Start
-from fugu.privacy.influence import influence_scale, mqm_approx
+from fugu.privacy.eigengap import mqm_approx
 from fugu.privacy.quilts import QuiltScale, corner_chains, entry_dp_scale, group_dp_scale, mqm_exact
 from fugu.privacy.wasserstein import wasserstein_states
 
@@ -178,12 +178,11 @@ def _raised(scale: Fraction, request: WindowRequest, declared: ChainClass) -> Fr
     return lawful_scale(scale * Fraction(factor))
 
 
-Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "gk16", "group", "entry"]
+Mechanism = Literal["chain", "mqm-exact", "mqm-approx", "wasserstein", "group", "entry"]
 MECHANISMS: tuple[Mechanism, ...] = get_args(Mechanism)
 COMPOSING: tuple[Mechanism, ...] = ("chain", "mqm-exact", "mqm-approx")
 """Mechanisms that protect correlated readings and still hold when further windows are released."""
 _AGAINST_ALL = ("chain", "group")
-_AGAINST_INFORMED = (*_AGAINST_ALL, "gk16")
 _OUTWARD = 1.0 + 1e-9
 
 
@@ -256,10 +255,8 @@ def window_noise(request: WindowRequest, mechanism: Mechanism) -> WindowNoise:
 
     Raises FuguError, in one line, if it knows no such adversary, needs a length, or no noise is enough.
     """
-    able = {"ignorant": MECHANISMS, "informed": _AGAINST_INFORMED, "universal": _AGAINST_ALL}
-    if mechanism not in able[request.adversary]:
-        weaker = "ignorant and the informed" if mechanism in _AGAINST_INFORMED else "ignorant"
-        raise ChainClassError(f"protects against the {weaker} adversary only, not against the {request.adversary} one")
+    if request.adversary != "ignorant" and mechanism not in _AGAINST_ALL:
+        raise ChainClassError(f"protects against the ignorant adversary only, not against the {request.adversary} one")
     scale, reason, composes = _OF[mechanism](request)
     start = _start(request, mechanism)
     return WindowNoise(mechanism, scale * _OUTWARD, request.epsilon, request.adversary, composes, reason, start)
@@ -313,16 +310,6 @@ def _wasserstein(request: WindowRequest) -> tuple[float, str, bool]:
     return float(distance) / request.epsilon, f"{reason}; covers one release of one number", False
 
 
-def _gk16(request: WindowRequest) -> tuple[float, str, bool]:
-    chains = known_chains(request.chains, request.start)
-    if isinstance(request.chains, BinaryChains) and isinstance(chains, tuple) and len(chains) > 1:
-        raise ChainClassError("needs chains, not an interval of them, for any start")
-    # of a shorter segment the matrix is another one: without a length it covers all
-    found = influence_scale(chains, request.length if request.segments is None else None, request.epsilon)
-    reason = f"influence matrix of spectral norm up to {found.norm:.4g}"
-    return request.sensitivity * found.scale, reason, request.length is None
-
-
 def _group(request: WindowRequest) -> tuple[float, str, bool]:
     length = _bounded(request.life)
     scale = group_dp_scale(length, request.epsilon, sensitivity=request.sensitivity)
@@ -339,7 +326,6 @@ _OF: dict[Mechanism, Callable[[WindowRequest], tuple[float, str, bool]]] = {
     "mqm-exact": partial(_quilt, mqm_exact),
     "mqm-approx": partial(_quilt, mqm_approx),
     "wasserstein": _wasserstein,
-    "gk16": _gk16,
     "group": _group,
     "entry": _entry,
 }

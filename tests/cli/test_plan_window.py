@@ -432,7 +432,6 @@ def test_a_fitted_model_brings_its_class_period_and_threshold(fugu: Fugu, tmp_pa
             "does not compose, and a device releases windows for ever",
         ),
         (("--window", "5", "--mechanism", "group"), 1, "plan them by chain, mqm-exact, mqm-approx"),
-        (("--window", "5", "--mechanism", "gk16"), 1, "does not compose"),
         (("--window", "5", "--mechanism", "auto"), 0, ""),
         (
             ("--window", "5", "--mechanism", "mqm-exact", "--adversary", "ignorant", "--symbols", ".2"),

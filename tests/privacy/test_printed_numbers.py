@@ -23,12 +23,12 @@ from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.recording import read_recording
 from fugu.planning.window_plan import plan_noise
 from fugu.privacy.accountant import ChainAccountant
-from fugu.privacy.chain_class import MarkovChain
-from fugu.privacy.influence import influence_scale
+from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest, window_noise
 from gateway.releases.allowance import allowance, amplified_loss, charge, joint_charge, joint_loss
 from papers.composition_theorems import naive_counterexample
+from papers.influence_matrix import influence_scale, joint_influence_scale
 from tests.support.dphmm_cases import GRAPH, VALUES, states
 from tests.support.proofs import ROOT, check_printed, last_digit
 
@@ -117,9 +117,12 @@ def test_influence_matrices() -> None:
 
 
 def test_four_people_who_may_be_ill() -> None:
-    plan = plan_network(read_network(Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml", 1.0))
+    spec = read_network(Path(fugu.cli.demo.__file__).parent / "data" / "flu.toml", 1.0)
+    plan = plan_network(spec)
     found = {noise.mechanism: noise.scale for noise in plan.found}
-    norm = re.search(r"is up to ([\d.]+)", plan.refused["gk16"])
+    with pytest.raises(ChainClassError) as refused:
+        joint_influence_scale(spec.network.joint, [1.0] * 4, range(4), 1.0)
+    norm = re.search(r"is up to ([\d.]+)", str(refused.value))
     assert norm is not None
     check_printed(
         "exact {}, Wasserstein {} (the paper's W), quilts {}, group {}; GK16 does not apply (norm {})",
