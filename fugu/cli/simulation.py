@@ -37,7 +37,7 @@ from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, write_document
 from fugu.contract.policy import Policy
 from fugu.mqtt import Broker
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from gateway.health import asked
 from gateway.store.store import Store
 

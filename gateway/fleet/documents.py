@@ -26,8 +26,10 @@ from fugu.places.graphs import GraphError
 from fugu.places.tables import emission
 from fugu.planning.answers import window_error
 from fugu.privacy.utility import assess
-from gateway.fleet import Device, Document, FleetError, Registry, Rollouts, Target, UnknownNameError
+from gateway.fleet.entries import Device, Document, FleetError, Target, UnknownNameError
 from gateway.fleet.keys import read_root
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import Signed, check, content_of, policies_of, promises, read_signed
 
 __all__ = [

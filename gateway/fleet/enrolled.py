@@ -28,8 +28,9 @@ from fugu.contract.measure_table import TimedTable, encoded_table
 from fugu.mqtt import Broker
 from gateway.contradictions import Stopping
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet import Document, KeyStoreError, Registry, RegistryError
+from gateway.fleet.entries import Document, KeyStoreError, RegistryError
 from gateway.fleet.keys import decrypted, read_passphrase, read_private
+from gateway.fleet.registry import Registry
 
 __all__ = ["Enrolled", "FleetFiles"]
 

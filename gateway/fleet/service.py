@@ -22,8 +22,10 @@ from fugu.contract.errors import FuguError
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, root_topic, time_topic
 from fugu.mqtt import Link
-from gateway.fleet import PolicyReport, Registry, RegistryError, Rollouts, Sighting
 from gateway.fleet.enrolled import Enrolled, FleetFiles
+from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
 
 __all__ = ["FleetService"]
 

@@ -16,8 +16,8 @@ from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.envelope import Envelope
 from fugu.contract.pins import SymbolPins, pins_of
 from fugu.contract.policy import Policy
-from gateway.audit import policy_statement
 from gateway.audit.access import may_read, read_access
+from gateway.audit.statement import policy_statement
 from gateway.deployment.broker_files import Settings, create_broker
 from gateway.deployment.mosquitto import Account
 from gateway.fleet.keys import new_key_folder, write_key

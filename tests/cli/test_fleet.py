@@ -17,8 +17,8 @@ from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Clock
 from fugu.contract.trust import Trust
 from fugu.contract.windows import Window
-from gateway.fleet import Registry
 from gateway.fleet.documents import worth
+from gateway.fleet.registry import Registry
 from tests.support.command import Fugu
 from tests.support.fleet_home import HEART, KEYS, Home
 from tests.support.measured import measure_policy

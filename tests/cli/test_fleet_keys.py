@@ -35,8 +35,9 @@ from fugu.contract.measure_table import decoded_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.pins import pins_of
 from fugu.contract.trust import Trust, Verdict
-from gateway.fleet import Document, Registry, Target
+from gateway.fleet.entries import Document, Target
 from gateway.fleet.keys import decrypted, encrypted
+from gateway.fleet.registry import Registry
 from tests.support.board_trust import burnt_image
 from tests.support.command import Fugu
 from tests.support.measured import measure_policy

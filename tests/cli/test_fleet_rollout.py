@@ -13,8 +13,9 @@ import pytest
 
 from fugu.cli.view import fleet as rollout_view
 from fugu.contract.fleet_documents import Address
-from gateway.fleet import PolicyReport, Registry, Rollouts, Sighting
-from gateway.fleet.entries import Outcome
+from gateway.fleet.entries import Outcome, PolicyReport, Sighting
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
 from tests.support.command import Done, Fugu
 from tests.support.fleet_home import HEART, Home
 

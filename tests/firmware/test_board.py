@@ -15,7 +15,7 @@ from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import committed_topic
 from fugu.contract.watermark import is_authentic
 from fugu.contract.windows import Window
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy
 from tests.support.boards import BoardProcess
 from tests.support.brokers import Mosquitto, wait_until

@@ -16,7 +16,7 @@ from fugu.contract.frames import Status, SymbolFrame
 from fugu.contract.policy import Policy
 from fugu.contract.topics import policy_set_topic, root_topic, status_topic, stop_topic, symbols_topic
 from fugu.contract.windows import Window
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.board_policies import board_policy
 from tests.support.board_trust import board_document
 from tests.support.boards import BOARD_HEAP, SUPPORT, BoardProcess, micropython

@@ -13,7 +13,8 @@ import pytest
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic
 from fugu.mqtt import Link
-from gateway.fleet import Registry, Rollouts
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.service import FleetLink
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.containers import held

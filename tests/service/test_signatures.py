@@ -14,9 +14,10 @@ from fugu.contract.errors import PolicyError, Reason, TrustError
 from fugu.contract.fleet_documents import RootDocument, verified
 from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
-from gateway.fleet import Document, FleetError, Registry, Target
 from gateway.fleet.enrolled import FleetPolicies, read_roots
+from gateway.fleet.entries import Document, FleetError, Target
 from gateway.fleet.keys import Root, device_trust
+from gateway.fleet.registry import Registry
 from gateway.fleet.signing import check, read_signed
 from tests.support.processes import policy
 from tests.support.refusals import refused_for

@@ -18,7 +18,8 @@ from fugu.contract.frames import PolicyStatus, SymbolFrame
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.topics import policy_set_topic, policy_status_topic, symbols_topic
 from fugu.mqtt import Broker, Link
-from gateway.fleet import Document, Registry, Target
+from gateway.fleet.entries import Document, Target
+from gateway.fleet.registry import Registry
 from tests.support.brokers import wait_until
 from tests.support.gateway_files import gateway_file
 from tests.support.signing import Keys

@@ -24,7 +24,7 @@ from fugu.contract.frames import Committed, StreamCommit, SymbolFrame
 from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.mqtt import Broker
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, wait_until
 from tests.support.clocks import faketime_library
 from tests.support.faulty_lines import Line, Lines, Opened

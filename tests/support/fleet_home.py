@@ -9,7 +9,8 @@ from typing import Any
 
 from fugu.contract.fleet_documents import Address
 from fugu.contract.policies import AnyPolicy
-from gateway.fleet import PolicyReport, Registry, Sighting
+from gateway.fleet.entries import PolicyReport, Sighting
+from gateway.fleet.registry import Registry
 from tests.support.processes import policy
 from tests.support.signing import Keys, policy_document
 

@@ -16,7 +16,8 @@ from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
 from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, status_topic
 from fugu.contract.trust import Trust
 from fugu.mqtt import Broker, Link
-from gateway.fleet import Document, Registry, RolloutPlan, Stage, Target
+from gateway.fleet.entries import Document, RolloutPlan, Stage, Target
+from gateway.fleet.registry import Registry
 from tests.support.brokers import wait_until
 from tests.support.enrolled import write_gateway_files
 from tests.support.processes import policy

@@ -18,7 +18,7 @@ from fugu.contract.topics import parse_topic
 from fugu.contract.windows import Window
 from fugu.host.files import write_secret
 from fugu.mqtt import Broker, Link
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, free_port, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy

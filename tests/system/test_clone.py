@@ -12,7 +12,7 @@ from edge_agent.local_control import LocalStatusError, ask_status
 from firmware_sim.devices import AgentProcess
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic, stop_topic
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from gateway.health import asked
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files

@@ -20,7 +20,7 @@ from fugu.cli.demo.evaluation import Person, load_people
 from fugu.cli.demo.evaluation import policy_for as demo_policy
 from fugu.mqtt import Broker
 from gateway.deployment.broker_files import Settings, create_broker
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from gateway.health import NotRunningError, asked
 from gateway.location import Server
 from gateway.releases.ledger import Ledger, ledger_beside

@@ -15,7 +15,7 @@ from fugu.contract.policy import Categories
 from fugu.contract.reports import AlarmCode, Health
 from fugu.contract.topics import description_topic, health_topic, status_topic
 from fugu.mqtt import Link
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.brokers import PATIENCE, Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.measured import measure_policy

@@ -15,7 +15,7 @@ from fugu.contract.frames import Committed, Status, StreamCommit
 from fugu.contract.topics import committed_topic, parse_topic
 from fugu.contract.watermark import is_authentic, sign_committed
 from fugu.host.files import write_secret
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway, add, write_gateway_files
 from tests.support.processes import policy

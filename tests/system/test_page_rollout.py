@@ -13,7 +13,8 @@ from fugu.contract.frames import Status
 from fugu.contract.reports import AlarmCode, Health, HealthAlarm
 from fugu.contract.topics import health_topic, status_topic
 from fugu.mqtt import Link
-from gateway.fleet import RolloutPlan, Rollouts, Stage
+from gateway.fleet.entries import RolloutPlan, Stage
+from gateway.fleet.rollouts import Rollouts
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.browser import Browser, chromium
 from tests.support.enrolled import Gateway

@@ -27,7 +27,7 @@ from fugu.contract.reports import (
 )
 from fugu.contract.topics import Kind, description_topic, discovery_topic, parse_topic
 from gateway.deployment.mosquitto import Account, access_list
-from gateway.fleet import Registry
+from gateway.fleet.registry import Registry
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.home_assistant import check_document
 from tests.support.register import messages, observables, rows

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.fleet_documents import Enrolment
-from gateway.fleet import Registry, Rollouts
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
 from tests.support.brokers import Mosquitto, wait_until
 from tests.support.enrolled import Gateway
 from tests.support.rollout_crowd import Crowd, plan, prepare

@@ -34,9 +34,9 @@ from fugu.contract.policy import Policy
 from fugu.host.files import write_public
 from fugu.mqtt.probe import listen
 from fugu.planning.readings import read_readings
-from gateway.audit import policy_statement, signed_statement
 from gateway.audit.access import audiences, listed, planned_audiences
 from gateway.audit.recordings import heard_topics, read_messages
+from gateway.audit.statement import policy_statement, signed_statement
 from gateway.audit.stream import audit_stream, not_listed
 from gateway.fleet.keys import key_files, read_root, unlock
 from gateway.fleet.signing import policies_in

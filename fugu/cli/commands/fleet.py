@@ -26,9 +26,9 @@ from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.topics import RESERVED_DEVICES
 from fugu.contract.trust import Trust
 from fugu.host.files import write_secret
-from gateway.fleet import Registry
 from gateway.fleet.documents import check_new, enter, reached, refuse_other_ticks
 from gateway.fleet.keys import read_root
+from gateway.fleet.registry import Registry
 from gateway.fleet.signing import read_pins
 
 app = command_group("A fleet: its keys, its devices, and their signed documents.")

@@ -21,7 +21,7 @@ from fugu.cli.view.fleet import changes_document, show_changes
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, RootDocument, read_enrolment
-from gateway.fleet import KeyStoreError, Registry
+from gateway.fleet.entries import KeyStoreError
 from gateway.fleet.keys import (
     ROLES,
     ROOT_FILE,
@@ -36,6 +36,7 @@ from gateway.fleet.keys import (
 from gateway.fleet.keys import (
     rotate as rotate_root,
 )
+from gateway.fleet.registry import Registry
 
 __all__ = [
     "DocumentArgument",

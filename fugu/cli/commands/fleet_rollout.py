@@ -34,11 +34,12 @@ from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, PolicyDocument
 from fugu.host.files import write_public
-from gateway.fleet import FleetError, Registry, RolloutPlan, Rollouts, Stage, share
-from gateway.fleet import share as read_share
 from gateway.fleet.documents import check_new, document_in, enter, refuse_other_ticks, target_of
-from gateway.fleet.entries import stages_of
+from gateway.fleet.entries import FleetError, RolloutPlan, Stage, share, stages_of
+from gateway.fleet.entries import share as read_share
 from gateway.fleet.keys import Root, key_files, root_in, unlock_some
+from gateway.fleet.registry import Registry
+from gateway.fleet.rollouts import Rollouts
 from gateway.fleet.signing import (
     Signed,
     add_signatures,

@@ -18,10 +18,11 @@ from fugu.cli.view.guarantee import STRETCH_TITLE, stretch_documents, worth
 from fugu.cli.view.terminal import console, say, show_newest, show_table, table, warn, working
 from fugu.contract.fleet_documents import Enrolment
 from fugu.contract.stretches import STRETCHES
-from gateway.fleet import Device, Registry, Rollout, RolloutPlan, Rollouts, Stage
 from gateway.fleet.documents import read_checked, rollouts_at
-from gateway.fleet.entries import Event, Refusal
+from gateway.fleet.entries import Device, Event, Refusal, RolloutPlan, Stage
+from gateway.fleet.registry import Registry
 from gateway.fleet.rollout import ACTIVE, StageCounts
+from gateway.fleet.rollouts import Rollout, Rollouts
 from gateway.fleet.signing import Signed
 
 if TYPE_CHECKING:
