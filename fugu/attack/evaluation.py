@@ -341,10 +341,10 @@ def _change(after: Floats, before: Floats) -> Floats:
     return np.asarray(np.nanmax(change, axis=1) - np.nanmin(change, axis=1))
 
 
-def mean_transitions(states: Ints, segments: Ints, k: int) -> Floats:
-    """The chain (k, k) with a recording's own transitions; every transition counts half a time more than seen."""
+def mean_transitions(states: Ints, segments: Ints, k: int, *, more: float = 0.5) -> Floats:
+    """The chain (k, k) with a recording's own transitions, each counted so many times more than it was seen."""
     pairs = (states[:-1] >= 0) & (states[1:] >= 0) & (segments[:-1] == segments[1:])
-    counts = np.full((k, k), 0.5)
+    counts = np.full((k, k), more)
     np.add.at(counts, (states[:-1][pairs], states[1:][pairs]), 1.0)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from fugu.attack import release_symbols
+from fugu.attack import mean_transitions, release_symbols
 from fugu.chains import filter_beliefs, stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -170,7 +170,7 @@ def assess_now(table: NoiseTable, fit: Cut, judged: Cut, stretch: int, rng: np.r
     told.
     """
     k = table.states
-    transition = _transition_of(fit, k)
+    transition = mean_transitions(*fit, k, more=1.0)
     distribution = stationary_distribution(transition)
     wrong = _wrong(table, judged, transition, distribution, rng)
     alike = np.concatenate([wrong, _wrong(table, fit, transition, distribution, rng)])
@@ -227,12 +227,3 @@ def _symbols(states: Ints, table: NoiseTable, rng: np.random.Generator) -> Ints:
     """Symbols of all ticks: one without a state has that of a row taken at random."""
     drawn = np.where(states < 0, rng.integers(table.states, size=len(states)), states)
     return np.asarray(release_symbols(drawn, table, rng).symbols)
-
-
-def _transition_of(cut: Cut, k: int) -> Floats:
-    """The transition matrix of a set, every step counted once more than it was seen."""
-    states = cut.states
-    inside = (np.diff(cut.segments) == 0) & (states[1:] >= 0) & (states[:-1] >= 0)
-    counts = np.ones((k, k))
-    np.add.at(counts, (states[:-1][inside], states[1:][inside]), 1.0)
-    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ from fugu.planning.grid_model import place_columns
 from fugu.planning.policy_builder import LATENCY_SECONDS, PolicyHeader, build_window_policy
 from fugu.planning.question import ChosenStates, Cut, Question, Sampled, ThreeSets, choose_states, sampled, three_sets
 from fugu.planning.readings import Readings
-from fugu.planning.true_class import TrueClass, strongest, true_class
+from fugu.planning.true_class import TrueClass, beyond_ceiling, strongest, true_class
 from fugu.planning.window_plan import JointPlan, joint_plan
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, union
@@ -152,10 +152,8 @@ class _Problem(NamedTuple):
         return min(one._replace(chains=chains).share() for one in self.covered(every))
 
 
-class _Choice(NamedTuple):
-    chosen: Candidate | None
-    candidates: tuple[Candidate, ...]
-    reasons: tuple[str, ...]
+_Choice = tuple[Candidate | None, tuple[Candidate, ...], tuple[str, ...]]
+"""What was chosen, what it was compared with, and why nothing was."""
 
 
 def plan_auto(
@@ -184,7 +182,7 @@ def plan_auto(
     try:
         chains = problem.chains(1)
     except ModelError as error:
-        choice = _Choice(None, (), (str(error),))
+        choice: _Choice = None, (), (str(error),)
     else:
         progress("candidates", 0.15)
         lengths = window_lengths(readings.period_seconds, readings.steady, question)
@@ -192,19 +190,20 @@ def plan_auto(
         symbols = _symbols(problem, [one.window_ticks for one in windows if one.window_ticks is not None])
         progress("attackers on the first set", 0.3)
         choice = _choice(problem, windows, symbols, lengths)
+    chosen, compared, reasons = choice
     progress("the third set", 0.7)
-    candidates = tuple(_judged(problem, one) for one in choice.candidates)
-    recommended, reasons, told = nothing(data, chains, question), choice.reasons, None
-    if choice.chosen is not None:
-        recommended, failed = _examined(problem, choice.chosen)
+    candidates = tuple(_judged(problem, one) for one in compared)
+    recommended, told = nothing(data.discretiser, chains, question), None
+    if chosen is not None:
+        recommended, failed = _examined(problem, chosen)
         told = None if failed else _told(problem, recommended)
         reasons += failed
         candidates = tuple(recommended if one.same_release(recommended) else one for one in candidates)
         if failed:
-            recommended = nothing(data, choice.chosen.chains, question)
+            recommended = nothing(data.discretiser, chosen.chains, question)
     progress("error against epsilon", 0.9)
     curves = tuple(_curve(problem, one) for one in candidates)
-    least = question.epsilon if choice.chosen is not None else _least_epsilon(curves, question)
+    least = question.epsilon if chosen is not None else _least_epsilon(curves, question)
     least = None if reasons else least
     found = (recommended, candidates, readings, question, states, bins, reasons, curves, least, told)
     covered = None
@@ -256,20 +255,20 @@ def _choice(
     """
     for _ in range(_MOST_CHOICES):
         if not (ranked := _ranked(windows + symbols, problem.question)[:_MOST_TRIED]):
-            return _Choice(None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
+            return (None, windows + symbols, () if windows or symbols else (_incomparable(lengths),))
         for one in ranked:
             if _tried(problem, one, 1).chains is not None:
-                return _Choice(one, windows + symbols, ())
+                return (one, windows + symbols, ())
         best = ranked[0]
         own, found = problem.data(best.every), _tried(problem, best, _MOST_STEPS)
         if found.chains is None:
-            return _Choice(None, windows + symbols, (found.reason or "no class of chains passes",))
+            return (None, windows + symbols, (found.reason or "no class of chains passes",))
         if best.kind == "windows":
             windows = _windows(problem, own, found.chains, lengths)
         else:
             again = _of_class(problem, own, found.chains, [] if best.window_ticks is None else [best.window_ticks])
             symbols = tuple(again[0] if one is best and again else one for one in symbols)
-    return _Choice(None, windows + symbols, ("no class was found whose best answer passes its attackers",))
+    return (None, windows + symbols, ("no class was found whose best answer passes its attackers",))
 
 
 def _incomparable(lengths: list[int]) -> str:
@@ -348,14 +347,7 @@ def _examined(problem: _Problem, candidate: Candidate) -> tuple[Candidate, tuple
             f"on the third set the answers are off by {judged.held_back_error:.1%} on average, beyond the "
             f"{judged.error_95:.1%} that 95 % of them should be within"
         )
-    if worst.high > worst.ceiling:
-        what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
-        failed.append(
-            f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of the "
-            f"time ({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released), the ceiling "
-            f"is {worst.ceiling:.1%}"
-        )
-    return judged, tuple(failed)
+    return judged, (*failed, *beyond_ceiling(worst))
 
 
 def _curve(problem: _Problem, candidate: Candidate) -> Curve:
@@ -369,24 +361,23 @@ def _curve(problem: _Problem, candidate: Candidate) -> Curve:
     return Curve(candidate, tuple(points))
 
 
-def _least_epsilon(curves: tuple[Curve, ...], question: Question) -> float | None:
+def _least_epsilon(curves: Sequence[Curve], question: Question) -> float | None:
     """The least epsilon above the wanted one, at which nothing was chosen, at which some answer would be."""
-    enough = [
+    enough = (
         epsilon
         for curve in curves
         for epsilon, error in curve.points
         if epsilon > question.epsilon
         and _ranked([replace(curve.candidate, expected_error=error)], question)
         and (question.want != "now" or curve.candidate.answers == "now")
-    ]
+    )
     return min(enough, default=None)
 
 
 def _told(problem: _Problem, candidate: Candidate) -> Told | None:
     if candidate.scale is None or candidate.window_ticks is None:
         return None
-    test = problem.data(1).test
-    shares = true_shares(test.states, test.segments, candidate.window_ticks, problem.bins)
+    shares = true_shares(*problem.data(1).test, candidate.window_ticks, problem.bins)
     told = noisy_shares(shares, candidate.scale, candidate.devices, problem.rng, 1)[0]
     return Told(shares.truth[-_SHOWN:], told[-_SHOWN:])
 
@@ -432,15 +423,15 @@ def _planned(plan: AutoPlan, candidate: Candidate) -> JointPlan:
 
 def agent_configuration(plan: AutoPlan, policy: Policy, recording: Path, policy_file: str) -> str:
     """The configuration of an agent that replays what the plan held back of one recording, instead of a real sensor."""
-    if plan.readings.rows is None:
+    one = plan.readings
+    if one.rows is None:
         sensor = ['kind = "stdin"  # for a trial: a reading a line; docs/deploy.md has the sensors of real devices']
-        return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
-    sensor = _replayed(recording, plan.readings.column)
-    if plan.readings.changes:
-        sensor.append(f"time = {json.dumps(plan.readings.time)}  # its rows are changes, each holds until the next")
-        sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
-    step = plan.recommended.every if plan.readings.changes else 1
-    sensor.append(_held_back(plan.readings.rows, plan.held_back, step))
+    else:
+        sensor = _replayed(recording, one.column)
+        if one.changes:
+            sensor.append(f"time = {json.dumps(one.time)}  # its rows are changes, each holds until the next")
+            sensor.append(f"every = {policy.clock.period_us / 1e6!r}  # seconds")
+        sensor.append(_held_back(one.rows, plan.held_back, plan.recommended.every if one.changes else 1))
     return _configuration(policy, [f"ceiling = {float(policy.guarantee.epsilon)!r}"], policy_file, sensor)
 
 

@@ -26,7 +26,7 @@ from fugu.contract.measure_policy import MeasurePolicy
 from fugu.places.composition import rounded_up, verify_stream
 from fugu.places.graphs import GraphError, complete
 from fugu.places.tables import TableError, emission, fallback_noise
-from fugu.planning.candidates import Candidate, sent, useful, useful_for
+from fugu.planning.candidates import Candidate, nothing, sent, useful, useful_for
 from fugu.planning.errors import PlanningError
 from fugu.planning.grid_model import (
     METRES_PER_DEGREE,
@@ -40,9 +40,9 @@ from fugu.planning.grid_model import (
 from fugu.planning.measure_planner import StreamEpsilon, make_measure_plan
 from fugu.planning.measure_spec import MeasureSpec
 from fugu.planning.policy_builder import LATENCY_SECONDS, MeasureHeader, build_measure_policy, frame_ticks
-from fugu.planning.question import Cut, Part, Question, three_sets
+from fugu.planning.question import Cut, Part, Question, one_in, three_sets
 from fugu.planning.recording import states_of
-from fugu.planning.true_class import strongest, true_class
+from fugu.planning.true_class import beyond_ceiling, strongest, true_class
 from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
@@ -182,7 +182,8 @@ def plan_places(
     least = min(
         (e for curve in curves for e, error in curve if e >= question.epsilon and 2.0 * error <= guess), default=None
     )
-    recommended, spec = _nothing(candidates[0], question.epsilon), None
+    asked = replace(question, want="place", adversary="universal")
+    recommended, spec = nothing(grids[0].cells, None, asked), None
     if chosen is not None and not failed:
         place, recommended = chosen
         candidates[place] = recommended
@@ -213,7 +214,7 @@ def _sizes(places: Floats) -> list[float]:
 
 
 def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _Grid:
-    taken = _taken(parts[0], every)
+    taken = one_in(parts[0].segments, every)
     fit = traces._replace(places=traces.places[parts[0].rows][taken], trace=parts[0].segments[taken], times=None)
     model = fit_grid(fit, metres)
     names = tuple(f"x{x}y{y}" for x, y in model.cells.tolist())
@@ -222,18 +223,11 @@ def _grid(traces: Traces, parts: Sequence[Part], metres: float, every: int) -> _
     cells = Cells(origin=model.origin, step=model.step, cells=corners, states=names, missing=missing)
     sets = []
     for part in parts:
-        places, taken = traces.places[part.rows], _taken(part, every)
+        places, taken = traces.places[part.rows], one_in(part.segments, every)
         texts = [None if math.isnan(x) else f"{x!r},{y!r}" for x, y in places[taken].tolist()]
         cut = Cut(states_of(cells, texts, part.segments[taken]), part.segments[taken])
         sets.append(_Set(cut, places, np.cumsum(taken) - 1))
     return _Grid(every, model, cells, covering_class(*sets[0].cut, len(names)), *sets)
-
-
-def _taken(part: Part, every: int) -> Ints:
-    """Which rows (m,) of a set have a point: one every so many, from the first of each stretch on."""
-    begins = np.concatenate([[True], np.diff(part.segments) != 0])
-    rows = np.arange(len(part.rows))
-    return np.asarray((rows - np.maximum.accumulate(np.where(begins, rows, 0))) % every == 0)
 
 
 def _guess(grid: _Grid) -> tuple[float, float]:
@@ -338,28 +332,11 @@ def _chosen(
         seen = _released(grid, one.point_epsilon or 0.0, grid.test.cut, rng)
         assert seen is not None
         worst = strongest(attack(*grid.test.cut, seen, one.epsilon))
-        failed = []
-        if worst.high > worst.ceiling:
-            what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
-            failed.append(
-                f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of "
-                f"the time (at most {worst.high:.1%}), the ceiling is {worst.ceiling:.1%}"
-            )
+        failed = [*beyond_ceiling(worst)]
         if one.held_back_error is None or one.held_back_error > one.error_95:
             failed.append("on the third set the error is beyond what 95 % of answers should be within")
         return (place, replace(one, attack=worst)), tuple(failed)
     return None, ("attackers refute the class of every candidate that is worth it",) if worth else ()
-
-
-def _nothing(best: Candidate, epsilon: float) -> Candidate:
-    return Candidate(
-        kind="none",
-        answers=best.answers,
-        discretiser=best.discretiser,
-        chains=None,
-        epsilon=epsilon,
-        adversary=best.adversary,
-    )
 
 
 def _spec(grid: _Grid, one: Candidate, period: float | None, question: Question) -> MeasureSpec:

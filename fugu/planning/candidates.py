@@ -132,21 +132,17 @@ def useful_for(candidate: Candidate) -> UsefulFor | None:
     """What the stream of one device is good for if it is released so; of groups it is the average that is, not one."""
     if candidate.kind == "none" or candidate.devices > 1 or not useful(candidate):
         return None
-    match candidate.answers:
-        case "now":
-            return "state"
-        case "place":
-            return "place"
-    return "share"
+    useful_as: dict[str, UsefulFor] = {"now": "state", "place": "place"}
+    return useful_as.get(candidate.answers, "share")
 
 
-def nothing(data: Sampled, chains: CoveringChains | None, question: Question) -> Candidate:
+def nothing(discretiser: Discretiser, chains: CoveringChains | None, question: Question) -> Candidate:
     """What is recommended if nothing is worth it: the states and their class, and no numbers of an answer."""
     return Candidate(
         kind="none",
         answers=question.want or "share",
         devices=question.devices,
-        discretiser=data.discretiser,
+        discretiser=discretiser,
         chains=chains,
         epsilon=question.epsilon,
         adversary=question.adversary,
@@ -186,7 +182,7 @@ def window_candidates(
     scale = window_scale(chains, question, question.epsilon, bins)
     found = []
     for length in lengths:
-        known, truth = (true_shares(cut.states, cut.segments, length, bins) for cut in (data.fit, data.choose))
+        known, truth = (true_shares(*cut, length, bins) for cut in (data.fit, data.choose))
         if not len(known.counts) or len(known.counts) + len(truth.counts) < _LEAST_WINDOWS:
             continue
         both = truth._replace(
@@ -201,7 +197,7 @@ def window_candidates(
             rng = np.random.default_rng(length)
             found.append(
                 replace(
-                    nothing(data, chains, question),
+                    nothing(data.discretiser, chains, question),
                     kind="windows",
                     answers="histogram" if len(bins) > 1 else "share",
                     devices=devices,
@@ -229,57 +225,44 @@ def symbol_candidates(
 ) -> list[Candidate]:
     """Symbols at one period: for the state now, or for shares over several lengths.
 
-    `period` is seconds between readings of the recording; `lengths` are in its ticks, None for the state now.
+    `period` is seconds between readings of the recording; `lengths` are in its ticks, none for the state now.
     """
     step = None if period is None else period * data.every
     ticks = frame_ticks(min(60.0, question.latency_seconds or 60.0), step) if step is not None else 1
     size = len(SymbolFrame(1, -1, 0, bytes(ticks), bits=symbol_bits(table.symbols)).encode())
     gathered = None if step is None else ticks * step
-    assessed: list[tuple[int | None, Assessed]] = []
-    if not lengths:
-        assessed = [(None, assess_now(table, data.fit, data.choose, len(data.test.states), rng))]
-    for length in lengths:
-        one = assess_shares(table, data.fit, data.choose, max(1, length // data.every), bins, rng)
-        if one is not None:
-            assessed.append((length, one))
-    return [
-        replace(
-            nothing(data, chains, question),
-            kind="symbols",
-            answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
-            devices=1,
-            every=data.every,
-            window_ticks=length,
-            table=table,
-            expected_error=one.mean,
-            error_95=one.most,
-            guess_error=one.guess,
-            judged=one.judged,
-            **sent(
-                gathered,
-                None if gathered is None else gathered + (0.0 if length is None or period is None else length * period),
-                size,
-                1,
-            ),
+    found = []
+    wanted: Sequence[int | None] = lengths or (None,)
+    for length in wanted:
+        one = _assessed(table, data, data.choose, length, bins, rng)
+        if one is None:
+            continue
+        found.append(
+            replace(
+                nothing(data.discretiser, chains, question),
+                kind="symbols",
+                answers="now" if length is None else "histogram" if len(bins) > 1 else "share",
+                devices=1,
+                every=data.every,
+                window_ticks=length,
+                table=table,
+                expected_error=one.mean,
+                error_95=one.most,
+                guess_error=one.guess,
+                judged=one.judged,
+                **sent(gathered, None if gathered is None else gathered + (length or 0) * (period or 0.0), size, 1),
+            )
         )
-        for length, one in assessed
-    ]
+    return found
 
 
 def held_back(candidate: Candidate, data: Sampled, bins: Bins, rng: np.random.Generator) -> float | None:
     """The mean absolute error of answers on the third set, noise drawn many times; None if it holds no whole window."""
-    test: Cut = data.test
-    if candidate.kind == "windows":
-        assert candidate.scale is not None
-        assert candidate.window_ticks is not None
-        shares = true_shares(test.states, test.segments, candidate.window_ticks, bins)
-        if not len(shares.counts):
-            return None
-        return _off(shares, candidate.scale, candidate.devices, rng, _RUNS)
+    if candidate.scale is not None and candidate.window_ticks is not None:
+        shares = true_shares(*data.test, candidate.window_ticks, bins)
+        return _off(shares, candidate.scale, candidate.devices, rng, _RUNS) if len(shares.counts) else None
     assert candidate.table is not None
-    if candidate.window_ticks is None:
-        return assess_now(candidate.table, data.fit, test, len(test.states), rng).mean
-    one = assess_shares(candidate.table, data.fit, test, max(1, candidate.window_ticks // candidate.every), bins, rng)
+    one = _assessed(candidate.table, data, data.test, candidate.window_ticks, bins, rng)
     return None if one is None else one.mean
 
 
@@ -290,17 +273,23 @@ def error_at(
     assert candidate.chains is not None
     if candidate.kind == "windows":
         assert candidate.window_ticks is not None
-        cuts = (data.choose, data.fit)
-        some = (true_shares(cut.states, cut.segments, candidate.window_ticks, bins) for cut in cuts)
+        some = (true_shares(*cut, candidate.window_ticks, bins) for cut in (data.choose, data.fit))
         truth = next(one for one in some if len(one.counts))
         scale = window_scale(candidate.chains, question, epsilon, bins)
         return _off(truth, scale, candidate.devices, rng, max(1, _ANSWERS // len(truth.counts)))
     table = calibrate(candidate.chains, epsilon, question.adversary).table
-    if candidate.window_ticks is None:
-        return assess_now(table, data.fit, data.choose, len(data.test.states), rng).mean
-    one = assess_shares(table, data.fit, data.choose, max(1, candidate.window_ticks // candidate.every), bins, rng)
+    one = _assessed(table, data, data.choose, candidate.window_ticks, bins, rng)
     assert one is not None
     return one.mean
+
+
+def _assessed(
+    table: NoiseTable, data: Sampled, judged: Cut, length: int | None, bins: Bins, rng: np.random.Generator
+) -> Assessed | None:
+    """How good symbols are for the state now, or for shares of so many ticks of the recording."""
+    if length is None:
+        return assess_now(table, data.fit, judged, len(data.test.states), rng)
+    return assess_shares(table, data.fit, judged, max(1, length // data.every), bins, rng)
 
 
 def _off(shares: Shares, scale: Fraction, devices: int, rng: np.random.Generator, runs: int) -> float:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.discretisers import Discretiser
 from fugu.planning.errors import PlanningError
 from fugu.planning.joint_recording import joint_class, marginal
 from fugu.privacy.chain_class import ChainClassError, MarkovChain, read_chains
+from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import Attacked, ChainModel, ModelError
-from fugu.privacy.joint_model import JointModel
+from fugu.privacy.joint_model import JointModel, StreamStates
 from fugu.privacy.learned_class import LearnedModel
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 Matrix = tuple[tuple[float, ...], ...]
+_Model = TypeVar("_Model", ChainModel, JointModel, LearnedModel)
 
 
 class ChainSource(NamedTuple):
@@ -40,19 +42,18 @@ class ChainSource(NamedTuple):
 
     chains: ChainClass
     transition: Matrix
-    period_seconds: float | None
-    discretiser: Discretiser | None
-    missing_state: int | None
-    missing_share: float | None
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    period_seconds: float | None = None
+    discretiser: Discretiser | None = None
+    missing_state: int | None = None
+    missing_share: float | None = None
 
 
 def interval_source(q: tuple[float, float], r: tuple[float, float]) -> ChainSource:
     """The class of all chains of two states with q = Pr(0 -> 1) and r = Pr(1 -> 0) in intervals inside (0, 1)."""
     middle_q, middle_r = sum(q) / 2.0, sum(r) / 2.0
-    transition = ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r))
-    return ChainSource(BinaryChains(q=q, r=r), transition, None, None, None, None, (), ())
+    return ChainSource(BinaryChains(q=q, r=r), ((1.0 - middle_q, middle_q), (middle_r, 1.0 - middle_r)))
 
 
 def file_source(path: Path) -> ChainSource:
@@ -64,13 +65,17 @@ def file_source(path: Path) -> ChainSource:
     bare = bare_chains(path)
     if bare is not None:
         return _bare(path, bare)
-    readers = {"joint": _order_two, "learned": _learned}
-    return readers.get(json.loads(path.read_bytes()).get("kind"), _fitted)(path)
+    match json.loads(path.read_bytes()).get("kind"):
+        case "joint":
+            return _order_two(path, _read(JointModel, path))
+        case "learned":
+            return _learned(path, _read(LearnedModel, path))
+    return _fitted(path, _read(ChainModel, path))
 
 
 def fitted_segment(path: Path) -> int:
     """Ticks of the longest segment, without a gap, of a fitted chain's recording; ModelError if the file has none."""
-    return _model(path).longest_segment
+    return _read(ChainModel, path).longest_segment
 
 
 def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
@@ -92,35 +97,40 @@ def bare_chains(path: Path) -> tuple[MarkovChain, ...] | None:
         raise ChainClassError(f"{path}: {error}") from None
 
 
+def _read(model: type[_Model], path: Path) -> _Model:
+    try:
+        return model.from_json(path.read_bytes())
+    except ModelError as error:
+        raise ModelError(f"{path}: {error}") from None
+
+
 def _bare(path: Path, chains: tuple[MarkovChain, ...]) -> ChainSource:
     """The class of chains that are declared: q and r, or these few chains; else what bounds their odds ratios."""
     rows = [tuple(tuple(float(p) for p in row) for row in chain.transition) for chain in chains]
     words = f"the chain of {path}, taken as it is" if len(chains) == 1 else f"the {len(chains)} chains of {path}"
-    if chains[0].states == 2 and all(chain.is_stationary for chain in chains):
+    note = f"class of chains: {words}"
+    if all(chain.is_stationary for chain in chains):
         qs, rs = [row[0][1] for row in rows], [row[1][0] for row in rows]
-        if min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
+        if chains[0].states == 2 and min(*qs, *rs) > 0.0 and max(*qs, *rs) < 1.0:
             between = "" if len(chains) == 1 else ", and all between them"
             binary = BinaryChains(q=(min(qs), max(qs)), r=(min(rs), max(rs)))
-            return ChainSource(binary, rows[0], None, None, None, None, (f"class of chains: {words}{between}",), ())
-    if all(chain.is_stationary for chain in chains):
+            return ChainSource(binary, rows[0], (note + between,))
         try:
-            known = FiniteChains(transitions=tuple(rows))
+            return ChainSource(FiniteChains(transitions=tuple(rows)), rows[0], (note,))
         except ValueError:
             pass  # too many chains or states, or a state that is not visited for ever
-        else:
-            return ChainSource(known, rows[0], None, None, None, None, (f"class of chains: {words}",), ())
     try:
         odds = max(odds_ratio(row) for row in rows)
     except ValueError as error:
         raise PlanningError(f"{path}: no stream can be planned for such a chain: {error}") from None
     bounded = BoundedChains(states=chains[0].states, odds_ratio=odds, transition=rows[0])
-    note = f"class of chains: {words}, by the odds ratios of its steps: any start, and any steps within these"
-    return ChainSource(bounded, rows[0], None, None, None, None, (note,), ())
+    note += ", by the odds ratios of its steps: any start, and any steps within these"
+    return ChainSource(bounded, rows[0], (note,))
 
 
-def _fitted(path: Path) -> ChainSource:
-    model = _model(path)
-    if model.chains is None:
+def _fitted(path: Path, model: ChainModel) -> ChainSource:
+    chains = model.chains
+    if chains is None:
         raise ModelError(f"{path}: {model.source}: {model.refused}")
     notes = [f"class of chains from {model.source}: {class_words(model)}"]
     if model.attacked is not None:
@@ -130,60 +140,41 @@ def _fitted(path: Path) -> ChainSource:
             f"{model.missing_share:.1%} of the readings were missing: state {model.missing_state} stands for that, "
             "and is protected like the others"
         )
-    return ChainSource(
-        chains=model.chains,
-        transition=_typical(model),
-        period_seconds=model.period_seconds,
-        discretiser=model.discretiser,
-        missing_state=model.missing_state,
-        missing_share=model.missing_share if model.missing_state is None else None,
-        notes=tuple(notes),
-        warnings=(model.warning,),
-    )
+    # the chain of a whole recording, without zeros if its class has none
+    typical = chains.typical[0] if chains.changes and chains.typical else model.transition
+    return _recorded(model, chains, typical, tuple(notes), (model.warning,), model.period_seconds)
 
 
-def _order_two(path: Path) -> ChainSource:
+def _order_two(path: Path, model: JointModel) -> ChainSource:
     """The chain of order 2 of one stream; what a tick may tell is filled in when a policy is made of its plan."""
-    try:
-        model = JointModel.from_json(path.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
     if len(model.streams) > 1:
         names = ", ".join(one.name for one in model.streams)
         raise PlanningError(f"{path}: streams {names} move together: plan all of them with 'fugu plan joint'")
     one, seconds = model.streams[0], model.period_seconds
     chains = joint_class(model, True, (one.name,), 1.0 if seconds is None else seconds)([1.0])
-    return ChainSource(
-        chains=chains,
-        transition=tuple(tuple(row) for row in marginal(model, 0).tolist()),
-        period_seconds=seconds,
-        discretiser=one.discretiser,
-        missing_state=one.missing_state,
-        missing_share=one.missing_share if one.missing_state is None else None,
-        notes=(f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)",),
-        warnings=(model.warning,),
-    )
+    note = f"class of chains: the chain of order 2 of {one.source}, taken as it is ({len(model.shows)} pairs)"
+    return _recorded(one, chains, matrix_rows(marginal(model, 0)), (note,), (model.warning,), seconds)
 
 
-def _learned(path: Path) -> ChainSource:
+def _recorded(
+    of: ChainModel | StreamStates,
+    chains: ChainClass,
+    transition: Matrix,
+    notes: tuple[str, ...],
+    warnings: tuple[str, ...],
+    seconds: float | None,
+) -> ChainSource:
+    share = of.missing_share if of.missing_state is None else None
+    return ChainSource(chains, transition, notes, warnings, seconds, of.discretiser, of.missing_state, share)
+
+
+def _learned(path: Path, model: LearnedModel) -> ChainSource:
     """The class that was learned from symbols; what those give away has been given away, so that nothing is to heed."""
-    try:
-        model = LearnedModel.from_json(path.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
     if model.chains is None:
         raise ModelError(f"{path}: {model.source}: {model.refused}")
-    missing = model.discretiser.missing
-    return ChainSource(
-        chains=model.chains,
-        transition=model.transition,
-        period_seconds=model.period_seconds,
-        discretiser=model.discretiser,
-        missing_state=None if missing is None else model.discretiser.states.index(missing),
-        missing_share=None,
-        notes=(f"class of chains learned from {learned_words(model)}",),
-        warnings=(),
-    )
+    found, note = model.discretiser, f"class of chains learned from {learned_words(model)}"
+    missing = None if found.missing is None else found.states.index(found.missing)
+    return ChainSource(model.chains, model.transition, (note,), (), model.period_seconds, found, missing)
 
 
 def learned_words(model: LearnedModel) -> str:
@@ -197,19 +188,6 @@ def learned_words(model: LearnedModel) -> str:
         f"{what}: steps of odds ratios up to {model.chains.odds_ratio:.4g}, which may change from tick to tick; it "
         f"covers stretches of {lengths[0]} to {lengths[-1]} ticks, as far as the symbols tell"
     )
-
-
-def _model(path: Path) -> ChainModel:
-    try:
-        return ChainModel.from_json(path.read_bytes())
-    except ModelError as error:
-        raise ModelError(f"{path}: {error}") from None
-
-
-def _typical(model: ChainModel) -> Matrix:
-    """The chain of a whole recording, without zeros if its class has none."""
-    chains = model.chains
-    return chains.typical[0] if chains is not None and chains.changes and chains.typical else model.transition
 
 
 def class_words(model: ChainModel) -> str:

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from fugu.chains import stationary_distribution
+from fugu.chains.arrays import Floats, Ints
 from fugu.host.csv_file import csv_rows
 from fugu.planning.errors import PlanningError
-from fugu.planning.recording import MOST_MISSING, column_missing
+from fugu.planning.recording import MOST_MISSING, column_missing, median_period, steps_inside
 
 __all__ = [
     "METRES_PER_DEGREE",
@@ -54,10 +54,10 @@ class Traces(NamedTuple):
     of one unbroken trace; `times` are in seconds; `at` is the row of the file, from 0.
     """
 
-    places: NDArray[np.float64]
-    trace: NDArray[np.int64]
-    times: NDArray[np.float64] | None
-    at: NDArray[np.int64]
+    places: Floats
+    trace: Ints
+    times: Floats | None
+    at: Ints
     rows: int
     missing: int
     source: str
@@ -65,20 +65,13 @@ class Traces(NamedTuple):
     @property
     def median_step(self) -> float | None:
         """The median time from one place of a trace to the next, None without times."""
-        steps = self._steps()
-        return float(np.median(steps)) if steps.size else None
+        return median_period(self.times, self.trace)
 
     @property
     def silences(self) -> int:
         """How often the next place of a trace came after more than two median steps."""
-        steps = self._steps()
+        steps = steps_inside(self.times, self.trace)
         return int((steps > _LONGEST_GAP * np.median(steps)).sum()) if steps.size else 0
-
-    def _steps(self) -> NDArray[np.float64]:
-        if self.times is None:
-            return np.empty(0)
-        steps = np.diff(self.times)[np.diff(self.trace) == 0]
-        return np.asarray(steps[steps > 0], dtype=np.float64)
 
 
 def place_columns(path: Path) -> tuple[str, str] | None:
@@ -221,9 +214,9 @@ class GridModel(NamedTuple):
     for missing places.
     """
 
-    cells: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    visits: NDArray[np.int64]
+    cells: Ints
+    counts: Ints
+    visits: Ints
     metres: float
     origin: tuple[float, float]
     step: tuple[float, float]
@@ -233,9 +226,9 @@ class GridModel(NamedTuple):
     missing: int | None
 
     @property
-    def transition(self) -> NDArray[np.float64]:
+    def transition(self) -> Floats:
         """The relative frequencies, N x N."""
-        share: NDArray[np.float64] = self.counts / self.counts.sum(axis=1, keepdims=True)
+        share: Floats = self.counts / self.counts.sum(axis=1, keepdims=True)
         return share
 
 

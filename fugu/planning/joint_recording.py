@@ -17,7 +17,7 @@ from fugu.chains.arrays import Floats, Ints
 from fugu.contract.chains import JointChains, Shown, odds_ratio
 from fugu.contract.topics import NAME_PATTERN
 from fugu.planning.errors import PlanningError
-from fugu.planning.recording import StateRows, median_period, read_states
+from fugu.planning.recording import Recording, median_period, read_states
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.chain_model import transition_matrix
 from fugu.privacy.covering_class import smoothed
@@ -96,7 +96,7 @@ class JointRecording(NamedTuple):
     states: Ints
     segments: Ints
     period_seconds: float | None
-    streams: tuple[StateRows, ...]
+    streams: tuple[Recording, ...]
     left_out: int
 
 
@@ -124,7 +124,7 @@ def read_joint(rules: Sequence[StreamRule]) -> JointRecording:
     return JointRecording(states[selected], segments, period, streams, longest - int(selected.sum()))
 
 
-def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[StateRows]) -> tuple[str, ...]:
+def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[str, ...]:
     """Names of streams: those given, else their columns or files, whichever tell them apart.
 
     Raises:
@@ -143,10 +143,10 @@ def named(names: Sequence[str] | None, rules: Sequence[StreamRule], streams: Seq
     raise PlanningError(f"{what}: give different names of letters, digits, - and _, as in --name heart,steps")
 
 
-def _common(rules: Sequence[StreamRule], streams: Sequence[StateRows]) -> tuple[list[Ints], Ints]:
+def _common(rules: Sequence[StreamRule], streams: Sequence[Recording]) -> tuple[list[Ints], Ints]:
     periods, starts = [], []
     for rule, one in zip(rules, streams, strict=True):
-        period = median_period(one.times, one.segments)
+        period = one.period_seconds
         if one.times is None or period is None:
             raise PlanningError(
                 f"{rule.path.name} has no column t: without times nobody knows which rows belong together"

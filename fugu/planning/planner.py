@@ -1,11 +1,4 @@
-"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods.
-
-Beside it, what it would be worth if readings came in independent segments. A recording with gaps is such a thing only
-if nothing lasts across a gap; no device can check that, nor how long a segment will be, so these figures decide
-nothing.
-
-Source: docs/proofs/learned-classes.md, "Segments".
-"""
+"""Plan a stream: noise for a class of chains, what it costs, and what the same epsilon gives at longer periods."""
 
 from __future__ import annotations
 
@@ -25,13 +18,12 @@ from fugu.contract.rounding import log_up
 from fugu.contract.stretches import Stretch, stretches
 from fugu.planning.chain_source import Matrix
 from fugu.planning.errors import PlanningError
-from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.accountant import decimated_class
 from fugu.privacy.randomised_response import Objective, calibrate
 from fugu.privacy.sampling import decimated_odds_ratio, decimated_transition
 from fugu.privacy.utility import Baseline, Utility, assess, baselines
 
-__all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan", "segment_gain", "segment_loss"]
+__all__ = ["Option", "Refusal", "Request", "StreamPlan", "make_plan"]
 
 
 PERIODS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -186,37 +178,3 @@ def _better(chosen: Option, periods: list[Option | Refusal]) -> Option | None:
         and option.bits_per_hour > chosen.bits_per_hour * _WORTHWHILE
     ]
     return max(candidates, key=lambda option: option.bits_per_hour, default=None)
-
-
-class SegmentGain(NamedTuple):
-    """Laplace noise of counts at epsilon 1, universal adversary, in ticks: of an endless chain, and in segments."""
-
-    dependent: float
-    independent: float
-
-
-def segment_loss(option: Option, adversary: Adversary, ticks: int) -> float:
-    """Epsilon of a stream's symbols in independent segments, rounded up; at most that of the stream.
-
-    A segment has at most `ticks`, of the chain before readings are left out.
-
-    Raises:
-        PlanningError: the chain is that of several streams, or of order 2.
-    """
-    chains = option.chains
-    if chains.named_streams:
-        raise PlanningError("segments are compared for a chain of one stream")
-    loss_01, loss_10 = map(log_up, tick_ratios(option.table))
-    rate = np.array([[0.0, loss_01], [loss_10, 0.0]]) if chains.states == 2 else loss_01
-    found = ChainAccountant(chains).loss(rate, adversary, -(-ticks // option.every)).epsilon
-    return min(found, option.loss.epsilon)
-
-
-def segment_gain(chains: BinaryChains | BoundedChains, ticks: int) -> SegmentGain | None:
-    """The noise of counts with and without independent segments of at most `ticks`; None where no noise is enough."""
-    accountant = ChainAccountant(chains)
-    try:
-        without, within = (1.0 / accountant.allowance(1.0, "universal", length) for length in (None, ticks))
-    except FuguError:
-        return None
-    return SegmentGain(without, min(without, within))

@@ -30,7 +30,6 @@ __all__ = [
     "BOUNDARIES",
     "MOST_MISSING",
     "Recording",
-    "StateRows",
     "column_missing",
     "from_changes",
     "from_samples",
@@ -40,6 +39,7 @@ __all__ = [
     "read_recording",
     "read_states",
     "states_of",
+    "steps_inside",
 ]
 
 
@@ -49,8 +49,7 @@ _EVEN_SHARE = 0.8
 _STEADY = 0.1
 _MOST_DUPLICATES = 0.2
 _MOST_TICKS = 5_000_000
-_MINUTE, _SECOND = 60.0, 1.0
-_FEW_MINUTES = 600
+_MINUTE, _LONG = 60.0, 36_000.0
 
 
 class Ticks(NamedTuple):
@@ -87,12 +86,9 @@ def in_order(times: Floats, parts: Ints) -> tuple[Ints, tuple[str, ...]]:
 
 def is_changes(times: Floats, parts: Ints) -> bool:
     """True if rows in order are too uneven in time to be ticks: fewer than 4 of 5 steps are near the median one."""
-    steps = np.diff(times)[np.diff(parts) == 0]
-    steps = steps[steps > 0.0]
-    if not steps.size:
-        return False
-    middle = np.median(steps)
-    return bool(((steps >= middle / 2.0) & (steps <= 2.0 * middle)).mean() < _EVEN_SHARE)
+    steps = steps_inside(times, parts)
+    middle = np.median(steps) if steps.size else np.nan
+    return bool(steps.size and ((steps >= middle / 2.0) & (steps <= 2.0 * middle)).mean() < _EVEN_SHARE)
 
 
 def from_samples(times: Floats, parts: Ints) -> Ticks:
@@ -140,7 +136,7 @@ def from_changes(times: Floats, parts: Ints, works: NDArray[np.bool_], period: f
     starts = np.flatnonzero(np.concatenate([[True], np.diff(parts) != 0]))
     ends = np.concatenate([starts[1:], [len(times)]])
     span = float((times[ends - 1] - times[starts]).sum())
-    step = period or (_MINUTE if span >= _FEW_MINUTES * _MINUTE else _SECOND)
+    step = period or (_MINUTE if span >= _LONG else 1.0)
     if span / step > _MOST_TICKS:
         raise PlanningError(f"more than {_MOST_TICKS} ticks of {step:g} s: give a longer --period")
     rows, segments, moments, number = [], [], [], 0
@@ -189,56 +185,40 @@ _LARGEST_STATE = 254
 
 
 class Recording(NamedTuple):
-    """States of a recording, (n,), with segment numbers that count up.
+    """The rows of a recording with their (n,) states, and segment numbers that count up.
 
-    `period_seconds` is the median step of column t inside segments. `discretiser` is None if the column held states.
-    `missing` counts rows without a reading, `missing_share` is their share, `missing_state` their state, or None if
-    they were left out.
+    `times` are column t in seconds. `discretiser` is None if the column held states. `missing` counts rows without a
+    reading, `missing_share` is their share, `missing_state` their state, or None if they have none.
     """
 
-    states: NDArray[np.int64]
-    segments: NDArray[np.int64]
-    period_seconds: float | None
+    states: Ints
+    segments: Ints
+    times: Floats | None
     discretiser: Discretiser | None
     column: str
     missing: int
     missing_state: int | None
     missing_share: float
 
-
-class _Rows(NamedTuple):
-    values: NDArray[np.float64]
-    times: NDArray[np.float64] | None
-    segments: NDArray[np.int64]
-
-
-class StateRows(NamedTuple):
-    """The rows of a recording with their (n,) states, -1 where there is none; `times` are column t in seconds."""
-
-    states: NDArray[np.int64]
-    segments: NDArray[np.int64]
-    times: NDArray[np.float64] | None
-    discretiser: Discretiser | None
-    column: str
-    missing: int
-    missing_state: int | None
-    missing_share: float
+    @property
+    def period_seconds(self) -> float | None:
+        """The median step of time inside segments."""
+        return median_period(self.times, self.segments)
 
 
 def read_recording(
     path: Path, column: str | None, threshold: float | str | None, baseline: int | None = None
 ) -> Recording:
-    """Read the states of a recording; arguments and errors as for `read_states`."""
+    """Read the rows of a recording that have a state; arguments and errors as for `read_states`."""
     rows = read_states(path, column, threshold, baseline)
     selected = rows.states >= 0
     # A row that is left out, or absent, separates: every row after it belongs to a new segment.
     segments = (rows.segments + np.cumsum(~selected | _after_gaps(rows.times, rows.segments)))[selected]
-    period = median_period(None if rows.times is None else rows.times[selected], segments)
-    found = rows.discretiser, rows.column, rows.missing, rows.missing_state, rows.missing_share
-    return Recording(rows.states[selected], segments, period, *found)
+    times = None if rows.times is None else rows.times[selected]
+    return rows._replace(states=rows.states[selected], segments=segments, times=times)
 
 
-def _after_gaps(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _after_gaps(times: Floats | None, segments: Ints) -> NDArray[np.bool_]:
     """(n,) whether rows are absent before a row, where times are steady."""
     found = np.zeros(len(segments), dtype=np.bool_)
     if times is not None and not (np.diff(times, prepend=0.0)[1:][np.diff(segments) == 0] <= 0.0).any():
@@ -250,8 +230,8 @@ def _after_gaps(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) 
 
 def read_states(
     path: Path, column: str | None, threshold: float | str | None, baseline: int | None = None
-) -> StateRows:
-    """Read the rows of a recording, plain or gzip, and make states of them.
+) -> Recording:
+    """Read the rows of a recording, plain or gzip, and make states of them, -1 where there is none.
 
     The column is by default `value` with a threshold (a number, or "mean") or a baseline (ticks of a running mean; the
     first of each segment have no state), else `state`.
@@ -260,42 +240,39 @@ def read_states(
         PlanningError: a column is missing, or a cell is no number or no state.
     """
     name = column or ("state" if threshold is None and baseline is None else "value")
-    rows = _read(path, name)
-    present = ~np.isnan(rows.values)
-    missing = int((~present).sum())
-    values = rows.values[present]
-    if not values.size:
+    values, times, segments = _read(path, name)
+    present = ~np.isnan(values)
+    missing, share = int((~present).sum()), float((~present).mean())
+    if not present.any():
         raise PlanningError(f"{path.name}: no row has a reading in column {name}")
-    share = missing / len(present)
+    made: Discretiser | None = None
+    lost = None
     if baseline is not None:
-        return _above_baseline(rows, baseline, name, missing, share)
-    edge = float(values.mean()) if isinstance(threshold, str) else threshold
-    found = _states(values, path.name, name) if edge is None else (values >= edge).astype(np.int64)
-    made = None if edge is None else Thresholds(edges=(edge,), states=("low", "high"))
-    lost = None
-    if share > MOST_MISSING:
-        lost = int(found.max()) + 1 if edge is None else 2
-        if lost > _LARGEST_STATE:
-            raise PlanningError(
-                f"{path.name}: {lost} states leave no room for one of the {missing} rows without reading"
-            )
-    states = np.full(len(present), -1 if lost is None else lost, dtype=np.int64)
-    states[present] = found
-    return StateRows(states, rows.segments, rows.times, made, name, missing, lost, share)
+        lowest, highest = _range(values)
+        made = Baseline(baseline_ticks=baseline, lowest=lowest, highest=highest)
+        if share > MOST_MISSING:
+            lost = len(made.states)
+            made = made.model_copy(update={"states": (*made.states, "missing"), "missing": "missing"})
+        states = states_of(made, values, segments)
+    else:
+        known = values[present]
+        if threshold is None:
+            found = _states(known, path.name, name)
+        else:
+            edge = float(known.mean()) if isinstance(threshold, str) else threshold
+            found, made = (known >= edge).astype(np.int64), Thresholds(edges=(edge,), states=("low", "high"))
+        if share > MOST_MISSING:
+            lost = int(found.max()) + 1 if made is None else 2
+            if lost > _LARGEST_STATE:
+                raise PlanningError(
+                    f"{path.name}: {lost} states leave no room for one of the {missing} rows without reading"
+                )
+        states = np.full(len(values), -1 if lost is None else lost, dtype=np.int64)
+        states[present] = found
+    return Recording(states, segments, times, made, name, missing, lost, share)
 
 
-def _above_baseline(rows: _Rows, ticks: int, name: str, missing: int, share: float) -> StateRows:
-    lowest, highest = _range(rows.values)
-    discretiser = Baseline(baseline_ticks=ticks, lowest=lowest, highest=highest)
-    lost = None
-    if share > MOST_MISSING:
-        lost = len(discretiser.states)
-        discretiser = discretiser.model_copy(update={"states": (*discretiser.states, "missing"), "missing": "missing"})
-    states = states_of(discretiser, rows.values, rows.segments)
-    return StateRows(states, rows.segments, rows.times, discretiser, name, missing, lost, share)
-
-
-def _range(values: NDArray[np.float64]) -> tuple[float, float]:
+def _range(values: Floats) -> tuple[float, float]:
     """A range of round numbers that holds readings (n,), NaN where there is none: of a policy, hence public."""
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     step = 10.0 ** math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-9)))
@@ -309,7 +286,7 @@ def column_missing(file: str, name: str, header: Sequence[str]) -> PlanningError
     return PlanningError(f"{file} has no column {name!r}; it has {shown or 'no header'}")
 
 
-def _read(path: Path, name: str) -> _Rows:
+def _read(path: Path, name: str) -> tuple[Floats, Floats | None, Ints]:
     with csv_rows(path, PlanningError) as (header, rows):
         if name not in header:
             raise column_missing(path.name, name, header)
@@ -326,7 +303,7 @@ def _read(path: Path, name: str) -> _Rows:
             values.append(_number(row[header.index(name)], path.name, line, name))
             if at is not None:
                 times.append(_number(row[at], path.name, line, "t"))
-    return _Rows(np.array(values), np.array(times) if at is not None else None, np.array(segments, dtype=np.int64))
+    return np.array(values), np.array(times) if at is not None else None, np.array(segments, dtype=np.int64)
 
 
 def _number(cell: str, file: str, line: int, column: str) -> float:
@@ -341,7 +318,7 @@ def _number(cell: str, file: str, line: int, column: str) -> float:
     return value
 
 
-def _states(values: NDArray[np.float64], file: str, column: str) -> NDArray[np.int64]:
+def _states(values: Floats, file: str, column: str) -> Ints:
     if ((values != np.floor(values)) | (values < 0) | (values > _LARGEST_STATE)).any():
         raise PlanningError(
             f"{file}: column {column} does not hold states (whole numbers from 0 to {_LARGEST_STATE}): give --threshold"
@@ -349,10 +326,15 @@ def _states(values: NDArray[np.float64], file: str, column: str) -> NDArray[np.i
     return values.astype(np.int64)
 
 
-def median_period(times: NDArray[np.float64] | None, segments: NDArray[np.int64]) -> float | None:
-    """Return the median step of time inside segments, in seconds."""
+def steps_inside(times: Floats | None, segments: Ints) -> Floats:
+    """The steps of time above 0 inside segments, in seconds; none without times."""
     if times is None:
-        return None
-    steps = np.diff(times)[segments[1:] == segments[:-1]]
-    steps = steps[steps > 0]
+        return np.empty(0)
+    steps = np.diff(times)[np.diff(segments) == 0]
+    return np.asarray(steps[steps > 0], dtype=np.float64)
+
+
+def median_period(times: Floats | None, segments: Ints) -> float | None:
+    """The median step of time inside segments, in seconds."""
+    steps = steps_inside(times, segments)
     return float(np.median(steps)) if steps.size else None

@@ -23,27 +23,23 @@ from fugu.contract.errors import FuguError
 from fugu.contract.guarantee import Adversary, ratio_loss
 from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
-from fugu.planning.answers import window_error
 from fugu.planning.errors import PlanningError
 from fugu.planning.question import one_in, states_of_some
 from fugu.planning.readings import read_readings
-from fugu.planning.recording import Recording, read_recording
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.chain_model import Attacked as AttackedModel
-from fugu.privacy.chain_model import ChainModel, ModelError, Tried, decimate
+from fugu.privacy.chain_model import ChainModel, ModelError, Tried
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class, widened
 from fugu.privacy.joint_model import JointModel
 from fugu.privacy.randomised_response import calibrate, rate_table
 from fugu.privacy.window_mechanisms import lawful_scale
 
 __all__ = [
-    "SPANS",
-    "Alternative",
     "RecordedClass",
     "TrueClass",
-    "alternatives",
     "attack_model",
     "attack_streams",
+    "beyond_ceiling",
     "count_scale",
     "recorded_class",
     "strongest",
@@ -98,6 +94,18 @@ def strongest(attacks: Sequence[Attack]) -> Attack:
         if some:
             return max(some, key=lambda one: one.high - one.ceiling)
     return attacks[0]
+
+
+def beyond_ceiling(worst: Attack) -> tuple[str, ...]:
+    """Why an attack on the third set takes a recommendation away, if it does."""
+    if worst.high <= worst.ceiling:
+        return ()
+    what = "attackers are not" if worst.refutes else "the recording is too short to tell that attackers are"
+    return (
+        f"on the third set {what} kept below their ceiling: {worst.attacker} is right {worst.success:.1%} of the time "
+        f"({worst.low:.1%} to {worst.high:.1%}, and {worst.guess:.1%} without what is released), the ceiling is "
+        f"{worst.ceiling:.1%}",
+    )
 
 
 class TrueClass(NamedTuple):
@@ -256,59 +264,6 @@ def symbols_of(states: Ints, epsilon: float) -> Attacked:
         return release_symbols(states, calibrate(chains, epsilon, "universal").table, generator)
 
     return attacked
-
-
-SPANS = (300, 3000)
-"""Ticks of the recording that shares are of."""
-_BASELINES = (100, 300, 1000)
-_PERIODS = (2, 5, 10, 20)
-
-
-class Alternative(NamedTuple):
-    """Another way to make states, or another period.
-
-    `count_scale` is in its own ticks, universal adversary; `share_errors` are mean absolute errors of the share of each
-    of `SPANS`. Both are None if there is no class.
-    """
-
-    what: str
-    count_scale: float | None
-    share_errors: tuple[float, ...] | None
-
-
-def alternatives(path: Path, recording: Recording, epsilon: float) -> tuple[Alternative, ...]:
-    """Compare the states of a recording with others of the same column, before attackers are asked.
-
-    A running mean asks another question than a threshold, and a longer period answers later: neither is chosen for
-    anybody. States of a running mean are not compared at other periods, at which they are other states.
-    """
-    discretiser = recording.discretiser
-    k = int(recording.states.max()) + 1
-    found = [_cost("as it is", recording.states, recording.segments, k, epsilon)]
-    if discretiser is None or discretiser.kind != "baseline":
-        for every in _PERIODS:
-            states, segments = decimate(recording.states, recording.segments, every)
-            found.append(_cost(f"one reading in {every}", states, segments, k, epsilon, every))
-    for edge in range(1, k) if k > 2 else ():
-        merged = (recording.states >= edge).astype(recording.states.dtype)
-        found.append(_cost(f"only whether the state is at least {edge}", merged, recording.segments, 2, epsilon))
-    if discretiser is not None:
-        taken = discretiser.baseline_ticks if discretiser.kind == "baseline" else None
-        for ticks in _BASELINES:
-            if ticks != taken:
-                other = read_recording(path, recording.column, None, ticks)
-                what = f"above the running mean of {ticks} ticks"
-                found.append(_cost(what, other.states, other.segments, k, epsilon))
-    return tuple(found)
-
-
-def _cost(what: str, states: Ints, segments: Ints, k: int, epsilon: float, every: int = 1) -> Alternative:
-    try:
-        scale = count_scale(covering_class(states, segments, k).chains, epsilon)
-        errors = tuple(window_error(lawful_scale(scale), span // every).share_mean for span in SPANS)
-    except FuguError:
-        return Alternative(what, None, None)
-    return Alternative(what, scale, errors)
 
 
 _SAME_PERIOD = 0.05

@@ -193,7 +193,7 @@ def test_a_small_share_of_missing_readings_says_how_far_off_estimates_can_be(fug
 
 
 @pytest.mark.long
-def test_a_class_is_attacked_and_what_else_would_cost_is_said(fugu: Fugu, tmp_path: Path) -> None:
+def test_a_class_is_attacked(fugu: Fugu, tmp_path: Path) -> None:
     """N10: above its own mean no useful noise hides slow regimes; above a running mean there are none."""
     night, chain = RECORDINGS / "hr_sleep_N10.csv.gz", tmp_path / "chain.json"
     done = fugu("plan", "model", night, "--threshold", "mean", "--epsilon", 1, "-o", chain)
@@ -205,8 +205,6 @@ def test_a_class_is_attacked_and_what_else_would_cost_is_said(fugu: Fugu, tmp_pa
     assert document["chains"] is None
     assert document["refused"].startswith("no class passes: even with noise of")
     said = " ".join(done.out.split())
-    assert "above the running mean of 300 ticks" in said
-    assert "one reading in 10" in said
     assert "proven ceiling" not in said
     refused = fugu("plan", "window", "--model", chain, "--epsilon", 1, "--window", 300)
     assert (refused.code, refused.err.count("\n")) == (1, 1)

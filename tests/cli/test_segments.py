@@ -1,4 +1,4 @@
-"""`--segments`: what independent segments would be worth, in both plans, and in no policy."""
+"""`--segments`: what independent segments would be worth, and in no policy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
     fitted = fugu("plan", "model", recording, "--column", "value", "-o", model)
     assert fitted.code == 0
     assert "60 segments without a gap, the longest of 80 rows" in fitted.out
-    assert "A gap alone is no proof of that." in fitted.out.replace("\n", " ")
     words = ("plan", "window", "--model", model, "--epsilon", 1, "--adversary", "universal", "--mechanism", "chain")
     alone, cut = fugu(*words, "--json").json(), fugu(*words, "--segments", "fitted", "--json").json()
     assert (alone["segments"], cut["segments"], cut["chains"]) == (None, 80, None)
@@ -36,10 +35,3 @@ def test_what_segments_would_be_worth(fugu: Fugu, tmp_path: Path) -> None:
     for text in ("0", "1.5", "x"):
         assert fugu(*words, "--segments", text).code == 2
     assert fugu("plan", "window", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", "fitted").code == 2
-    stream = fugu("plan", "stream", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", 6, "--json").json()
-    assert stream["segments"]["ticks"] == 6
-    assert 0.5 < stream["segments"]["epsilon"] < stream["epsilon"]
-    policy = tmp_path / "policy.json"
-    header = ("--for", "home/watch/hr", "--threshold", 60, "--period", 1, "-o", policy)
-    assert fugu("plan", "stream", "--q", 0.1, "--r", 0.4, "--epsilon", 1, "--segments", 6, *header).code == 0
-    assert "segments" not in policy.read_text()

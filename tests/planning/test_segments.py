@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.planning.planner import Request, make_plan, segment_gain, segment_loss
 from fugu.planning.window_plan import plan_noise
 from fugu.privacy.chain_class import ChainClassError, MarkovChain
 from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
-from tests.support.oracle import symbol_density, worst_release_loss
 from tests.support.released import Release, losses, paths_of
 
 STICKY = [[0.9, 0.1], [0.4, 0.6]]
@@ -76,33 +74,3 @@ def test_what_rests_on_segments_is_declared_by_no_policy() -> None:
             planned = plan_noise(asked, "chain", None).planned
             assert planned.device is None
             assert not planned.raised
-
-
-@pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
-def test_symbols_in_segments(adversary: str) -> None:
-    chains = BinaryChains(q=(0.1, 0.1), r=(0.4, 0.4))
-    rows = ((0.9, 0.1), (0.4, 0.6))
-    plan = make_plan(Request(chains, rows, 2.0, adversary, "information", longer_periods=False, ticks=2_000))  # type: ignore[arg-type]
-    table = np.array(plan.chosen.table.weights()) / 2.0**32
-    told = [segment_loss(plan.chosen, adversary, ticks) for ticks in (1, 2, 4, 100_000)]  # type: ignore[arg-type]
-    assert told == sorted(told)
-    assert told[-1] <= plan.chosen.loss.epsilon
-    chain = MarkovChain.stationary(rows)
-    assert chain.initial is not None
-    for ticks, bound in zip((1, 2, 4), told, strict=False):
-        informed = adversary == "informed"
-        real = worst_release_loss(
-            chain.initial, chain.transition, ticks, symbol_density(table, ticks), informed=informed
-        )
-        assert real.max() <= bound * (1 + 1e-9)
-        if adversary == "ignorant":
-            assert real.max() == pytest.approx(bound, rel=1e-9)
-
-
-def test_what_independence_would_give() -> None:
-    bounded = BoundedChains(states=2, odds_ratio=13.5)
-    short, long = segment_gain(bounded, 3), segment_gain(bounded, 100_000)
-    assert short is not None
-    assert long is not None
-    assert short.independent < 0.9 * short.dependent
-    assert long.independent == pytest.approx(long.dependent)

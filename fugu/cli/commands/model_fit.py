@@ -23,7 +23,7 @@ from fugu.planning.grid_model import (
 )
 from fugu.planning.joint_recording import JointRecording, StreamRule, named, read_joint
 from fugu.planning.recording import read_recording
-from fugu.planning.true_class import Alternative, alternatives, attack_model, attack_streams
+from fugu.planning.true_class import attack_model, attack_streams
 from fugu.privacy.chain_fit import fit, fit_joint, fit_order_two, joint_states
 from fugu.privacy.chain_model import decimate
 from fugu.privacy.joint_model import MOST_STREAMS, StreamStates
@@ -174,7 +174,6 @@ def _fit_chain(
     if given.baseline is not None and (given.threshold is not None or given.decimate > 1):
         raise CommandLineError("--baseline makes the states of every reading: without --threshold and --decimate")
     edge, ticks = state_edge(given.threshold), baseline_ticks(given.baseline)
-    others: tuple[Alternative, ...] = ()
     with working(f"fitting {file.name}") as told:
         recording = read_recording(file, given.column, edge, ticks)
         model = fit(
@@ -193,15 +192,13 @@ def _fit_chain(
             told("attacking its class")
             decimated = decimate(recording.states, recording.segments, given.decimate)
             model = attack_model(model, *decimated, wanted, np.random.default_rng(_SEED))
-            told("comparing other states and periods")
-            others = alternatives(file, recording, wanted)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
     if as_json:
         print(model.to_json(), end="")
     else:
         show_model(model, confidence, recording.missing)
-        show_class(model, others)
+        show_class(model)
     warn(model.warning)
 
 

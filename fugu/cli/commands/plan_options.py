@@ -85,7 +85,6 @@ class StreamOptions:
     objective: str = "information"
     every: int = 1
     period: float | None = None
-    segments: SegmentsOption = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from fugu.cli.view.measure_plan import (
 )
 from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.stream_plan import (
-    Segments,
     joint_document,
     noise_document,
     plan_document,
@@ -46,7 +45,7 @@ from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fi
 from fugu.planning.measure_planner import MeasurePlan, make_measure_plan
 from fugu.planning.measure_spec import read_spec
 from fugu.planning.network_plan import plan_network, read_network
-from fugu.planning.planner import Request, make_plan, segment_loss
+from fugu.planning.planner import Request, make_plan
 from fugu.planning.policy_builder import (
     LATENCY_SECONDS,
     MeasureHeader,
@@ -224,7 +223,6 @@ def plan_stream(
         OSError: a file cannot be read or written.
     """
     source = chain_source(chains)
-    segments = chosen_segments(options.segments, chains)
     made = chosen_discretiser(discretiser, source)
     request = _request(options, source, longer_periods=made is None or not remembers(made))
     about = None
@@ -235,13 +233,10 @@ def plan_stream(
         policy = None if about is None else build_policy(plan, about)
     if output is not None and policy is not None:
         output.write_text(policy.to_json(), encoding="utf-8")
-    apart = None
-    if segments is not None:
-        apart = Segments(segments, segment_loss(plan.chosen, plan.request.adversary, segments))
     if as_json:
-        print(json.dumps(plan_document(plan, source, made, apart), indent=2))
+        print(json.dumps(plan_document(plan, source, made), indent=2))
     else:
-        show_plan(plan, source, made, apart)
+        show_plan(plan, source, made)
         if policy is not None:
             say(f"policy written to {output}: {missing_sentence(policy)}")
     for warning in source.warnings:

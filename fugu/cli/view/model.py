@@ -12,8 +12,6 @@ from fugu.contract.discretisers import Baseline, Thresholds
 from fugu.contract.sentences import protected_sentence
 from fugu.planning.chain_source import attack_words, class_words
 from fugu.planning.grid_model import GridModel, Traces
-from fugu.planning.planner import segment_gain
-from fugu.planning.true_class import SPANS, Alternative
 from fugu.privacy.chain_model import Attacked, ChainModel, LikelihoodRatio, SlowRegime, Stretches
 from fugu.privacy.joint_model import JointModel
 
@@ -66,35 +64,12 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
     _sojourns(model)
 
 
-def show_class(model: ChainModel, others: Sequence[Alternative]) -> None:
-    """Print the class that covers the recording, what attackers reached, and what other states and periods would cost.
-
-    Args:
-        model: the chain.
-        others: what else would cost.
-    """
+def show_class(model: ChainModel) -> None:
+    """Print the class that covers the recording, and what attackers reached."""
     show_stretches(model.stretches, model.regimes)
     if model.attacked is not None:
         show_attacked(model.attacked)
-    if others:
-        show_table(
-            "What else would cost, before attacks (mean errors of shares; another state is another question)",
-            ("", "noise of a count", *(f"share of {span} ticks" for span in SPANS)),
-            [
-                (each.what, "-", *("-" for _ in SPANS))
-                if each.count_scale is None or each.share_errors is None
-                else (each.what, f"{each.count_scale:.4g}", *(f"{error:.1%}" for error in each.share_errors))
-                for each in others
-            ],
-        )
     say(f"No class: {model.refused}" if model.refused else f"Class: {class_words(model)}.")
-    if model.segments > 1 and model.chains is not None:
-        gain = segment_gain(model.chains, model.longest_segment)
-        if gain is not None:
-            say(
-                f"Counts at epsilon 1, universal adversary, need noise of scale {gain.dependent:.4g}; were segments "
-                f"independent, {gain.independent:.4g} (--segments fitted). A gap alone is no proof of that."
-            )
 
 
 def show_stretches(stretches: Sequence[Stretches], regimes: Sequence[SlowRegime]) -> None:

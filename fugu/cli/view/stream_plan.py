@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 from fugu.attack import success_bound
 from fugu.cli.view.guarantee import SEGMENTS, show_stretches, stretch_documents
@@ -30,7 +30,6 @@ from fugu.privacy.window_mechanisms import Mechanism, WindowRequest
 from fugu.privacy.window_releases import Together, WindowRelease
 
 __all__ = [
-    "Segments",
     "joint_document",
     "noise_document",
     "plan_document",
@@ -48,21 +47,7 @@ _FEW_BITS = 0.01
 _ROUNDING = 1e-6
 
 
-class Segments(NamedTuple):
-    """What the symbols would lose in independent segments.
-
-    Attributes:
-        ticks: the most of a segment.
-        epsilon: in nats.
-    """
-
-    ticks: int
-    epsilon: float
-
-
-def plan_document(
-    plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
-) -> dict[str, Any]:
+def plan_document(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> dict[str, Any]:
     """Return a plan as an object for JSON.
 
     rho0 and rho1 are the exact values threshold / 2^32; epsilon is what the table really loses, epsilon_asked what was
@@ -94,7 +79,6 @@ def plan_document(
             }
             for other, worth, real in plan.others
         ],
-        "segments": None if segments is None else segments._asdict(),
         "better_every": None if plan.better is None else plan.better.every,
         "advice": advice(plan),
         "notes": list(source.notes),
@@ -119,9 +103,7 @@ def _option_document(plan: StreamPlan, option: Option) -> dict[str, Any]:
     }
 
 
-def show_plan(
-    plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None, segments: Segments | None = None
-) -> None:
+def show_plan(plan: StreamPlan, source: ChainSource, discretiser: Discretiser | None) -> None:
     """Print a plan."""
     request, chosen = plan.request, plan.chosen
     noise = ("rho0", "rho1") if chosen.table.states == 2 else ("wrong symbol",)
@@ -131,9 +113,6 @@ def show_plan(
     say(f"Chains: {_chains(chosen)}; one reading every {_length(plan, chosen.every)}")
     say(protected_sentence(discretiser))
     show_table("The stream", ("", ""), _facts(plan))
-    if segments is not None:
-        told = f"in independent segments of at most {segments.ticks} ticks these symbols would lose"
-        say(f"{told} {segments.epsilon:.10f}; {SEGMENTS}")
     show_stretches(chosen.stretches)
     show_table(
         f"The same epsilon ({request.epsilon:g}, {request.adversary}) at longer sampling periods",
