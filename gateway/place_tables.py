@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,16 +20,15 @@ from numpy.typing import NDArray
 from fugu.chains.arrays import Bools
 from fugu.contract.errors import FuguError, RefusedError, cause
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.measure_policy import MeasurePolicy
 from fugu.contract.measure_table import MOST_HELD, Noise, TimedTable, set_of
 from fugu.contract.measurement import check_noise
 from fugu.contract.topics import table_topic
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from fugu.places.graphs import GraphError, delta_set, surrogates
+from fugu.places.graphs import delta_set, surrogates
 from fugu.places.hull import capped, complete_hull
 from fugu.places.protection import protect_likely
-from fugu.places.tables import TableError, compile_noise
+from fugu.places.tables import compile_noise
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel
 from gateway.journal.streams import tick_at
@@ -40,35 +38,21 @@ from gateway.store.store import Store
 __all__ = ["TableSender"]
 
 
-class Made(NamedTuple):
-    """Noise for a set of possible states; None with a `reason` if the fallback has to do.
+def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noise, tuple[tuple[int, int], ...]]:
+    """Make noise that passes the device's check while some states are possible. FuguError if the fallback has to do.
 
-    `added` are pairs (exposed state, partner) that were joined.
-    """
-
-    noise: Noise | None
-    added: tuple[tuple[int, int], ...] = ()
-    reason: str = ""
-
-
-def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> Made:
-    """Make noise that passes the device's check while some states are possible, or say why there is none.
-
-    `possible` has N booleans, at least two true; those not `likely` have the nearest of these as surrogates.
+    `possible` has N booleans, at least two true; those not `likely` have the nearest of these as surrogates. Returned
+    beside it are pairs (exposed state, partner) that were joined.
     """
     policy, values = model.policy, model.values
-    try:
-        found = protect_likely(
-            values, policy_graph(model), possible, likely, objective=policy.objective, cap=policy.factor
-        )
-        hull = found.hull
-        if found.factor > policy.factor:
-            hull = capped(hull, complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
-        noise = compile_noise(hull, values, possible, policy.epsilon, likely)
-        check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
-    except (TableError, GraphError, FuguError) as error:
-        return Made(None, reason=str(error))
-    return Made(noise, found.added)
+    graph = policy_graph(model)
+    found = protect_likely(values, graph, possible, likely, objective=policy.objective, cap=policy.factor)
+    hull = found.hull
+    if found.factor > policy.factor:
+        hull = capped(hull, complete_hull(values[surrogates(values, likely)][possible]), policy.factor)
+    noise = compile_noise(hull, values, possible, policy.epsilon, likely)
+    check_noise(model.measurement, noise, set_of(np.flatnonzero(possible).tolist()))
+    return noise, found.added
 
 
 def policy_graph(model: MeasureModel) -> NDArray[np.bool_]:
@@ -248,18 +232,21 @@ class TableSender:
         if before is not None:
             number, noise = before.number, before.noise
         else:
-            made = make_noise(model, possible, likely)
-            if made.noise is None:
+            try:
+                noise, added = make_noise(model, possible, likely)
+            except FuguError as error:
                 if len(self._failed) >= _MOST_REMEMBERED:
                     self._failed.clear()
                 self._failed.add((key, policy.version, name))
                 self._counters["tables_failed"] += 1
-                _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), made.reason)
+                _log.warning("%s/%s: no table for %d possible states: %s", *key, possible.sum(), error)
                 return None
-            if made.added:
-                joined = ", ".join(f"{state} with {partner}" for state, partner in made.added[:5])
+            if added:
+                joined = ", ".join(f"{state} with {partner}" for state, partner in added[:5])
                 _log.warning("exposure: %s/%s: states without a possible neighbour are hidden: %s", *key, joined)
-            number, noise = store.next_number(stream, policy.version, self._least_number(policy)), made.noise
+            # Numbers follow the clock, so that a lost store repeats none.
+            least = min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
+            number = store.next_number(stream, policy.version, least)
             self._counters["tables_made"] += 1
         constraint = set_of(np.flatnonzero(possible).tolist())
         table = TimedTable(policy.version, number, constraint, ticks[0], ticks[1], noise)
@@ -267,10 +254,6 @@ class TableSender:
             store.put_table(stream, name, table)
         self._remember((key, policy.version, name), table)
         return table
-
-    def _least_number(self, policy: MeasurePolicy) -> int:
-        """What a new table may be called: numbers follow the clock, so that a lost store repeats none."""
-        return min(max(len(policy.measure_tables), self._now_us() // 1_000_000), _MOST_NUMBER)
 
     def _remember(self, name: tuple[_Key, int, bytes], table: TimedTable) -> None:
         if name not in self._made and len(self._made) >= _MOST_REMEMBERED:

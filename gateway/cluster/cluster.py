@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing, suppress
 from math import ceil
 from pathlib import Path
@@ -122,18 +122,13 @@ class Cluster:
         return [name for name in self._actors if name.partition("-")[0] in nodes]
 
     def _asked(self, method: str, names: Iterable[str], seconds: float) -> dict[str, Any]:
-        return self._answers({name: getattr(self._actors[name], method).remote() for name in names}, seconds)
-
-    def _answers(self, calls: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        calls = {name: getattr(self._actors[name], method).remote() for name in names}
         found: dict[str, Any] = {}
-        if calls:
-            done, _ = self._ray.wait(list(calls.values()), num_returns=len(calls), timeout=seconds)
-            for name, call in calls.items():
-                if call in done:
-                    try:
-                        found[name] = self._ray.get(call)
-                    except self._ray.exceptions.RayError:
-                        continue
+        done = self._ray.wait([*calls.values()], num_returns=len(calls), timeout=seconds)[0] if calls else ()
+        for name, call in calls.items():
+            if call in done:
+                with suppress(self._ray.exceptions.RayError):
+                    found[name] = self._ray.get(call)
         return found
 
 

@@ -118,7 +118,7 @@ def follow(beliefs: Beliefs, models: Models, which: Ints, model: Ints, columns: 
     ticks. Rows without symbols change nothing.
     """
     firsts = np.zeros((columns.rows, beliefs.distribution.shape[1]))
-    work = np.empty((4, beliefs.distribution.shape[1], beliefs.distribution.shape[1]))
+    work = np.empty(beliefs.distribution.shape[1])
     given = (columns.shift, columns.first, columns.ticks, columns.bits, columns.start, columns.packed)
     _follow(order, which, model, *given, *models, *beliefs, firsts, work)
     return firsts
@@ -137,19 +137,17 @@ def _follow(
         known = state[s, 0]
         if known != GIVEN:
             goes_on = known >= 0 and facts[known, 1] == meaning and state[s, 2] == shift[row]
-            if not goes_on:
-                for x in range(k):
-                    distribution[s, x] = numbers[initial + x]
-            else:
+            if goes_on:
                 _ahead(distribution, s, k, numbers, chain, first[row] - state[s, 1], work)
-        for x in range(k):
-            firsts[row, x] = distribution[s, x]
+            else:
+                distribution[s, :k] = numbers[initial : initial + k]
+        firsts[row, :k] = distribution[s, :k]
         if k == 2:
             _two(distribution, s, numbers, chain, rows, initial, packed, start[row], count[row], bits[row])
         else:
             for t in range(count[row]):
                 if t:
-                    _step(distribution, s, k, numbers, chain, work[0, 0])
+                    _step(distribution, s, k, numbers, chain, work)
                 _weigh(distribution, s, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
         state[s, 0], state[s, 1], state[s, 2] = m, first[row] + count[row] - 1, shift[row]
 
@@ -216,33 +214,25 @@ def _ahead(distribution: Floats, s: int, k: int, numbers: Floats, chain: int, ti
     """So many ticks ahead, at least one, and normalised; far ahead by squaring."""
     if ticks <= _FEW:
         for _ in range(ticks):
-            _step(distribution, s, k, numbers, chain, work[0, 0])
+            _step(distribution, s, k, numbers, chain, work)
     else:
-        power, other = work[1], work[2]
-        for x in range(k):
-            for y in range(k):
-                power[x, y] = numbers[chain + x * k + y]
+        now, power = distribution[s : s + 1, :k].copy(), numbers[chain : chain + k * k].copy().reshape((k, k))
         while ticks:
             if ticks & 1:
-                for y in range(k):
-                    work[0, 0, y] = 0.0
-                    for x in range(k):
-                        work[0, 0, y] += distribution[s, x] * power[x, y]
-                for y in range(k):
-                    distribution[s, y] = work[0, 0, y]
+                now = _product(now, power)
             ticks >>= 1
-            if ticks:
-                for x in range(k):
-                    for y in range(k):
-                        other[x, y] = 0.0
-                        for z in range(k):
-                            other[x, y] += power[x, z] * power[z, y]
-                power, other = other, power
-    total = 0.0
-    for x in range(k):
-        total += distribution[s, x]
-    for x in range(k):
-        distribution[s, x] /= total
+            power = _product(power, power)
+        distribution[s, :k] = now[0]
+    distribution[s, :k] /= distribution[s, :k].sum()
+
+
+@kernel
+def _product(a: Floats, b: Floats) -> Floats:
+    out = np.zeros_like(a)
+    for x in range(len(a)):
+        for z in range(len(b)):
+            out[x] += a[x, z] * b[z]
+    return out
 
 
 def look_back(models: Models, model: Ints, columns: Columns, firsts: Floats, lag: int) -> tuple[Floats, Floats]:
@@ -268,19 +258,15 @@ def _look_back(
         k, _, chain, rows, initial = facts[model[row]]
         n = count[row]
         spare, after = n, n + 1  # rows of `work` behind the beliefs
-        for x in range(k):
-            work[0, x] = firsts[row, x]
+        work[0, :k] = firsts[row, :k]
         for t in range(n):
             if t:
-                for x in range(k):
-                    work[t, x] = work[t - 1, x]
+                work[t, :k] = work[t - 1, :k]
                 _step(work, t, k, numbers, chain, work[spare])
             _weigh(work, t, k, numbers, rows + k * _symbol(packed, start[row], t, bits[row]), initial)
-        for x in range(k):
-            lasts[row, x] = work[n - 1, x]
+        lasts[row, :k] = work[n - 1, :k]
         for t in range(n):
-            for x in range(k):
-                work[after, x] = 1.0
+            work[after, :k] = 1.0
             for later in range(min(t + lag, n - 1), t, -1):
                 at = rows + k * _symbol(packed, start[row], later, bits[row])
                 highest = 0.0

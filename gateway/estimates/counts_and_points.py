@@ -17,13 +17,11 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 
 from fugu.chains.arrays import Floats
 from fugu.contract.errors import Reason, RefusedError
 from fugu.contract.frames import WindowFrame, sequence_name
 from fugu.contract.measure_frames import MeasureFrame, Released
-from fugu.contract.measure_table import TimedTable
 from fugu.contract.reports import Estimate, WindowCount
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.kind import Kind
@@ -197,11 +195,8 @@ class Points(Kind[MeasureFrame]):
             yield model.estimate(distribution, frame, tables, later, self._lag, ticks)
 
     def _tables(self, place: Place, model: MeasureModel) -> Tables:
-        return partial(self._table, place.number, model)
-
-    def _table(self, number: int, model: MeasureModel, table: int) -> TimedTable | None:
         policy = model.policy
-        return policy.table(table) or self._frames.table(number, policy.version, table)
+        return lambda table: policy.table(table) or self._frames.table(place.number, policy.version, table)
 
     def _count(self, place: Place, frame: MeasureFrame, counted: Counter[str]) -> None:
         model = self._model(place, frame.policy_version)

@@ -39,7 +39,6 @@ __all__ = [
     "Tables",
     "filtered",
     "model_of",
-    "prior",
     "smoothed",
     "told",
 ]
@@ -116,22 +115,10 @@ def _rows(transition: tuple[tuple[float, ...], ...]) -> Beliefs:
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def prior(model: Model, belief: Beliefs, ticks: int) -> Beliefs:
-    """The distribution (k,) of the state that many ticks later, without symbols in between; O(log ticks)."""
-    return predict(belief, model.transition, ticks)
-
-
 def filtered(model: Model, distribution: Beliefs, symbols: Symbols) -> Beliefs:
     """Beliefs (n, k) at each of n ticks given the symbols up to it, from the distribution of the first; -1 for none."""
     starts = np.array([0, len(symbols)], dtype=np.int64)
     return run_filter(Problem(symbols, starts, distribution[np.newaxis], model.transition, model.rows)).beliefs
-
-
-def fixed_lag(model: Model, distribution: Beliefs, symbols: Symbols, lag: int) -> Beliefs:
-    """Marginals (n - lag, s) of the first ticks, each given the symbols up to `lag` ticks after it."""
-    return told(
-        model, fixed_lag_marginals(symbols, distribution, model.transition, model.emission, lag)[: len(symbols) - lag]
-    )
 
 
 def smoothed(model: Model, distribution: Beliefs, symbols: Symbols, lag: int) -> Beliefs:

@@ -7,7 +7,7 @@ them, which needs tens of passes where expectation maximisation needs hundreds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +18,8 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.chains.learning import Expected, expectations
 from fugu.chains.model import Problem, likelihood_rows
-from fugu.contract.discretisers import Discretiser
 from fugu.contract.noise_table import SCALE
-from fugu.contract.policy import Clock
+from fugu.contract.policy import Policy
 from fugu.contract.sentences import instant, instant_text
 from fugu.privacy.chain_fit import matrix_rows
 from fugu.privacy.learned_class import (
@@ -68,15 +67,17 @@ class Sequences(NamedTuple):
         """How many ticks have a symbol."""
         return int(np.count_nonzero(self.symbols >= 0))
 
+    @classmethod
+    def of(cls, symbols: Iterable[NDArray[Any]], ticks: Any, streams: Any, tables: Any, *rest: Any) -> Sequences:
+        """Sequences of so many ticks each; their symbols, one after another, may come in other parts."""
+        starts, streams, tables = (np.asarray(one, dtype=np.int64) for one in (np.append(0, ticks), streams, tables))
+        return cls(np.concatenate([np.empty(0, dtype=np.int8), *symbols]), np.cumsum(starts), streams, tables, *rest)
+
     def take(self, chosen: Sequence[int] | Ints) -> Sequences:
         """Some of the sequences."""
         parts = [self.symbols[self.starts[i] : self.starts[i + 1]] for i in chosen]
-        return self._replace(
-            symbols=np.concatenate([np.empty(0, dtype=np.int8), *parts]),
-            starts=np.concatenate([[0], np.cumsum([len(part) for part in parts])]).astype(np.int64),
-            streams=self.streams[np.asarray(chosen, dtype=np.int64)],
-            tables=self.tables[np.asarray(chosen, dtype=np.int64)],
-        )
+        some = np.asarray(chosen, dtype=np.int64)
+        return self.of(parts, [len(part) for part in parts], self.streams[some], self.tables[some], *self[4:])
 
 
 def read_sequences(group: Group) -> Sequences:
@@ -102,15 +103,8 @@ def read_sequences(group: Group) -> Sequences:
                 time = int(tick_times(policy.clock, block.first, block.shift, 1)[0])
                 since, until = min(since, time), max(until, time + len(block.symbols) * policy.clock.period_us)
             collected.clear()
-    return Sequences(
-        np.concatenate([np.empty(0, dtype=np.int8), *symbols]),
-        np.concatenate([[0], np.cumsum([len(one) for one in symbols])]).astype(np.int64),
-        np.array(streams, dtype=np.int64),
-        np.array(tables, dtype=np.int64),
-        tuple(np.array(table) / SCALE for table in found),
-        since,
-        until,
-    )
+    emissions = tuple(np.array(table) / SCALE for table in found)
+    return Sequences.of(symbols, [len(one) for one in symbols], streams, tables, emissions, since, until)
 
 
 def joined(parts: Sequence[Sequences]) -> Sequences:
@@ -120,17 +114,10 @@ def joined(parts: Sequence[Sequences]) -> Sequences:
     for part in parts:
         tables.append(part.tables + len(emissions))
         emissions += part.emissions
-    shifted = [part.starts[:-1] + sum(len(one.symbols) for one in parts[:i]) for i, part in enumerate(parts)]
-    symbols = np.concatenate([part.symbols for part in parts])
-    return Sequences(
-        symbols,
-        np.concatenate([*shifted, [len(symbols)]]).astype(np.int64),
-        np.concatenate([part.streams for part in parts]),
-        np.concatenate(tables),
-        tuple(emissions),
-        min(part.since for part in parts),
-        max(part.until for part in parts),
-    )
+    symbols, _, streams, _, _, since, until = zip(*parts, strict=True)
+    ticks = np.concatenate([np.diff(part.starts) for part in parts])
+    given = np.concatenate(streams), np.concatenate(tables), tuple(emissions), min(since), max(until)
+    return Sequences.of(symbols, ticks, *given)
 
 
 def expected(some: Sequences, transition: Floats, initial: Floats) -> Expected:
@@ -171,11 +158,6 @@ _ENOUGH = 1e-9
 Told = Callable[..., None]
 
 
-class _Meaning(NamedTuple):
-    discretiser: Discretiser
-    clock: Clock
-
-
 def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lambda *_: None) -> LearnedModel:
     """Learn one class of chains for all streams of a source, which have one name; in this process without `tasks`.
 
@@ -184,15 +166,14 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
     tasks = tasks or Tasks()
     with source.open() as history:
         streams = source.streams(history)
-    meaning = _common(streams)
-    k = len(meaning.discretiser.states)
+    policy = _common(streams)
+    k = len(policy.discretiser.states)
     told("reading symbols")
     parts = tasks.hold(read_sequences, [(group,) for group in Group.all(source)])
-    sizes = tasks.map(_sizes, [(part,) for part in parts])
-    ticks = sum(one.ticks for one in sizes)
-    if not ticks:
+    each, lengths, since, until = zip(*tasks.map(_sizes, [(part,) for part in parts]), strict=True)
+    if not (ticks := sum(each)):
         raise HistoryError(f"{source.path.name} has no symbols of that time")
-    step = -(-sum(one.total for one in sizes) // _SAMPLE_TICKS)
+    step = -(-sum(lengths) // _SAMPLE_TICKS)
     sample = joined(tasks.map(_thinned, [(part, step) for part in parts]))
     told("finding the chain of some symbols")
     begun = _begin(sample, k)
@@ -220,27 +201,19 @@ def learn_class(source: Source, *, tasks: Tasks | None = None, told: Told = lamb
     if not (levels or learned.refused):
         why = f"the symbols of {ticks} ticks are fewer than {FEWEST} stretches of {SEQUENCE_TICKS} ticks"
         learned = learned._replace(chains=None, refused=f"{why}: too few to tell whether the chain changes")
-    since, until = min(one.since for one in sizes), max(one.until for one in sizes)
-    return _model(source, streams, meaning, learned, ticks, Span(since, until))
+    return _model(source, streams, policy, learned, ticks, Span(min(since), max(until)))
 
 
-class _Sizes(NamedTuple):
-    ticks: int
-    total: int
-    since: int
-    until: int
-
-
-def _sizes(some: Sequences) -> _Sizes:
-    return _Sizes(some.ticks, len(some.symbols), some.since, some.until)
+def _sizes(some: Sequences) -> tuple[int, int, int, int]:
+    return some.ticks, len(some.symbols), some.since, some.until
 
 
 def _thinned(some: Sequences, step: int) -> Sequences:
     return some.take(np.arange(0, len(some.tables), step))
 
 
-def _common(streams: list[SymbolStream]) -> _Meaning:
-    """What all streams have in common. HistoryError if they have not."""
+def _common(streams: list[SymbolStream]) -> Policy:
+    """One whose states and ticks all policies have. HistoryError if there is none."""
     if len(names := sorted({one.stream for one in streams})) > 1:
         raise HistoryError(f"one class is learned for one stream: name it with --stream, one of {', '.join(names)}")
     policies = [policy for one in streams for policy in one.policies.values()]
@@ -253,7 +226,7 @@ def _common(streams: list[SymbolStream]) -> _Meaning:
             )
     if (states := len(first.discretiser.states)) > _MOST_STATES:
         raise HistoryError(f"{first.stream} has {states} states: a class is learned for at most {_MOST_STATES}")
-    return _Meaning(first.discretiser, first.clock)
+    return first
 
 
 def _begin(sample: Sequences, k: int) -> Floats:
@@ -313,14 +286,6 @@ def _information(sample: Sequences, transition: Floats, initial: Floats) -> Floa
     return np.asarray((curvature + curvature.T) / 2.0)
 
 
-class _Own(NamedTuple):
-    """Of a stream: its ticks, its chain, and the inverse (d, d) of what one of its ticks tells."""
-
-    ticks: int
-    chain: Floats
-    noise: Floats
-
-
 class _Chains(NamedTuple):
     """The chain of all, those of single streams if they differ, and noise (g, d, d), of stream i at i, or of all."""
 
@@ -334,22 +299,20 @@ class _Chains(NamedTuple):
 
 def _streams(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats) -> tuple[_Chains, Deviations]:
     """What whole streams deviate, each by its own chain; these chains, if they do."""
-    found = {
-        stream: one for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for stream, one in some
-    }
-    ticks = np.array([one.ticks for one in found.values()], dtype=np.int64)
-    away = np.array([log_ratios(one.chain) for one in found.values()]) - log_ratios(chains.all)
-    whole = Deviations(ticks, away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
+    found = [one for some in tasks.map(_own, [(part, chains.all, initial) for part in parts]) for one in some]
+    numbers, ticks, own, noises = zip(*found, strict=True)
+    away = np.array([log_ratios(chain) for chain in own]) - log_ratios(chains.all)
+    whole = Deviations(np.array(ticks, dtype=np.int64), away, np.zeros(len(ticks), dtype=np.int64), chains.noise)
     if whole.p_value >= _SIGNIFICANT:
         return chains, whole
-    places = np.array(list(found), dtype=np.int64)
+    places = np.array(numbers, dtype=np.int64)
     noise = np.broadcast_to(chains.noise[0], (int(places.max()) + 1, *chains.noise[0].shape)).copy()
-    noise[places] = [one.noise for one in found.values()]
-    differ = _Chains(chains.all, {stream: one.chain for stream, one in found.items()}, noise)
-    return differ, whole._replace(kinds=places, noise=noise)
+    noise[places] = noises
+    return _Chains(chains.all, dict(zip(numbers, own, strict=True)), noise), whole._replace(kinds=places, noise=noise)
 
 
-def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, _Own]]:
+def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int, int, Floats, Floats]]:
+    """Of each stream its number, ticks and chain, and the inverse (d, d) of what one of its ticks tells."""
     found = []
     for stream in np.unique(some.streams).tolist():
         mine = some.take(np.flatnonzero(some.streams == stream))
@@ -363,7 +326,7 @@ def _own(some: Sequences, transition: Floats, initial: Floats) -> list[tuple[int
         informed = np.linalg.eigvalsh(information)[0] > 0.0
         d = len(information)
         noise = np.linalg.inv(information) if informed else np.full((d, d), 0.0) + np.eye(d) * _UNKNOWN
-        found.append((stream, _Own(mine.ticks, own, np.asarray(noise, dtype=np.float64))))
+        found.append((stream, mine.ticks, own, np.asarray(noise, dtype=np.float64)))
     return found
 
 
@@ -380,13 +343,10 @@ def _stretches(tasks: Tasks, parts: list[Any], chains: _Chains, initial: Floats)
         bases = np.array([log_ratios(chains.of(stream)) for stream in range(int(streams.max()) + 1)])[streams[whole]]
         steps = np.einsum("sij,sj->si", chains.noise[kinds], gradients[whole]) / ticks[whole, None]
         levels.append(Deviations(ticks[whole], bases - log_ratios(chains.all) + steps, kinds, chains.noise))
-        gradients, ticks, streams = _paired(gradients, ticks, streams)
-
-
-def _paired(gradients: Floats, ticks: Ints, streams: Ints) -> tuple[Floats, Ints, Ints]:
-    place = np.arange(len(streams)) - np.searchsorted(streams, streams)
-    first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
-    return gradients[first] + gradients[first + 1], ticks[first] + ticks[first + 1], streams[first]
+        place = np.arange(len(streams)) - np.searchsorted(streams, streams)
+        first = np.flatnonzero((place[:-1] % 2 == 0) & (streams[:-1] == streams[1:]))
+        gradients, ticks = (one[first] + one[first + 1] for one in (gradients, ticks))
+        streams = streams[first]
 
 
 def _scores(some: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, Ints, Ints]:
@@ -401,7 +361,7 @@ def _scores(some: Sequences, chains: _Chains, initial: Floats) -> tuple[Floats, 
 
 
 def _model(
-    source: Source, streams: list[SymbolStream], meaning: _Meaning, learned: LearnedClass, ticks: int, span: Span
+    source: Source, streams: list[SymbolStream], policy: Policy, learned: LearnedClass, ticks: int, span: Span
 ) -> LearnedModel:
     return LearnedModel(
         source=source.path.name,
@@ -410,9 +370,9 @@ def _model(
         ticks=ticks,
         since=instant_text(instant(span.since)),
         until=instant_text(instant(span.until)),
-        discretiser=meaning.discretiser,
+        discretiser=policy.discretiser,
         states=len(learned.transition),
-        period_seconds=meaning.clock.period_us / 1e6,
+        period_seconds=policy.clock.period_us / 1e6,
         transition=matrix_rows(learned.transition),
         low=matrix_rows(learned.low),
         high=matrix_rows(learned.high),

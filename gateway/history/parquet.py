@@ -81,7 +81,7 @@ class ParquetFolder:
         if table in UNDATED:
             self._part(table, "").add(batch)
             return
-        days = np.asarray(batch.column("time").cast(pa.int64())) // DAY_US
+        days = _numbers(batch, "time") // DAY_US
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
         for low, high in pairwise(edges):
             self._part(table, _date(int(days[low]))).add(batch.slice(low, high - low))
@@ -183,11 +183,8 @@ class _Group(NamedTuple):
         return devices[0] <= stream.device <= devices[1] and streams[0] <= stream.stream <= streams[1]
 
 
-class _Rows(NamedTuple):
-    time: Ints
-    tick: Ints
-    version: Ints
-    symbol: Ints
+_Rows = Ints
+"""Of consecutive rows (4, n) time, tick, policy version and symbol."""
 
 
 class ExportedHistory:
@@ -225,9 +222,9 @@ class ExportedHistory:
         for day in self.days(stream, span):
             for group in self._days[day]:
                 for rows in self._rows(group).get((stream.device, stream.stream), ()) if group.may_hold(stream) else ():
-                    inside = (rows.time >= span.since) & (rows.time < span.until)
+                    inside = (rows[0] >= span.since) & (rows[0] < span.until)
                     if inside.any():
-                        yield from _cut(stream, _Rows(*(column[inside] for column in rows)))
+                        yield from _cut(stream, *rows[:, inside])
 
     def _rows(self, group: _Group) -> dict[tuple[str, str], list[_Rows]]:
         """The rows of a row group, by stream; those of the last few groups are cached."""
@@ -237,12 +234,13 @@ class ExportedHistory:
             found: dict[tuple[str, str], list[_Rows]] = {}
             with pq.ParquetFile(group.path) as file:
                 for batch in file.iter_batches(_ROWS, row_groups=[group.number], columns=list(_COLUMNS)):
-                    names = [(batch.column(name).dictionary.to_pylist(), _codes(batch, name)) for name in _NAMES]
+                    columns = map(batch.column, _NAMES)
+                    names = [(one.dictionary.to_pylist(), np.asarray(one.indices, dtype=np.int64)) for one in columns]
                     edges = np.flatnonzero(np.any([np.diff(codes) != 0 for _, codes in names], axis=0)) + 1
-                    rows = _Rows(*(_numbers(batch, name) for name in _COLUMNS[2:]))
+                    rows = np.array([_numbers(batch, name) for name in _COLUMNS[2:]])
                     for low, high in pairwise([0, *edges.tolist(), batch.num_rows]):
                         device, stream = (words[codes[low]] for words, codes in names)
-                        found.setdefault((device, stream), []).append(_Rows(*(column[low:high] for column in rows)))
+                        found.setdefault((device, stream), []).append(rows[:, low:high])
             self._read[group] = found
         return self._read[group]
 
@@ -260,23 +258,19 @@ class ExportedHistory:
         return found
 
 
-def _cut(stream: SymbolStream, rows: _Rows) -> Iterator[Piece]:
-    shift = np.empty_like(rows.tick)
-    for version in {*rows.version[np.flatnonzero(np.diff(rows.version, prepend=-1))].tolist()}:
-        clock, mine = stream.policy(version).clock, rows.version == version
-        shift[mine] = rows.tick[mine] - (rows.time[mine] - clock.epoch_us) // clock.period_us
-    changes = (np.diff(rows.tick) != 1) | (np.diff(rows.version) != 0) | (np.diff(shift) != 0)
-    symbols = rows.symbol.astype(np.uint8)
-    for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(rows.tick)]):
-        yield Piece(int(rows.version[low]), int(rows.tick[low]), int(shift[low]), symbols[low:high])
+def _cut(stream: SymbolStream, time: Ints, tick: Ints, versions: Ints, symbol: Ints) -> Iterator[Piece]:
+    shift = np.empty_like(tick)
+    for version in {*versions[np.flatnonzero(np.diff(versions, prepend=-1))].tolist()}:
+        clock, mine = stream.policy(version).clock, versions == version
+        shift[mine] = tick[mine] - (time[mine] - clock.epoch_us) // clock.period_us
+    changes = (np.diff(tick) != 1) | (np.diff(versions) != 0) | (np.diff(shift) != 0)
+    symbols = symbol.astype(np.uint8)
+    for low, high in pairwise([0, *(np.flatnonzero(changes) + 1).tolist(), len(tick)]):
+        yield Piece(int(versions[low]), int(tick[low]), int(shift[low]), symbols[low:high])
 
 
 def _numbers(batch: Any, name: str) -> Ints:
     return np.asarray(batch.column(name).cast(pa.int64()), dtype=np.int64)
-
-
-def _codes(batch: Any, name: str) -> Ints:
-    return np.asarray(batch.column(name).indices, dtype=np.int64)
 
 
 def _range(statistics: Any) -> tuple[str, str]:

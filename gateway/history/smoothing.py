@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fugu.chains import backward_messages, posterior_marginals
+from fugu.chains import backward_messages, posterior_marginals, predict
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.policy import Clock
-from gateway.estimates.models import Model, filtered, prior, told
+from gateway.estimates.models import Model, filtered, told
 from gateway.estimates.past import TickProbabilities
 from gateway.history.parquet import ParquetFolder, parquet_folder
 from gateway.history.stored import ALWAYS, History, HistoryError, Piece, Span, SymbolStream
@@ -31,42 +31,23 @@ _CELLS = 1 << 22
 _GAP = 64
 
 
-class Block(NamedTuple):
-    """Symbols (n,) of consecutive ticks under one policy, -1 where there is none; the first and the last are there."""
-
-    version: int
-    first: int
-    shift: int
-    symbols: Ints
-
-    @property
-    def last(self) -> int:
-        """Tick of the last symbol."""
-        return self.first + len(self.symbols) - 1
-
-
-class _Later(NamedTuple):
-    """What the symbols from a tick on say: (k,) their likelihood given the state at that tick, up to a factor."""
+class _Said(NamedTuple):
+    """What symbols say of the state at a tick, (k,): those up to it a belief, those from it on a likelihood."""
 
     model: Model
     tick: int
-    likelihood: Floats
-
-
-class _Earlier(NamedTuple):
-    """What the symbols up to a tick say: (k,) the belief at it."""
-
-    model: Model
-    tick: int
-    belief: Floats
+    vector: Floats
 
 
 _Track = tuple[Clock, int]
 """Ticks of one clock that was not set meanwhile."""
 
 
-def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Block]:
-    """Put pieces together, in tick order, to blocks of at most `most` ticks."""
+def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Piece]:
+    """Put pieces together, in tick order, to blocks of at most `most` ticks.
+
+    Their symbols are -1 where there is none; the first and the last are there.
+    """
     parts: list[Ints] = []
     version, first, shift, end = 0, 0, 0, 0
     for whole in pieces:
@@ -77,13 +58,13 @@ def blocks(pieces: Iterable[Piece], most: int) -> Iterator[Block]:
                 parts.append(np.full(begin - end, -1, dtype=np.int64))
             else:
                 if parts:
-                    yield Block(version, first, shift, np.concatenate(parts))
+                    yield Piece(version, first, shift, np.concatenate(parts))
                 version, first, shift, parts = whole.version, begin, whole.shift, []
             piece = whole.cut(begin, first + most - 1)
             parts.append(piece.symbols.astype(np.int64))
             begin = end = piece.last + 1
     if parts:
-        yield Block(version, first, shift, np.concatenate(parts))
+        yield Piece(version, first, shift, np.concatenate(parts))
 
 
 class SmoothedStream:
@@ -97,9 +78,9 @@ class SmoothedStream:
         self._history = history
         self._stream = stream
         self._span = span
-        self._after: dict[tuple[int, _Track], _Later] = {}  # what the days after a day say
-        self._later: dict[_Track, _Later] = {}
-        self._before: dict[_Track, _Earlier] = {}
+        self._after: dict[tuple[int, _Track], _Said] = {}  # what the days after a day say
+        self._later: dict[_Track, _Said] = {}
+        self._before: dict[_Track, _Said] = {}
 
     def look_back(self, day: int) -> None:
         """Store what the symbols after a day say about its end."""
@@ -114,52 +95,49 @@ class SmoothedStream:
             after = self._after.pop((day, track), None)
             laters = [*self._messages(some, after)[1:], after] if len(some) > 1 else [after]
             for block, later in zip(some, laters, strict=True):
-                model, before = self._model(block), self._before.get(track)
+                model, before = self._stream.model(block.version), self._before.get(track)
                 distribution = model.initial
                 if before is not None and before.model.meaning == model.meaning:
-                    distribution = prior(model, before.belief, block.first - before.tick)
+                    distribution = predict(before.vector, model.transition, block.first - before.tick)
                 symbols, emission = _with_end(model, block, _message(model, block.last, later))
                 marginals = _explained(
                     posterior_marginals, self._stream, symbols, distribution, model.transition, emission
                 )
                 belief = filtered(model, distribution, block.symbols)[-1].copy()
-                self._before[track] = _Earlier(model, block.last, belief)
+                self._before[track] = _Said(model, block.last, belief)
                 yield from _observed(block, told(model, marginals))
 
-    def _blocks(self, day: int) -> dict[_Track, list[Block]]:
+    def _blocks(self, day: int) -> dict[_Track, list[Piece]]:
         """The blocks of a day, in tick order, apart for each time that the clock was set."""
         most = max(_CELLS // max(len(self._stream.model(version).initial) for version in self._stream.policies), 1)
-        found: dict[_Track, list[Block]] = {}
+        found: dict[_Track, list[Piece]] = {}
         for block in blocks(self._history.pieces(self._stream, self._span.day(day)), most):
             found.setdefault((self._stream.policy(block.version).clock, block.shift), []).append(block)
         return found
 
-    def _messages(self, some: list[Block], after: _Later | None) -> list[_Later]:
+    def _messages(self, some: list[Piece], after: _Said | None) -> list[_Said]:
         """What the symbols from the first tick of each block on say."""
-        found: list[_Later] = []
+        found: list[_Said] = []
         for block in reversed(some):
-            model = self._model(block)
+            model = self._stream.model(block.version)
             message = _message(model, block.last, after)
             if len(block.symbols) > 1:
                 symbols, emission = _with_end(model, block, message)
                 message = _explained(backward_messages, self._stream, symbols, model.transition, emission)[0]
-            after = _Later(model, block.first, model.rows[block.symbols[0]] * message)
+            after = _Said(model, block.first, model.rows[block.symbols[0]] * message)
             found.append(after)
         return found[::-1]
 
-    def _model(self, block: Block) -> Model:
-        return self._stream.model(block.version)
 
-
-def _message(model: Model, tick: int, later: _Later | None) -> Floats:
+def _message(model: Model, tick: int, later: _Said | None) -> Floats:
     """What later symbols say about the state (k,) at a tick, the largest of them 1."""
     if later is None or later.model.meaning != model.meaning:
         return np.ones(len(model.initial))
-    message = np.linalg.matrix_power(later.model.transition, later.tick - tick) @ later.likelihood
+    message = np.linalg.matrix_power(later.model.transition, later.tick - tick) @ later.vector
     return np.asarray(message / message.max(), dtype=np.float64)
 
 
-def _with_end(model: Model, block: Block, message: Floats) -> tuple[Ints, Floats]:
+def _with_end(model: Model, block: Piece, message: Floats) -> tuple[Ints, Floats]:
     """Symbols and emissions (k, m + 2) for which the last symbol says what it does, and what a message says.
 
     One more symbol stands for both. All others lose half of their probability, in every state alike, which changes no
@@ -173,7 +151,7 @@ def _with_end(model: Model, block: Block, message: Floats) -> tuple[Ints, Floats
     return symbols, emission
 
 
-def _observed(block: Block, marginals: Floats) -> Iterator[TickProbabilities]:
+def _observed(block: Piece, marginals: Floats) -> Iterator[TickProbabilities]:
     seen = np.concatenate([[False], block.symbols >= 0, [False]])
     edges = np.flatnonzero(np.diff(seen)).reshape(-1, 2)
     for low, high in edges.tolist():

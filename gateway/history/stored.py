@@ -44,9 +44,6 @@ __all__ = [
 ]
 
 
-Bytes = NDArray[np.uint8]
-
-
 DAY_US = 86_400_000_000
 
 
@@ -79,7 +76,7 @@ class Piece(NamedTuple):
     version: int
     first: int
     shift: int
-    symbols: Bytes
+    symbols: NDArray[Any]
 
     @property
     def last(self) -> int:
@@ -138,6 +135,9 @@ def tick_times(clock: Clock, first: int, shift: int, ticks: int) -> Ints:
 _SEQUENCES = 1_000
 
 
+_AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
+
+
 class WindowSequence(NamedTuple):
     """The windows of one name that a stream has had."""
 
@@ -188,19 +188,16 @@ class StoredHistory:
 
     def streams(self) -> list[SymbolStream]:
         """Every stream of symbols, by device and name."""
-        return [
-            SymbolStream(device, stream, policies)
-            for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, Policy)) and (device, stream, "") in self._numbers
-        ]
+        return [SymbolStream(*one) for one in self._kept(Policy)]
 
     def measured(self) -> list[MeasuredStream]:
         """Every stream of points, by device and name."""
-        return [
-            MeasuredStream(device, stream, policies)
-            for (device, stream), known in sorted(self._policies.items())
-            if (policies := _of(known, MeasurePolicy)) and (device, stream, "") in self._numbers
-        ]
+        return [MeasuredStream(*one) for one in self._kept(MeasurePolicy)]
+
+    def _kept(self, kind: type[_AnyKind]) -> Iterator[tuple[str, str, dict[int, _AnyKind]]]:
+        for (device, stream), known in sorted(self._policies.items()):
+            if (policies := _of(known, kind)) and (device, stream, "") in self._numbers:
+                yield device, stream, policies
 
     def windows(self) -> list[WindowSequence]:
         """Every sequence of windows, by device, stream and name."""
@@ -314,9 +311,6 @@ class StoredHistory:
                 last = min(high + shift, spans[i + 1].first - 1 if i + 1 < len(spans) else MAX_TICK)
                 if first <= last:
                     yield clock, first, last
-
-
-_AnyKind = TypeVar("_AnyKind", Policy, MeasurePolicy)
 
 
 def _of(known: Mapping[int, AnyPolicy], kind: type[_AnyKind]) -> dict[int, _AnyKind]:

@@ -131,6 +131,13 @@ def batch(table: str, times: Ints, columns: dict[str, Any]) -> Any:
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
+def ticks(table: str, policy: AnyPolicy, first: int, shift: int, count: int, columns: dict[str, Any]) -> Any:
+    """Rows of a table, one for each of some consecutive ticks under a policy."""
+    place: dict[str, Any] = {"device": policy.device, "stream": policy.stream, "policy_version": policy.version}
+    place["tick"] = np.arange(first, first + count, dtype=np.int64)
+    return batch(table, tick_times(policy.clock, first, shift, count), place | columns)
+
+
 def rows(table: str, some: Sequence[dict[str, Any]]) -> Any:
     """Rows of a table from one mapping each; times in microseconds of Unix time."""
     return pa.RecordBatch.from_pylist(list(some), schema=TABLES[table])
@@ -144,10 +151,8 @@ def policy_rows(policies: Iterable[AnyPolicy]) -> Any:
 def marginal_rows(table: str, stream: SymbolStream, some: TickProbabilities) -> Any:
     """What is known of the states of some ticks of a stream."""
     policy = stream.policy(some.version)
-    ticks = np.arange(some.first, some.first + len(some.probabilities), dtype=np.int64)
-    times = tick_times(policy.clock, some.first, some.shift, len(ticks))
-    place = {"device": stream.device, "stream": stream.stream, "tick": ticks, "policy_version": some.version}
-    return batch(table, times, place | marginals(some.probabilities, policy.discretiser.states))
+    columns = marginals(some.probabilities, policy.discretiser.states)
+    return ticks(table, policy, some.first, some.shift, len(some.probabilities), columns)
 
 
 def symbol_rows(stream: SymbolStream, pieces: Sequence[Piece]) -> Any:
@@ -172,15 +177,11 @@ def point_rows(policy: MeasurePolicy, frame: MeasureFrame) -> Any:
     """The points of a frame, one a row."""
     points = np.array([one.point for one in frame.released], dtype=np.float64)
     columns = {
-        "device": policy.device,
-        "stream": policy.stream,
-        "tick": np.arange(frame.first, frame.last + 1, dtype=np.int64),
-        "policy_version": policy.version,
         "table": np.array([one.table for one in frame.released], dtype=np.uint32),
         "values": lists(points * np.array(policy.resolution)),
         "unit": policy.unit or None,
     }
-    return batch("points", tick_times(policy.clock, frame.first, frame.shift, len(points)), columns)
+    return ticks("points", policy, frame.first, frame.shift, len(points), columns)
 
 
 def measurement_rows(policy: MeasurePolicy, some: PointEstimates) -> Any:
@@ -190,10 +191,6 @@ def measurement_rows(policy: MeasurePolicy, some: PointEstimates) -> Any:
     if grid is not None:
         places = np.array([grid.located(float(x), float(y)) for x, y in some.means]).reshape(-1, 2).T
     columns = {
-        "device": policy.device,
-        "stream": policy.stream,
-        "tick": np.arange(some.first, some.first + len(means), dtype=np.int64),
-        "policy_version": policy.version,
         "lag": some.lag,
         "means": lists(means.reshape(len(means), -1)),
         "covariance": lists(np.array(some.covariances).reshape(len(means), -1)),
@@ -202,7 +199,7 @@ def measurement_rows(policy: MeasurePolicy, some: PointEstimates) -> Any:
         "longitude": pa.array(places[1], from_pandas=True),
         "protection": np.array(some.protection, dtype=np.int32),
     }
-    return batch("measurements", tick_times(policy.clock, some.first, some.shift, len(means)), columns)
+    return ticks("measurements", policy, some.first, some.shift, len(means), columns)
 
 
 def window_rows(sequence: WindowSequence, frames: Iterable[WindowFrame]) -> Any:

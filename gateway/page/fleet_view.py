@@ -17,7 +17,7 @@ import msgpack
 from fugu.contract.envelope import Envelope
 from fugu.contract.errors import FuguError, StatusCode
 from fugu.contract.frames import PolicyStatus, Status
-from fugu.contract.reports import Health
+from fugu.contract.reports import Health, HealthAlarm
 from fugu.contract.sentences import instant, instant_text
 from fugu.contract.topics import Kind, Topic
 from fugu.host.database import DatabaseError
@@ -152,7 +152,8 @@ class FleetView:
             "policies": [{"version": version, "devices": policies[version]} for version in sorted(policies)],
             "waves": self._waves(),
             "waiting": sum(member.waits is True for _, member in everything),
-            "unnamed": self._unnamed(),
+            # Devices that have an alarm, and are not named in it: a report names the first few only.
+            "unnamed": max((alarm.others for alarm in self._alarms()), default=0),
             "gateway": self._gateway(),
         }
 
@@ -195,14 +196,11 @@ class FleetView:
             self._sorted = (self.changes, found)
         return self._sorted[1]
 
-    def _alarmed(self) -> set[str]:
-        alarms = self.health.alarms if self.health is not None else ()
-        return {name for alarm in alarms if alarm.code in OF_DEVICES for name in alarm.names}
+    def _alarms(self) -> list[HealthAlarm]:
+        return [one for one in (self.health.alarms if self.health is not None else ()) if one.code in OF_DEVICES]
 
-    def _unnamed(self) -> int:
-        """Devices that have an alarm of the gateway, and are not named in it: a report names the first few only."""
-        alarms = self.health.alarms if self.health is not None else ()
-        return max((alarm.others for alarm in alarms if alarm.code in OF_DEVICES), default=0)
+    def _alarmed(self) -> set[str]:
+        return {name for alarm in self._alarms() for name in alarm.names}
 
     def _waves(self) -> list[dict[str, Any]]:
         """How far each version has come that devices were sent, the newest first."""
@@ -252,6 +250,20 @@ def _row(condition: Condition, member: Member) -> dict[str, Any]:
 
 
 PAGE_ENTRIES = 50
+_ENTRY = (
+    "number",
+    "name",
+    "audience",
+    "stream",
+    "time",
+    "mechanism",
+    "noise",
+    "scale",
+    "first",
+    "last",
+    "reason",
+    "state",
+)
 _FRESH_SECONDS = 1.0
 """For so long an answer stands for all who ask the same."""
 _MOST_KNOWN = 64
@@ -324,12 +336,10 @@ class LedgerView:
         }
 
     def _entry(self, row: tuple[Any, ...], group: tuple[int, str, int]) -> dict[str, Any]:
-        number, name, audience, stream, time_us, mechanism, noise, scale, first, last, reason, state, _ = row
         devices, device, charge = group
         return {
-            **{"number": number, "name": name, "audience": audience, "stream": stream, "first": first, "last": last},
-            **{"time": instant_text(instant(time_us)), "mechanism": mechanism, "noise": noise, "scale": scale},
-            **{"reason": reason, "state": state, "devices": devices, "charge": nats(charge)},
+            **dict(zip(_ENTRY, row, strict=False)),
+            **{"time": instant_text(instant(row[4])), "devices": devices, "charge": nats(charge)},
             # An audience is told of how many devices its releases are, and not of which.
             "device": device if devices == 1 and self.audience is None else "",
         }

@@ -6,7 +6,7 @@ that a device is never asked again for what was removed. What is removed is over
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from gateway.store.engine import Database
 from gateway.store.points import LIKELY
 from gateway.store.symbols import Chunk, SymbolStore
 
-__all__ = ["POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence"]
+__all__ = ["POINTS", "SYMBOLS", "WINDOWS", "Aged", "AgedStore", "Forgotten", "Frames", "Sequence", "put_coverage"]
 
 
 class Sequence(NamedTuple):
@@ -64,6 +64,12 @@ class Forgotten(NamedTuple):
     symbols: int
     points: int
     windows: int
+
+
+def put_coverage(db: Database, number: int, intervals: Iterable[tuple[int, int]]) -> None:
+    """Replace what is stored of the ticks that a sequence has accounted for."""
+    db.execute("DELETE FROM coverage WHERE stream=?", (number,))
+    db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(number, *interval) for interval in intervals])
 
 
 class AgedStore:
@@ -125,10 +131,7 @@ class AgedStore:
             if len(mine):
                 some = zip(journal.previous[mine].tolist(), journal.last[mine].tolist(), strict=True)
                 query = "SELECT after, through FROM coverage WHERE stream=?"
-                coverage = Coverage([*self._db.execute(query, (number,)), *some])
-                self._db.execute("DELETE FROM coverage WHERE stream=?", (number,))
-                rows = [(number, *interval) for interval in coverage.intervals]
-                self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", rows)
+                put_coverage(self._db, number, Coverage([*self._db.execute(query, (number,)), *some]).intervals)
             (last,) = self._db.execute("SELECT MAX(through) FROM coverage WHERE stream=?", (number,)).fetchone()
             self._keep(number, -1 if last is None else last + 1)
             symbols += self._symbols.erase(number)

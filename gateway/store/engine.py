@@ -13,16 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeVar
+from typing import Any, Protocol, TextIO
 
 from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError, FileKind, check_files, open_database, snapshot, transaction
 from fugu.host.files import damage
 
-__all__ = ["MOST_VALUES", "Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "batched", "file_bytes", "marks"]
-
-
-_T = TypeVar("_T")
+__all__ = ["Database", "Kind", "Lease", "Rows", "SQLiteDatabase", "among", "file_bytes"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +67,11 @@ MOST_VALUES = 500
 """Of a statement, at most."""
 
 
-def batched(values: Sequence[_T], most: int) -> Iterator[Sequence[_T]]:
-    """Parts of so many values, one after the other."""
-    return (values[i : i + most] for i in range(0, len(values), most))
-
-
-def marks(values: Sequence[object]) -> str:
-    """As many question marks as there are values."""
-    return ", ".join("?" * len(values))
+def among(db: Database, query: str, values: Sequence[object], *given: object) -> Iterator[Any]:
+    """The rows that a query finds, whose last condition is that something is among some values, after those given."""
+    for i in range(0, len(values), MOST_VALUES):
+        some = values[i : i + MOST_VALUES]
+        yield from db.execute(f"{query} IN ({', '.join('?' * len(some))})", (*given, *some))
 
 
 class Rows(Protocol):

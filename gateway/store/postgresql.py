@@ -159,12 +159,8 @@ class PostgresDatabase:
         if self._in_transaction:
             yield
             return
-        self._begin()
-        try:
+        with self._begun():
             yield
-            self._commit()
-        finally:
-            self._roll_back()
 
     @contextmanager
     def new_generation(self, names: Iterable[str], /) -> Iterator[None]:
@@ -175,19 +171,21 @@ class PostgresDatabase:
         """
         for name in names:
             self._end_sessions(Lease(name))
-        self._begin(alone=True)
-        try:
+        with self._begun(alone=True):
             yield
             (epoch,) = self.execute(_NEXT_EPOCH, (_GENERATION,)).fetchone()
-            self._commit()
-            if self._lease is not None and self._lease.shares:
-                self._epochs = self._epochs[0], epoch
+        if self._lease is not None and self._lease.shares:
+            self._epochs = self._epochs[0], epoch
+
+    @contextmanager
+    def _begun(self, lock: str = "write", *, alone: bool = False) -> Iterator[None]:
+        self._begin(lock, alone=alone)
+        try:
+            yield
+            if (said := self._run("COMMIT").statusmessage) != "COMMIT":
+                raise DatabaseError(f"the transaction has failed before its end: {said}")
         finally:
             self._roll_back()
-
-    def _commit(self) -> None:
-        if (said := self._run("COMMIT").statusmessage) != "COMMIT":
-            raise DatabaseError(f"the transaction has failed before its end: {said}")
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -317,12 +315,10 @@ class PostgresDatabase:
     def _opening(self, lock: str) -> Iterator[None]:
         """A transaction under a lock, in which it does not matter who holds what."""
         lease, self._lease = self._lease, None
-        self._begin(lock)
         try:
-            yield
-            self._run("COMMIT")
+            with self._begun(lock):
+                yield
         finally:
-            self._roll_back()
             self._lease = lease
 
     def _take(self, lease: Lease) -> bool:

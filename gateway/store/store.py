@@ -16,9 +16,9 @@ from fugu.contract.errors import FuguError
 from fugu.host.database import STORE, DatabaseError
 from gateway.location import Location
 from gateway.shards import Shard
-from gateway.store.aged import AgedStore
+from gateway.store.aged import AgedStore, put_coverage
 from gateway.store.coverage import Coverage, Merge, Place, Shifts, Span
-from gateway.store.engine import MOST_VALUES, Database, Kind, Lease, batched, file_bytes, marks
+from gateway.store.engine import Database, Kind, Lease, among, file_bytes
 from gateway.store.opening import open_engine
 from gateway.store.points import PointStore, WindowStore
 from gateway.store.symbols import SymbolStore
@@ -289,11 +289,8 @@ class Store:
 
     def places(self, numbers: Sequence[int]) -> list[Place]:
         """The sequences that have these numbers, in the order of their numbers."""
-        found = []
-        for some in batched(sorted(numbers), MOST_VALUES):
-            query = f"SELECT id, device, stream FROM streams WHERE id IN ({marks(some)}) ORDER BY id"
-            found += [Place(*row) for row in self._db.execute(query, some)]
-        return found
+        rows = among(self._db, "SELECT id, device, stream FROM streams WHERE id", sorted(numbers))
+        return sorted(Place(*row) for row in rows)
 
     def policy_documents(self) -> list[str]:
         """The policies that stored frames were made under."""
@@ -309,24 +306,17 @@ class Store:
 
     def numbers(self, stream: str, devices: Sequence[str]) -> dict[str, int]:
         """By device the number of its sequence of a name, as far as anything is stored."""
-        found: dict[str, int] = {}
-        for some in batched(devices, MOST_VALUES):
-            query = f"SELECT device, id FROM streams WHERE stream=? AND device IN ({marks(some)})"
-            found |= dict(self._db.execute(query, (stream, *some)).fetchall())
-        return found
+        return dict(among(self._db, "SELECT device, id FROM streams WHERE stream=? AND device", devices, stream))
 
     def accounted(self, numbers: Sequence[int]) -> dict[int, tuple[Coverage, Shifts]]:
         """Of some sequences what is accounted for, and their shifts."""
         tail = self.symbols.tail
         intervals = {number: tail.intervals(number) for number in numbers}
         spans: dict[int, list[Span]] = {number: [] for number in numbers}
-        for some in batched(numbers, MOST_VALUES):
-            query = f"SELECT stream, after, through FROM coverage WHERE stream IN ({marks(some)})"
-            for number, after, through in self._db.execute(query, some):
-                intervals[number].append((after, through))
-            query = f"SELECT stream, shift, first, last FROM shifts WHERE stream IN ({marks(some)})"
-            for number, *span in self._db.execute(query, some):
-                spans[number].append(Span(*span))
+        for number, after, through in among(self._db, "SELECT * FROM coverage WHERE stream", numbers):
+            intervals[number].append((after, through))
+        for number, *span in among(self._db, "SELECT * FROM shifts WHERE stream", numbers):
+            spans[number].append(Span(*span))
         return {number: (Coverage(intervals[number]), Shifts(spans[number])) for number in numbers}
 
     def coverage(self, stream: int) -> list[tuple[int, int]]:
@@ -358,8 +348,7 @@ class Store:
 
     def put_coverage(self, stream: int, intervals: Iterable[tuple[int, int]]) -> None:
         """Replace the coverage."""
-        self._db.execute("DELETE FROM coverage WHERE stream=?", (stream,))
-        self._db.executemany("INSERT INTO coverage VALUES (?, ?, ?)", [(stream, *one) for one in intervals])
+        put_coverage(self._db, stream, intervals)
 
     def extend_coverage(self, ends: Iterable[tuple[int, int, int]]) -> None:
         """Lengthen the last interval of some sequences, or begin one: their numbers, and (after, through]."""

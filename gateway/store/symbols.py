@@ -27,7 +27,7 @@ from fugu.chains.kernel import kernel
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import MAX_TICK, SymbolFrame
 from gateway.shards import Shard
-from gateway.store.engine import MOST_VALUES, Database, batched, marks
+from gateway.store.engine import Database, among
 
 __all__ = [
     "CHUNK_SPAN",
@@ -206,13 +206,12 @@ class _Rows:
 
 
 class Tail:
-    """Batches of frames, none of which overlaps another; `size` is about the bytes that they take in memory."""
+    """Batches of frames, none of which overlaps another; `size` is about the bytes that their `rows` take in memory."""
 
     def __init__(self) -> None:
-        self.size = 0
+        self.size = self.rows = 0
         self._batches: list[Columns] = []
         self._rows: dict[int, _Rows] = {}
-        self._count = 0
 
     def add(self, columns: Columns) -> None:
         """Append a batch."""
@@ -232,13 +231,8 @@ class Tail:
                 rows.firsts.insert(at, first)
                 rows.places.insert(at, place)
             place += 1
-        self._count += columns.rows
+        self.rows += columns.rows
         self.size += columns.rows * _ROW_BYTES + len(columns.packed)
-
-    @property
-    def rows(self) -> int:
-        """How many rows there are."""
-        return self._count
 
     @property
     def sequences(self) -> int:
@@ -285,12 +279,8 @@ class Tail:
         at = np.array(places, dtype=np.int64)
         order = np.argsort(at >> _BATCH, kind="stable")
         batches, rows = at[order] >> _BATCH, at[order] & ((1 << _BATCH) - 1)
-        parts = []
-        for low, high in pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(at)]):
-            if low < high:
-                parts.append(self._batches[batches[low]].take(rows[low:high]))
-        if not parts:
-            return Columns.of([])
+        edges = pairwise([0, *(np.flatnonzero(np.diff(batches)) + 1).tolist(), len(at)])
+        parts = [self._batches[batches[low]].take(rows[low:high]) for low, high in edges if low < high]
         return Columns.joined(parts).take(np.argsort(order))
 
 
@@ -443,11 +433,8 @@ CREATE TABLE heads (
 
     def heads(self, numbers: Sequence[int]) -> list[Head]:
         """Those of some streams that have been sealed."""
-        found = []
-        for some in batched(numbers, MOST_VALUES):
-            for row in self._db.execute(f"SELECT * FROM heads WHERE stream IN ({marks(some)})", some):
-                found.append(Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])))
-        return found
+        rows = among(self._db, "SELECT * FROM heads WHERE stream", numbers)
+        return [Head._make((*row[:4], np.frombuffer(row[4], dtype="<f8"), *row[5:])) for row in rows]
 
     def last(self, number: int) -> int:
         """The newest tick of a stream that is sealed, -1 if none is."""
@@ -457,8 +444,9 @@ CREATE TABLE heads (
     def unreported(self) -> list[int]:
         """Streams whose newest tick may not have been reported; those in the journal among them."""
         query = "SELECT heads.stream, device FROM heads JOIN streams ON id=heads.stream WHERE reported<last"
-        found = {number for number, device in self._db.execute(query) if self._owns(device)}
-        return sorted(found.union(self.tail.numbers))
+        return sorted(
+            {number for number, device in self._db.execute(query) if self._owns(device)} | {*self.tail.numbers}
+        )
 
     def put_reported(self, reported: Iterable[tuple[int, int]]) -> None:
         """Store of streams that have been sealed the newest tick that was reported."""

@@ -23,7 +23,7 @@ from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from fugu.privacy.class_watch import why_off
-from gateway.estimates.models import SymbolModel, filtered, fixed_lag, told
+from gateway.estimates.models import SymbolModel, filtered, smoothed, told
 from tests.support.agents import toml
 from tests.support.command import runner
 from tests.support.processes import policy
@@ -181,7 +181,7 @@ def test_the_gateway_estimates_a_stream_along_the_joint_chain() -> None:
     pairs = chains(streams=streams, shows=((0,), (1,), (0,), (1,)), transitions=(tuple(map(tuple, moves)),))
     model = SymbolModel.of(stream("hr", pairs)).numbers
     symbols, lag = np.array([0, 1, 1, 0, 1, 0, 0]), 2
-    found = fixed_lag(model, model.initial, symbols, lag)
+    found = smoothed(model, model.initial, symbols, lag)[: len(symbols) - lag]
     table = np.array(PULSE.table.weights()) / 2**32 if PULSE.table else np.empty(0)
     for tick in range(len(symbols) - lag):
         mass = np.zeros(2)

@@ -32,9 +32,7 @@ def made(tick: int, policy: MeasurePolicy = WALK, likely: int | None = None) -> 
     model = MeasureModel(policy)
     possible = model.possible(tick)
     chosen = possible if likely is None else np.array([bool(likely >> x & 1) for x in range(len(possible))])
-    noise = make_noise(model, possible, chosen).noise
-    assert noise is not None
-    return noise
+    return make_noise(model, possible, chosen)[0]
 
 
 def message(noise: Noise, number: int = 7, constraint: int = SETS[4], **changes: int) -> bytes:
