@@ -18,7 +18,7 @@ from fugu.attack import ATTACKERS, Attacker, attack, mean_transitions, release_s
 from fugu.chains import posterior_marginals
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.chain_model import clopper_pearson
 from fugu.privacy.randomised_response import calibrate
@@ -45,8 +45,8 @@ def figure_1(setting: Setting) -> Found:
     """The chain of figure 1, q = 1/5 and r = 7/20: noise by theorem 1 and corollary 1, and what it loses."""
     chains = point(0.2, 0.35)
     ratio = Fraction(9)
-    bound = ratio_loss(chains, ratio, ratio, "ignorant").epsilon
-    informed = ratio_loss(chains, ratio, ratio, "informed").epsilon
+    bound = chains.ratio_loss(ratio, ratio, "ignorant").epsilon
+    informed = chains.ratio_loss(ratio, ratio, "informed").epsilon
     case = "erratum-bdp-theorem-2"
     rows = [
         Row("rho = .1: theorem 1's epsilon", bound, 4.308098289744215, "formula", 1e-9),
@@ -54,7 +54,7 @@ def figure_1(setting: Setting) -> Found:
     ]
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         found = calibrate(chains, epsilon, "ignorant", "flips")
-        real = ratio_loss(chains, Fraction(found.ratio_01), Fraction(found.ratio_10), "informed").epsilon
+        real = chains.ratio_loss(Fraction(found.ratio_01), Fraction(found.ratio_10), "informed").epsilon
         about = f"noise of corollary 1 at epsilon {epsilon:g}: the epsilon that it really has"
         rows.append(at_most(about, real, epsilon, _THEOREM_2, case=case, computed=False))
     lines = []

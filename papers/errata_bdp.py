@@ -11,7 +11,6 @@ from itertools import combinations, pairwise, product
 import numpy as np
 
 from fugu.attack import ATTACKERS, attack, mean_transitions, release_symbols, success_bound
-from fugu.contract.guarantee import ratio_loss
 from fugu.privacy.randomised_response import calibrate
 from fugu.privacy.utility import corollary_2, ordinary_dp, real_loss, zhao_eps3
 from papers.bdp import half_interval, point, printed_bound
@@ -63,7 +62,7 @@ def _theorem_2(setting: Setting) -> Iterator[Row]:
     """The most ignorant adversary is not the hardest to protect against."""
     for theta, rho in ((Fraction(7, 20), Fraction(1, 10)), (Fraction(1, 10), Fraction(1, 1000))):
         ratio = (1 - rho) / rho
-        bound = ratio_loss(point(float(theta), float(theta)), ratio, ratio, "ignorant").epsilon
+        bound = point(float(theta), float(theta)).ratio_loss(ratio, ratio, "ignorant").epsilon
         told = likelihood_ratio(theta, theta, rho, 5, {1: 1, 5: 1}, 3)
         yield at_most(
             f"q = r = {theta}, rho = {rho}, five symbols 0, x1 = x5 = 1 known: ln of the likelihood ratio {told} of x3",
@@ -125,10 +124,10 @@ def _start(setting: Setting) -> Iterator[Row]:
     yield at_most(
         "q = .05, r = .3, rho = .1, x1 = 1 with .98, six symbols 0: ln of the likelihood ratio of x4",
         math.log(likelihood_ratio(Fraction(1, 20), Fraction(3, 10), Fraction(1, 10), 6, {}, 4, start)),
-        ratio_loss(chains, Fraction(9), Fraction(9), "ignorant").epsilon_01,
+        chains.ratio_loss(Fraction(9), Fraction(9), "ignorant").epsilon_01,
         "theorem 1 takes the past for that of a stationary chain; the universal adversary has any start",
     )
-    universal = ratio_loss(chains, Fraction(9), Fraction(9), "universal").epsilon
+    universal = chains.ratio_loss(Fraction(9), Fraction(9), "universal").epsilon
     yield Row("the universal bound, which holds for any start", universal)
 
 

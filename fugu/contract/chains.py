@@ -8,7 +8,8 @@ from contextlib import suppress
 from decimal import localcontext
 from fractions import Fraction
 from functools import partial
-from typing import Annotated, Literal, Self
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -28,20 +29,12 @@ from fugu.contract.leakage import (
     universal_losses,
     worst_odds_ratio,
 )
-from fugu.contract.rounding import UPWARD, exp_up, log_up
+from fugu.contract.rounding import UPWARD, exp_up, float_up, log_up
 from fugu.contract.soft_leakage import informed_loss, soft_loss
 from fugu.contract.stretches import Stretch, stretches
 from fugu.contract.windows import Window
 
-__all__ = [
-    "BinaryChains",
-    "BoundedChains",
-    "ChainClass",
-    "FiniteChains",
-    "JointChains",
-    "Shown",
-    "odds_ratio",
-]
+__all__ = ["BinaryChains", "BoundedChains", "ChainClass", "FiniteChains", "JointChains", "Shown", "odds_ratio"]
 
 _SUM_TOLERANCE = 1e-9
 _ODDS_TOLERANCE = 1e-9
@@ -248,7 +241,46 @@ class BoundedChains(ClassOfChains):
         return (self.worst_odds,)
 
 
-class FiniteChains(ClassOfChains):
+class _KnownChains(ClassOfChains):
+    """Known chains, of which one is true."""
+
+    if TYPE_CHECKING:
+        transitions: tuple[Rows, ...]
+
+    @property
+    def label(self) -> str:
+        """How many chains."""
+        return f"{self.states} states, {len(self.transitions)} known chain{'s' * (len(self.transitions) > 1)}"
+
+    @property
+    def worst_odds(self) -> Fraction | None:
+        """The largest of the chains; None if a step is impossible."""
+        worst = Fraction(1)
+        for transition in self.transitions:
+            rows = [tuple(map(Fraction, row)) for row in transition]
+            for row, other in product(rows, repeat=2):
+                if not all(other) or not all(row):
+                    return None
+                ratios = [a / b for a, b in zip(row, other, strict=True)]
+                worst = max(worst, max(ratios) / min(ratios))
+        return worst
+
+    @property
+    def typical(self) -> tuple[Rows, ...]:
+        """All of them."""
+        return self.transitions
+
+    @property
+    def extremes(self) -> tuple[Rows, ...]:
+        """All of them, if they are known."""
+        return () if self.changes else self.transitions
+
+    def equal_leakages(self, adversary: Adversary) -> bool:
+        """Only in bounds for any side information, by odds ratios."""
+        return adversary == "universal"
+
+
+class FiniteChains(_KnownChains):
     """One of a few known chains, started stationary.
 
     Attributes:
@@ -275,26 +307,6 @@ class FiniteChains(ClassOfChains):
     def words(self) -> str:
         """How many chains."""
         return f"one of {len(self.transitions)} known chains of {self.states} states, started stationary"
-
-    @property
-    def label(self) -> str:
-        """How many chains."""
-        return _known_label(self.states, self.transitions)
-
-    @property
-    def worst_odds(self) -> Fraction | None:
-        """The largest of the chains; None if a step is impossible."""
-        return _worst_known(self.transitions)
-
-    @property
-    def typical(self) -> tuple[Rows, ...]:
-        """All of them."""
-        return self.transitions
-
-    @property
-    def extremes(self) -> tuple[Rows, ...]:
-        """All of them."""
-        return self.transitions
 
     @property
     def boxes(self) -> tuple[Box, ...]:
@@ -330,10 +342,6 @@ class FiniteChains(ClassOfChains):
                     raise
         return min(found, key=lambda each: each.epsilon)
 
-    def equal_leakages(self, adversary: Adversary) -> bool:
-        """Only in the bound by odds ratios."""
-        return adversary == "universal"
-
     def closed_form(self) -> tuple[Fraction, ...]:
         """Intervals or a largest odds ratio, in floats, that contain the chains."""
         if self.boxes:
@@ -351,28 +359,8 @@ def _box(transition: Rows) -> Box:
 
 
 def _floats_around(values: Sequence[Fraction]) -> tuple[float, float]:
-    low, high = float(min(values)), float(max(values))
-    return (
-        low if low <= min(values) else math.nextafter(low, -math.inf),
-        high if high >= max(values) else math.nextafter(high, math.inf),
-    )
-
-
-def _known_label(states: int, transitions: tuple[Rows, ...]) -> str:
-    return f"{states} states, {len(transitions)} known chain{'s' * (len(transitions) > 1)}"
-
-
-def _worst_known(transitions: tuple[Rows, ...]) -> Fraction | None:
-    worst = Fraction(1)
-    for transition in transitions:
-        rows = [tuple(map(Fraction, row)) for row in transition]
-        for row in rows:
-            for other in rows:
-                if not all(other) or not all(row):
-                    return None
-                ratios = [a / b for a, b in zip(row, other, strict=True)]
-                worst = max(worst, max(ratios) / min(ratios))
-    return worst
+    low, high = float(min(values)), float_up(max(values))
+    return low if low <= min(values) else math.nextafter(low, -math.inf), high
 
 
 def _check_known(transitions: tuple[tuple[tuple[float, ...], ...], ...], states: int) -> None:
@@ -386,17 +374,15 @@ def _check_known(transitions: tuple[tuple[tuple[float, ...], ...], ...], states:
 
 def _irreducible(transition: tuple[tuple[float, ...], ...]) -> bool:
     for turned in (transition, tuple(zip(*transition, strict=True))):
-        reached, waiting = {0}, [0]
-        while waiting:
-            fresh = {y for y, p in enumerate(turned[waiting.pop()]) if p > 0.0} - reached
-            reached |= fresh
-            waiting += fresh
+        reached = {0}
+        for _ in turned:
+            reached |= {y for x in reached for y, p in enumerate(turned[x]) if p > 0.0}
         if len(reached) < len(transition):
             return False
     return True
 
 
-class JointChains(ClassOfChains):
+class JointChains(_KnownChains):
     """Chains whose states show the states of one or several streams: streams that move together, chains of order 2.
 
     Guarantees are for all that the named streams publish together, each of them with a policy of this class. The rates
@@ -458,29 +444,21 @@ class JointChains(ClassOfChains):
     @property
     def label(self) -> str:
         """How they are declared."""
-        if self.odds_ratio is None:
-            return _known_label(self.states, self.transitions)
-        return f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
+        return (
+            super().label
+            if self.odds_ratio is None
+            else f"{self.states} states, odds ratio up to {self.odds_ratio:.6g}"
+        )
 
     @property
     def worst_odds(self) -> Fraction | None:
         """What is declared, or the largest of the chains; None if one of these has an impossible step."""
-        return _worst_known(self.transitions) if self.odds_ratio is None else Fraction(self.odds_ratio)
+        return super().worst_odds if self.odds_ratio is None else Fraction(self.odds_ratio)
 
     @property
     def changes(self) -> bool:
         """If odds ratios are declared."""
         return self.odds_ratio is not None
-
-    @property
-    def typical(self) -> tuple[Rows, ...]:
-        """The known chains, or the typical member, if there is one."""
-        return self.transitions
-
-    @property
-    def extremes(self) -> tuple[Rows, ...]:
-        """The known chains."""
-        return () if self.changes else self.transitions
 
     @property
     def named_streams(self) -> tuple[Shown, ...]:
@@ -538,7 +516,13 @@ class JointChains(ClassOfChains):
         return self._joint_bound([[rate if a != b else 0.0 for b in self.shows] for a in self.shows], adversary)
 
     def joint_loss(self, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
-        """As `fugu.contract.guarantee.shown_loss`."""
+        """Return the epsilon, rounded up, of all streams together, about what they show at one tick.
+
+        It is for any two states of one stream and any two joint states of all; the informed adversary is as of
+        `fugu.contract.soft_leakage.informed_loss`. `rates`: nats that a tick of each stream may tell at most, `None`
+        for what the class allows. A loss that is not finite raises GuaranteeError.
+        Source: docs/proofs/joint-streams.md, "Streams that move together".
+        """
         rates = [stream.rate for stream in self.streams] if rates is None else rates
         with localcontext(CONTEXT):
             return self._joint_bound(self.joint_rates(rates), adversary)
@@ -591,10 +575,6 @@ class JointChains(ClassOfChains):
         if alone:
             rates[column] = math.nextafter(float(rate), math.inf)
         return self.joint_loss(adversary, rates)
-
-    def equal_leakages(self, adversary: Adversary) -> bool:
-        """Only in bounds for any side information."""
-        return adversary == "universal"
 
     def stretches(
         self, epsilon: float, rate: float, period_us: int, windows: Iterable[Window], adversary: Adversary

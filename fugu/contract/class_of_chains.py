@@ -18,6 +18,7 @@ from pydantic import Field
 from fugu.contract._document import Document
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.leakage import CONTEXT, Adversary, Loss
+from fugu.contract.rounding import float_up
 from fugu.contract.stretches import Stretch, stretches
 from fugu.contract.topics import NAME_PATTERN
 from fugu.contract.windows import Window
@@ -54,23 +55,18 @@ class Shown(Document):
 
 
 class ClassOfChains(Document):
-    """What is asked of every class of chains."""
+    """What is asked of every class of chains, besides what each has in its own way.
+
+    words: for which chains a promise of the class holds, as the end of a sentence; label: the class in a few words.
+    covers: True if every chain of another class, with as many states, is shown to be in this one; exactly.
+    closed_form: bounds of q and r, or a largest odds ratio, of a class that contains this one; ValueError if none does.
+    """
 
     if TYPE_CHECKING:
 
         @property
         def states(self) -> int:
             """The number of states of the chain."""
-
-    @property
-    @abstractmethod
-    def words(self) -> str:
-        """For which chains a promise of the class holds, as the end of a sentence."""
-
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """The class in a few words."""
 
     @property
     @abstractmethod
@@ -83,8 +79,7 @@ class ClassOfChains(Document):
         worst = self.worst_odds
         if worst is None or worst > MOST_ODDS:
             return math.inf
-        nearest = float(worst)
-        return nearest if nearest >= worst else math.nextafter(nearest, math.inf)
+        return float_up(worst)
 
     @property
     def changes(self) -> bool:
@@ -132,16 +127,24 @@ class ClassOfChains(Document):
         """The class for a stream of this name and period whose ticks tell so much, if it names one; else itself."""
         return self  # type: ignore[return-value]  # a union of all subclasses
 
-    @abstractmethod
-    def covers(self, pinned: ChainClass) -> bool:
-        """True if every chain of another class, with as many states, is shown to be in this one; exactly."""
-
     def lasting_ratios(self, ratio_01: Fraction, ratio_10: Fraction) -> Ratios:
-        """The ratios that a mechanism is held to; see `fugu.contract.guarantee.lasting_ratios`."""
+        """The ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
+
+        With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism that has the largest one
+        answers for all. If some chain has q+r > 1, neighbouring ticks work in opposite directions: two mechanisms, each
+        strong in one of them, lose more in turns than either alone. One that is held to its larger ratio twice answers
+        for all again. Source: docs/proofs/randomised-response.md, "Tables that change".
+        """
         return ratio_01, ratio_10
 
     def ratio_loss(self, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-        """As `fugu.contract.guarantee.ratio_loss`."""
+        """Return the epsilon, rounded up, of any mechanism whose per-tick likelihood ratios never exceed these.
+
+        `ratio_01` >= 1 bounds the likelihood ratio of a tick's output between state 0 and state 1, `ratio_10` between 1
+        and 0; with more than two states only the larger counts. In joint chains they are for the outputs of all streams
+        together. GuaranteeError: a ratio is below 1, or the loss is not finite.
+        Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
+        """
         if min(ratio_01, ratio_10) < 1:
             raise GuaranteeError(
                 f"a likelihood ratio must be at least 1, got {float(ratio_01)!r} and {float(ratio_10)!r}"
@@ -182,7 +185,3 @@ class ClassOfChains(Document):
     ) -> tuple[Stretch, ...]:
         """What a stream of a policy loses about whole stretches; arguments as for `fugu.contract.stretches`."""
         return stretches(epsilon, rate, period_us, windows, equal_leakages=self.equal_leakages(adversary))
-
-    @abstractmethod
-    def closed_form(self) -> tuple[Fraction, ...]:
-        """Bounds of q and r, or a largest odds ratio, of a class that contains this one; ValueError if none does."""

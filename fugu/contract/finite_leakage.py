@@ -42,32 +42,34 @@ def bridged(kernel: Matrix, error: float, rates: Matrix, ignorant: Matrix, work:
     """
     states = range(len(kernel))
     worst = ignorant
-    leakages = [[[0.0 for _ in states] for _ in states] for _ in states]
+    leakages = [uniform(len(kernel), 0.0) for _ in states]
     power, distance, rarest = kernel, 0, _rarest(kernel)
     while _rarest(power) * rarest > _LEAST and work.pivots > 0:
         distance += 1
         margin = distance * (4.0 * (len(kernel) + 2.0) * UNIT + 2.0 * error)
         for known in states:
             column = [row[known] for row in power]
-            leakages[known] = _raised(_bridge_step(kernel, column, rates, leakages[known], work), margin)
-            worst = _both(max, worst, leakages[known])
-        power = [_normalised([math.fsum(p * power[w][y] for w, p in enumerate(row)) for y in states]) for row in kernel]
+            leakages[known] = _plus(_bridge_step(kernel, column, rates, leakages[known], work), margin)
+            worst = _zip(max, worst, leakages[known])
+        power = [
+            _distribution([math.fsum(p * power[w][y] for w, p in enumerate(row)) for y in states]) for row in kernel
+        ]
         possible = min(map(min, power)) > 0.0
         # A chain where k^2 ticks leave a step impossible is a cycle, by Wielandt's theorem, and forgets nothing.
         if largest(worst) >= LARGEST or (distance > len(kernel) ** 2 and not possible):
             break
         if possible and distance % _CHECK_EVERY == 0:
             forgotten = margin + max(math.log(max(column) / min(column)) for column in zip(*power, strict=True))
-            reached = _both(max, ignorant, _widest(leakages))
+            reached = _zip(max, ignorant, *leakages)
             # More where more leaks: states that exclude one another a tick later pass on what is added to all alike.
-            shape = _raised([[part / largest(reached) for part in row] for row in reached], 1.0)
+            shape = _plus([[part / largest(reached) for part in row] for row in reached], 1.0)
             found, slack = None, _CLOSE * largest(worst) + CLOSED_FORM
             while slack > CLOSED_FORM and work.pivots > 0:
-                tail = _both(operator.add, reached, [[slack * more for more in row] for row in shape])
-                longer = step(kernel, _raised(_both(operator.add, rates, tail), forgotten), work)
-                if not all(map(_within, _raised(longer, forgotten + error), tail)):
+                tail = _zip(operator.add, reached, [[slack * more for more in row] for row in shape])
+                longer = step(kernel, _plus(_zip(operator.add, rates, tail), forgotten), work)
+                if not _at_most(_plus(longer, forgotten + error), tail):
                     break
-                found, slack = _both(max, worst, tail), slack / 8.0
+                found, slack = _zip(max, worst, tail), slack / 8.0
             if found is not None:
                 return found
     return unbounded(kernel)
@@ -82,37 +84,16 @@ def _bridge_step(kernel: Matrix, near: list[float], rates: Matrix, leakage: Matr
     weights = {x: [kernel[x][y] * near[y] for y in columns] for x in range(len(kernel))}
     rows = [x for x, weight in weights.items() if max(weight) > 0.0]
     bounds = [[rates[y][z] + leakage[y][z] for z in columns] for y in columns]
-    found = step([_normalised(weights[x]) for x in rows], bounds, work)
-    result = [[0.0 for _ in kernel] for _ in kernel]
+    found = step([_distribution(weights[x]) for x in rows], bounds, work)
+    result = uniform(len(kernel), 0.0)
     for x, row in zip(rows, found, strict=True):
         for other, bound in zip(rows, row, strict=True):
             result[x][other] = bound
     return result
 
 
-def _normalised(values: list[float]) -> list[float]:
-    total = math.fsum(values)
-    return [value / total for value in values]
-
-
 def _rarest(power: Matrix) -> float:
     return min(p for row in power for p in row if p > 0.0)
-
-
-def _within(row: list[float], bound: list[float]) -> bool:
-    return all(map(operator.le, row, bound))
-
-
-def _widest(leakages: list[Matrix]) -> Matrix:
-    return [[max(values) for values in zip(*rows, strict=True)] for rows in zip(*leakages, strict=True)]
-
-
-def _both(choose: Callable[[float, float], float], one: Matrix, other: Matrix) -> Matrix:
-    return [list(map(choose, row, line)) for row, line in zip(one, other, strict=True)]
-
-
-def _raised(matrix: Matrix, amount: float) -> Matrix:
-    return [[value + amount if x != y else 0.0 for y, value in enumerate(row)] for x, row in enumerate(matrix)]
 
 
 _LONGEST_QUILT = 4096
@@ -155,8 +136,8 @@ def finite_loss(
             raise GuaranteeError(f"a step of probability {rarest:g} is too rare for a finite guarantee")
         distribution = stationary_distribution(future)
         left = [
-            _distribution([distribution[y] * future[y][x] for y in range(len(distribution))])
-            for x in range(len(distribution))
+            _distribution([p * q for p, q in zip(distribution, column, strict=True)])
+            for column in zip(*future, strict=True)
         ]
         kernels = ((future, 0.0), (left, reversal_error(len(distribution))))
         leakages = [_leakage(*kernel, rates, work, bridging if informed else None) for kernel in kernels]
@@ -200,13 +181,16 @@ def _leakage(kernel: Matrix, error: float, rates: Matrix, work: Work, bridging: 
     """
     rate = largest(rates)
     tables = _influences(kernel, error, rate)
-    quilts = _least([unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables))])
+    quilts = _zip(min, unbounded(kernel), *(_plus(table, ticks * rate) for ticks, table in enumerate(tables)))
     recursion = limit(lambda leakage: _plus(step(kernel, summed(rates, leakage), work), error), kernel, work)
     ignorant = _zip(min, quilts, recursion)
     if bridging is None:
         return ignorant
-    bridges = (_plus(near, i * rate, _turned(far)) for i, (near, far) in enumerate(pairwise(tables)))
-    known = _least([unbounded(kernel), *bridges])
+    bridges = (
+        _plus(near, i * rate, [list(row) for row in zip(*far, strict=True)])
+        for i, (near, far) in enumerate(pairwise(tables))
+    )
+    known = _zip(min, unbounded(kernel), *bridges)
     return _zip(max, ignorant, _zip(min, known, bridged(kernel, error, rates, ignorant, bridging)))
 
 
@@ -219,7 +203,7 @@ def limit(further: Callable[[Matrix], Matrix], kernel: Matrix, work: Work) -> Ma
     tick later pass on all of what is added to all pairs alike.
     """
     states = range(len(kernel))
-    leakage = [[0.0 for _ in states] for _ in states]
+    leakage = uniform(len(kernel), 0.0)
     found, shape, before = unbounded(kernel), uniform(len(kernel), 1.0), leakage
     last = math.inf
     for count in range(1, _MOST_STEPS + 1):
@@ -310,24 +294,16 @@ def of_secrets(rates: Matrix, *leakages: Matrix) -> float:
 
 def summed(*matrices: Matrix) -> Matrix:
     """Return the sum of matrices of one size."""
-    return reduce(lambda one, other: _zip(operator.add, one, other), matrices)
+    return _zip(operator.add, *matrices)
 
 
-def _zip(choose: Callable[[float, float], float], one: Matrix, other: Matrix) -> Matrix:
-    return [[choose(a, b) for a, b in zip(row, line, strict=True)] for row, line in zip(one, other, strict=True)]
-
-
-def _least(matrices: list[Matrix]) -> Matrix:
-    return reduce(lambda one, other: _zip(min, one, other), matrices)
+def _zip(choose: Callable[[float, float], float], *matrices: Matrix) -> Matrix:
+    return [[reduce(choose, some) for some in zip(*rows, strict=True)] for rows in zip(*matrices, strict=True)]
 
 
 def _plus(matrix: Matrix, amount: float, more: Matrix | None = None) -> Matrix:
     size = range(len(matrix))
     return [[(matrix[x][y] + amount + (more[x][y] if more else 0.0)) if x != y else 0.0 for y in size] for x in size]
-
-
-def _turned(matrix: Matrix) -> Matrix:
-    return [list(row) for row in zip(*matrix, strict=True)]
 
 
 def _influence(distributions: Matrix, products: int) -> Matrix:

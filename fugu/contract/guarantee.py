@@ -10,31 +10,18 @@ called BDP here, as corrected in docs/proofs/randomised-response.md, "Binary cha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Annotated
 
 from pydantic import Field
 
 from fugu.contract._document import Document
-from fugu.contract.chains import ChainClass, JointChains
+from fugu.contract.chains import ChainClass
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.leakage import Adversary, Loss
 from fugu.contract.noise_table import NoiseTable
 
-__all__ = [
-    "Adversary",
-    "Guarantee",
-    "Loss",
-    "check_guarantee",
-    "check_ratios",
-    "held",
-    "lasting_ratios",
-    "loss",
-    "ratio_loss",
-    "shown_loss",
-    "tick_ratios",
-]
+__all__ = ["Adversary", "Guarantee", "Loss", "check_guarantee", "check_ratios", "held", "loss", "tick_ratios"]
 
 
 class Guarantee(Document):
@@ -68,7 +55,7 @@ def check_ratios(chains: ChainClass, ratios: tuple[Fraction, Fraction], guarante
     above the guarantee, or not finite.
     Source: docs/proofs/randomised-response.md, "Tables that change".
     """
-    return held(ratio_loss(chains, *lasting_ratios(chains, *ratios), guarantee.adversary), guarantee, what)
+    return held(chains.ratio_loss(*chains.lasting_ratios(*ratios), guarantee.adversary), guarantee, what)
 
 
 def held(actual: Loss, guarantee: Guarantee, what: str) -> Loss:
@@ -81,17 +68,6 @@ def held(actual: Loss, guarantee: Guarantee, what: str) -> Loss:
     return actual
 
 
-def lasting_ratios(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction) -> tuple[Fraction, Fraction]:
-    """Return the ratios that a mechanism is held to, so that mechanisms may take turns in one stream.
-
-    With q+r <= 1 a direction's loss depends on its own ratio only, and the mechanism that has the largest one answers
-    for all. If some chain has q+r > 1, neighbouring ticks work in opposite directions: two mechanisms, each strong in
-    one of them, lose more in turns than either alone. One that is held to its larger ratio twice answers for all again.
-    Source: docs/proofs/randomised-response.md, "Tables that change".
-    """
-    return chains.lasting_ratios(ratio_01, ratio_10)
-
-
 def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
     """Return the epsilon of one symbol per tick from this table alone, for ever: rounded up, at least a single tick's.
 
@@ -99,7 +75,7 @@ def loss(chains: ChainClass, table: NoiseTable, adversary: Adversary) -> Loss:
     Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
     """
     _check_states(chains, table)
-    return ratio_loss(chains, *tick_ratios(table), adversary)
+    return chains.ratio_loss(*tick_ratios(table), adversary)
 
 
 def _check_states(chains: ChainClass, table: NoiseTable) -> None:
@@ -119,25 +95,3 @@ def tick_ratios(table: NoiseTable) -> tuple[Fraction, Fraction]:
 
 def _largest(above: tuple[int, ...], below: tuple[int, ...]) -> Fraction:
     return max(Fraction(a, b) for a, b in zip(above, below, strict=True))
-
-
-def ratio_loss(chains: ChainClass, ratio_01: Fraction, ratio_10: Fraction, adversary: Adversary) -> Loss:
-    """Return the epsilon, rounded up, of any mechanism whose per-tick likelihood ratios never exceed these.
-
-    `ratio_01` >= 1 bounds the likelihood ratio of a tick's output between state 0 and state 1, `ratio_10` between 1 and
-    0; with more than two states only the larger counts. In joint chains they are for the outputs of all streams
-    together. GuaranteeError: a ratio is below 1, or the loss is not finite.
-    Source: BDP theorem 1 as corrected in docs/proofs/randomised-response.md, "Binary chains in closed form".
-    """
-    return chains.ratio_loss(ratio_01, ratio_10, adversary)
-
-
-def shown_loss(chains: JointChains, adversary: Adversary, rates: Sequence[float] | None = None) -> Loss:
-    """Return the epsilon, rounded up, of all streams of joint chains together, about what they show at one tick.
-
-    It is for any two states of one stream and any two joint states of all; the informed adversary is as of
-    `fugu.contract.soft_leakage.informed_loss`. `rates`: nats that a tick of each stream may tell at most, `None` for
-    what the class allows. A loss that is not finite raises GuaranteeError.
-    Source: docs/proofs/joint-streams.md, "Streams that move together".
-    """
-    return chains.joint_loss(adversary, rates)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from fugu.contract.rounding import HAIR, UNIT
 
@@ -20,19 +20,14 @@ _SMALL = 1e-15
 _PIVOTS = 8
 
 
-class FloatRow(Protocol):
-    """A list of floats, or an array."""
-
-    def __getitem__(self, index: int, /) -> float: ...
-    def __setitem__(self, index: int, value: float, /) -> None: ...
-    def __len__(self) -> int: ...
+_N = TypeVar("_N", int, float)
 
 
-class IntRow(Protocol):
-    """A list of integers, or an array."""
+class Row(Protocol[_N]):
+    """A list of numbers, or an array."""
 
-    def __getitem__(self, index: int, /) -> int: ...
-    def __setitem__(self, index: int, value: int, /) -> None: ...
+    def __getitem__(self, index: int, /) -> _N: ...
+    def __setitem__(self, index: int, value: _N, /) -> None: ...
     def __len__(self) -> int: ...
 
 
@@ -44,13 +39,13 @@ class Tree(NamedTuple):
     balance in each.
     """
 
-    upper: IntRow
-    lower: IntRow
-    order: IntRow
-    parent: IntRow
-    inside: IntRow
-    ray: FloatRow
-    left: FloatRow
+    upper: Row[int]
+    lower: Row[int]
+    order: Row[int]
+    parent: Row[int]
+    inside: Row[int]
+    ray: Row[float]
+    left: Row[float]
 
 
 def widening(y: int, z: int) -> float:
@@ -58,7 +53,9 @@ def widening(y: int, z: int) -> float:
     return 1.0 + HAIR * (1.0 + (7 * y + 13 * z + 5 * y * z) % 11)
 
 
-def largest_ratio(above: FloatRow, below: FloatRow, high: FloatRow, steepest: float, tree: Tree) -> tuple[float, int]:
+def largest_ratio(
+    above: Row[float], below: Row[float], high: Row[float], steepest: float, tree: Tree
+) -> tuple[float, int]:
     """Return the largest above.h / below.h over all h > 0 with h_u <= high[u, v] h_v, or a bound on it.
 
     A vertex is a ray with a spanning tree of tight constraints. The dual solution of a tree has one amount for each
@@ -180,8 +177,9 @@ def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
     if largest(bounds) >= LARGEST:
         return unbounded(kernel)
     high = [math.exp(bounds[y][z]) * widening(y, z) for y in states for z in states]
-    steepest, tree = max(high), _tree(len(bounds))
-    margin = (16.0 * len(bounds) + 8.0 * len(bounds) * largest(bounds) + 64.0) * UNIT
+    k, steepest = len(bounds), max(high)
+    tree = Tree([0] * k, [0] * k, [0] * k, [0] * k, [0] * k, [0.0] * k, [0.0] * k)
+    margin = (16.0 * k + 8.0 * k * largest(bounds) + 64.0) * UNIT
     result = [[0.0 for _ in rows] for _ in rows]
     for x in rows:
         for other in rows:
@@ -190,10 +188,3 @@ def step(kernel: Matrix, bounds: Matrix, work: Work) -> Matrix:
                 work.pivots -= visited
                 result[x][other] = math.log(max(ratio, 1.0)) + margin
     return result
-
-
-def _tree(states: int) -> Tree:
-    numbers, floats = ([0] * states for _ in range(5)), ([0.0] * states for _ in range(2))
-    upper, lower, order, parent, inside = numbers
-    ray, left = floats
-    return Tree(upper, lower, order, parent, inside, ray, left)

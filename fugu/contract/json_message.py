@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 
 from fugu.contract.errors import FrameError, Reason
-from fugu.contract.message import Declared, FieldType, Schema, kind, length, text
+from fugu.contract.message import Declared, FieldType, Many, Schema, Text, kind, length, typed
 from fugu.contract.sentences import instant_text, read_instant, unix_us
 
 __all__ = [
@@ -31,14 +31,9 @@ __all__ = [
     "check_intervals",
 ]
 
-_MOST_STATES = 255
-_MOST_LABEL = 64
-
 
 class Time(FieldType):
     """A time with a time zone, from 1970 to 9999; RFC 3339 in UTC on the wire."""
-
-    __slots__ = ()
 
     def check(self, value: Any, name: str) -> None:
         unix_us(value)
@@ -55,8 +50,6 @@ class Time(FieldType):
 
 class Number(FieldType):
     """A finite float in an interval such as "[0, 180)", whose ends may be infinite; JSON may write it as an integer."""
-
-    __slots__ = ("_high", "_low", "interval")
 
     def __init__(self, interval: str = "(-inf, inf)") -> None:
         self.interval = interval
@@ -91,8 +84,6 @@ class Number(FieldType):
 class OrNone(FieldType):
     """None (null in JSON), or what another type allows."""
 
-    __slots__ = ("type",)
-
     def __init__(self, type: FieldType) -> None:
         self.type = type
 
@@ -111,8 +102,6 @@ class OrNone(FieldType):
 class Constant(FieldType):
     """A field that always says the same; declared with `field(default=..., init=False)`."""
 
-    __slots__ = ("value",)
-
     def __init__(self, value: str | bool | None) -> None:
         self.value = value
 
@@ -126,36 +115,35 @@ class Constant(FieldType):
         return {"type": "null"} if self.value is None else {"const": self.value}
 
 
-class Labels(FieldType):
+class _Label(Text):
+    def check(self, value: Any, name: str) -> None:
+        super().check(value, name)
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise FrameError("a state's name is no Unicode text", Reason.OUT_OF_RANGE)
+
+
+class Labels(Many):
     """Names of different states."""
 
-    __slots__ = ()
+    def __init__(self) -> None:
+        super().__init__(_Label(1, 64), 1, 255, "a state")
 
     def check(self, value: Any, name: str) -> None:
-        length(value, 1, _MOST_STATES, name)
-        for label in value:
-            _label(label)
+        super().check(value, name)
         if len(set(value)) != len(value):
             raise FrameError("two states have the same name", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[str, ...]:
-        if not isinstance(value, list):
-            raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
-        self.check(tuple(value), name)
-        return tuple(value)
-
-    def write(self, value: Any) -> list[str]:
-        return list(value)
+        found = super().read(value, name)
+        self.check(found, name)  # numbers that are read after it are named by it
+        return found
 
     def schema(self) -> Schema:
-        item = {"type": "string", "minLength": 1, "maxLength": _MOST_LABEL}
-        return {"type": "array", "items": item, "minItems": 1, "maxItems": _MOST_STATES, "uniqueItems": True}
+        return super().schema() | {"uniqueItems": True}
 
 
 class Shares(FieldType):
     """A number for each state, by label; a field of its own for each, `share_` and the label."""
-
-    __slots__ = ("number",)
 
     def __init__(self, number: Number) -> None:
         self.number = number
@@ -168,8 +156,6 @@ class Shares(FieldType):
 
 class Numbers(FieldType):
     """One number, or one for each label; a field of its own for each, named `column` or `column_<label>`."""
-
-    __slots__ = ("column", "number")
 
     def __init__(self, column: str, number: Number | None = None) -> None:
         self.column, self.number = column, number or Number()
@@ -203,18 +189,16 @@ class JsonMessage(Declared):
     def flat(self) -> dict[str, Any]:
         """The fields of the object by name, in their order; times are no text yet."""
         found: dict[str, Any] = {}
-        columns = [field for field in self.fields if isinstance(field.type, Numbers)]
+        columns = [(field.name, field.type) for field in self.fields if isinstance(field.type, Numbers)]
         for field in self.fields:
             value = getattr(self, field.name)
             if isinstance(field.type, Shares):
                 found |= {f"share_{label}": share for label, share in value.items()}
             elif not isinstance(field.type, Numbers):
                 found[field.name] = value if isinstance(field.type, Time) else field.type.write(value)
-            elif field is columns[0]:
-                names = [_numbered(one.type.column, self.labels()) for one in columns]  # type: ignore[attr-defined]
-                values = [getattr(self, one.name) for one in columns]
-                for row in zip(*(zip(*column, strict=True) for column in zip(names, values, strict=True)), strict=True):
-                    found |= dict(row)
+            elif field.name == columns[0][0]:
+                for place, end in enumerate(_ends(self.labels())):
+                    found |= {f"{one.column}{end}": getattr(self, name)[place] for name, one in columns}
         return found
 
     def encode(self) -> bytes:
@@ -237,10 +221,11 @@ class JsonMessage(Declared):
             if isinstance(kind, Constant):
                 kind.check(fields.take(name), name)
             elif isinstance(kind, Shares):
-                found[name] = _shares(kind, fields)
+                shares = ((label, f"share_{label}") for label in fields.names("share_"))
+                found[name] = {label: kind.number.read(fields.take(one), one) for label, one in shares}
             elif isinstance(kind, Numbers):
                 labels = cls.read_labels(found, fields) if labels is None else labels
-                names = _numbered(kind.column, labels)
+                names = [kind.column + end for end in _ends(labels)]
                 found[name] = tuple(kind.number.read(fields.take(one), one) for one in names)
             elif name in fields or not _optional(cls, name):
                 found[name] = kind.read(fields.take(name), name)
@@ -272,8 +257,6 @@ class JsonMessage(Declared):
 class Objects(FieldType):
     """An array of objects in an object."""
 
-    __slots__ = ("most", "part")
-
     def __init__(self, part: type[JsonMessage], most: int) -> None:
         self.part, self.most = part, most
 
@@ -284,9 +267,7 @@ class Objects(FieldType):
                 raise FrameError(f"{name} hold a {kind(one)}", Reason.WRONG_TYPE)
 
     def read(self, value: Any, name: str) -> tuple[JsonMessage, ...]:
-        if not isinstance(value, list):
-            raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
-        return tuple(self.part.read(Fields.of(one)) for one in value)
+        return tuple(self.part.read(Fields.of(one)) for one in typed(value, list, name, "an array"))
 
     def write(self, value: Any) -> list[dict[str, Any]]:
         return [one.flat() for one in value]
@@ -302,7 +283,12 @@ class Fields:
         if len(payload) > most:
             raise FrameError(f"a message of {len(payload)} bytes; at most {most} are allowed", Reason.WRONG_LENGTH)
         try:
-            self._left = _object(json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once))
+            self._left = typed(
+                json.loads(payload.decode(), parse_constant=_no_number, object_pairs_hook=_once),
+                dict,
+                "message",
+                "an object",
+            )
         except FrameError:
             raise
         except (ValueError, RecursionError):
@@ -312,7 +298,7 @@ class Fields:
     def of(cls, value: Any) -> Self:
         """Those of an object inside another."""
         found = cls.__new__(cls)
-        found._left = dict(_object(value))
+        found._left = dict(typed(value, dict, "message", "an object"))
         return found
 
     def __contains__(self, name: str) -> bool:
@@ -337,11 +323,9 @@ class Fields:
 
 def finite(value: Any, name: str) -> float:
     """Refuse what is no finite float."""
-    if not isinstance(value, float):
-        raise FrameError(f"{name} is {kind(value)}, not a float", Reason.WRONG_TYPE)
-    if not math.isfinite(value):
+    if not math.isfinite(typed(value, float, name, "a float")):
         raise FrameError(f"{name} {value} is not finite", Reason.OUT_OF_RANGE)
-    return value
+    return float(value)
 
 
 def check_intervals(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
@@ -352,31 +336,13 @@ def check_intervals(values: Sequence[float], low: Sequence[float], high: Sequenc
         raise FrameError("a value is not inside its interval", Reason.OUT_OF_RANGE)
 
 
-def _numbered(column: str, labels: Iterable[str]) -> list[str]:
-    return [f"{column}_{label}" for label in labels] or [column]
-
-
-def _shares(kind: Shares, fields: Fields) -> dict[str, Any]:
-    return {
-        label: kind.number.read(fields.take(f"share_{label}"), f"share_{label}") for label in fields.names("share_")
-    }
+def _ends(labels: Iterable[str]) -> list[str]:
+    return [f"_{label}" for label in labels] or [""]
 
 
 def _optional(cls: type[JsonMessage], name: str) -> bool:
     field = cls.__dataclass_fields__[name]  # type: ignore[attr-defined]
     return field.init and field.default is not MISSING
-
-
-def _label(value: Any) -> None:
-    text(value, 1, _MOST_LABEL, "a state")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise FrameError("a state's name is no Unicode text", Reason.OUT_OF_RANGE)
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise FrameError(f"message is {kind(value)}, not an object", Reason.WRONG_TYPE)
-    return value
 
 
 def _no_number(_text: str) -> None:

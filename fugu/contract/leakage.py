@@ -6,10 +6,11 @@ the odds ratios of the steps alone. Source: docs/proofs/randomised-response.md, 
 
 from __future__ import annotations
 
-import math
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
+
+from fugu.contract.rounding import float_up
 
 __all__ = [
     "CONTEXT",
@@ -291,27 +292,19 @@ def universal_losses(
     alpha: Fraction, ticks: tuple[Fraction, Fraction], neighbours: tuple[Fraction, Fraction]
 ) -> list[Decimal]:
     """Return log(G m^2) in both directions: G from `ticks`, m the leakage of `neighbours`."""
-    epsilons = []
-    for tick, worst in zip(ticks, neighbours, strict=True):
-        leakage = universal_leakage(alpha, worst)
-        epsilons.append((as_decimal(tick) * leakage * leakage).ln())
-    return epsilons
+    leakages = [universal_leakage(alpha, worst) for worst in neighbours]
+    return [(as_decimal(tick) * leakage * leakage).ln() for tick, leakage in zip(ticks, leakages, strict=True)]
 
 
 def losses_above(epsilons: list[Decimal], adversary: Adversary, bound: str) -> Loss:
     """Return the loss of both directions as floats that are not below the decimals plus their rounding error."""
-    upward = [_float_above(epsilon + _ROUNDING) for epsilon in epsilons]
+    upward = [float_up(epsilon + _ROUNDING) for epsilon in epsilons]
     return Loss(max(upward), upward[0], upward[1], adversary, bound)
 
 
 def log_above(ratio: Fraction) -> float:
     """Return the logarithm of a likelihood ratio, rounded up."""
-    return _float_above(as_decimal(ratio).ln() + _ROUNDING)
-
-
-def _float_above(value: Decimal) -> float:
-    nearest = float(value)
-    return nearest if Decimal(nearest) >= value else math.nextafter(nearest, math.inf)
+    return float_up(as_decimal(ratio).ln() + _ROUNDING)
 
 
 def as_decimal(value: Fraction) -> Decimal:

@@ -330,8 +330,6 @@ _STAIRCASE = (
 class _Set(FieldType):
     """A set of states, as an integer; on the wire its bytes, the lowest first."""
 
-    __slots__ = ()
-
     def check(self, value: Any, name: str) -> None:
         integer(value, 0, _STATES, name)
 
@@ -347,8 +345,6 @@ class _Set(FieldType):
 
 
 class _Body(FieldType):
-    __slots__ = ()
-
     def check(self, value: Any, name: str) -> None:
         if isinstance(value, NoiseTable):
             length(value.points, 2, MAX_POINTS, "points")

@@ -39,7 +39,7 @@ __all__ = [
     "payload_schema",
     "read_row",
     "row_schema",
-    "text",
+    "typed",
     "unpacked",
 ]
 
@@ -48,8 +48,6 @@ Schema = dict[str, Any]
 
 class FieldType:
     """What a field may hold. Values travel as they are unless `read` and `write` say otherwise."""
-
-    __slots__ = ()
 
     def check(self, value: Any, name: str) -> None:
         """Refuse a value of a message that is made."""
@@ -71,8 +69,6 @@ class FieldType:
 class Integer(FieldType):
     """An integer in low..high."""
 
-    __slots__ = ("high", "low")
-
     def __init__(self, low: int, high: int) -> None:
         self.low, self.high = low, high
 
@@ -86,8 +82,6 @@ class Integer(FieldType):
 
 class Choice(FieldType):
     """One of a few integers."""
-
-    __slots__ = ("numbers",)
 
     def __init__(self, *numbers: int) -> None:
         self.numbers = numbers
@@ -105,11 +99,8 @@ class Choice(FieldType):
 class Flag(FieldType):
     """A boolean."""
 
-    __slots__ = ()
-
     def check(self, value: Any, name: str) -> None:
-        if not isinstance(value, bool):
-            raise FrameError(f"{name} is {kind(value)}, not a boolean", Reason.WRONG_TYPE)
+        typed(value, bool, name, "a boolean")
 
     def schema(self) -> Schema:
         return {"type": "boolean"}
@@ -117,8 +108,6 @@ class Flag(FieldType):
 
 class Text(FieldType):
     """A string of low..high characters, all of it in a pattern if there is one."""
-
-    __slots__ = ("_form", "high", "low", "pattern")
 
     def __init__(self, low: int, high: int, pattern: str = "") -> None:
         self.low, self.high, self.pattern = low, high, pattern
@@ -138,15 +127,12 @@ class Text(FieldType):
 class Word(FieldType):
     """One of a closed set of words, perhaps members of an enumeration."""
 
-    __slots__ = ("_made", "words")
-
     def __init__(self, words: Iterable[str] | type[StrEnum]) -> None:
         self.words = tuple(words)
         self._made: Callable[[str], str] = words if isinstance(words, type) else str
 
     def check(self, value: Any, name: str) -> None:
-        if not isinstance(value, str):
-            raise FrameError(f"{name} is {kind(value)}, not a string", Reason.WRONG_TYPE)
+        typed(value, str, name, "a string")
         if value not in self.words:
             raise FrameError(f"{name} is none of {', '.join(self.words)}", Reason.OUT_OF_RANGE)
 
@@ -167,8 +153,6 @@ class Binary(FieldType):
     `packed`: numbers packed in it on the wire, as in the introduction of the AsyncAPI document: how many times ("" for
     as often as they fit), and of each its name, type, bits and how often it is there.
     """
-
-    __slots__ = ("high", "low", "packed")
 
     def __init__(self, low: int, high: int, *packed: Any) -> None:
         self.low, self.high, self.packed = low, high, packed
@@ -192,8 +176,6 @@ class Many(FieldType):
     `ordered`: each is there once, in the order of `item`'s words.
     """
 
-    __slots__ = ("high", "item", "low", "name", "ordered")
-
     def __init__(self, item: FieldType, low: int, high: int, name: str, *, ordered: bool = False) -> None:
         self.item, self.low, self.high, self.name, self.ordered = item, low, high, name, ordered
 
@@ -208,8 +190,7 @@ class Many(FieldType):
                 raise FrameError(f"{name} are not in order, or one is there twice", Reason.OUT_OF_RANGE)
 
     def read(self, value: Any, name: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
-            raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
+        typed(value, list, name, "an array")
         if type(self.item).read is FieldType.read:
             return tuple(value)
         return tuple([self.item.read(element, self.name) for element in value])
@@ -319,14 +300,11 @@ class Message(Declared):
 class Row(FieldType):
     """A part of a message, as an array of its fields."""
 
-    __slots__ = ("about", "part")
-
     def __init__(self, part: type[Message], about: str = "") -> None:
         self.part, self.about = part, about
 
     def check(self, value: Any, name: str) -> None:
-        if not isinstance(value, self.part):
-            raise FrameError(f"{name} is {kind(value)}, not a {self.part.__name__}", Reason.WRONG_TYPE)
+        typed(value, self.part, name, f"a {self.part.__name__}")
 
     def read(self, value: Any, name: str) -> Message:
         return self.part.read(value, name)
@@ -356,11 +334,10 @@ def unpacked(payload: bytes, schema: int) -> Any:
 
 def fixed(value: Any, count: int, name: str) -> list[Any]:
     """A decoded array of `count` fields."""
-    if not isinstance(value, list):
-        raise FrameError(f"{name} is {kind(value)}, not an array", Reason.WRONG_TYPE)
-    if len(value) != count:
-        raise FrameError(f"{name} has {len(value)} fields, not {count}", Reason.WRONG_LENGTH)
-    return value
+    fields: list[Any] = typed(value, list, name, "an array")
+    if len(fields) != count:
+        raise FrameError(f"{name} has {len(fields)} fields, not {count}", Reason.WRONG_LENGTH)
+    return fields
 
 
 def read_row(row: Any, wire: Sequence[Field], name: str) -> list[Any]:
@@ -380,13 +357,9 @@ def payload_schema(schema: int, wire: Iterable[Field]) -> Schema:
 
 def row_schema(title: str, wire: Iterable[Field]) -> Schema:
     """JSON Schema of an array of fields."""
-    return _tuple(title, *(titled(field) for field in wire))
-
-
-def titled(field: Field) -> Schema:
-    """JSON Schema of a field in an array."""
-    found = {"title": field.name, **field.type.schema()}
-    return found | ({"description": field.about} if field.about else {})
+    about = [{"description": field.about} if field.about else {} for field in wire]
+    items = ({"title": field.name, **field.type.schema(), **more} for field, more in zip(wire, about, strict=True))
+    return _tuple(title, *items)
 
 
 def _tuple(title: str, *items: Schema) -> Schema:
@@ -397,6 +370,13 @@ def _tuple(title: str, *items: Schema) -> Schema:
 def kind(value: object) -> str:
     """The name of a value's type, for an error."""
     return type(value).__name__
+
+
+def typed(value: Any, wanted: type, name: str, what: str) -> Any:
+    """Refuse a value of another type; returns the value."""
+    if not isinstance(value, wanted):
+        raise FrameError(f"{name} is {kind(value)}, not {what}", Reason.WRONG_TYPE)
+    return value
 
 
 def integer(value: Any, low: int, high: int, name: str) -> None:
@@ -415,13 +395,9 @@ def length(value: tuple[Any, ...] | bytes | str, low: int, high: int, name: str)
 
 def binary(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no byte string of low..high bytes."""
-    if not isinstance(value, bytes):
-        raise FrameError(f"{name} is {kind(value)}, not a byte string", Reason.WRONG_TYPE)
-    length(value, low, high, name)
+    length(typed(value, bytes, name, "a byte string"), low, high, name)
 
 
 def text(value: Any, low: int, high: int, name: str) -> None:
     """Refuse what is no string of low..high characters."""
-    if not isinstance(value, str):
-        raise FrameError(f"{name} is {kind(value)}, not a string", Reason.WRONG_TYPE)
-    length(value, low, high, name)
+    length(typed(value, str, name, "a string"), low, high, name)

@@ -18,6 +18,7 @@ __all__ = [
     "UPWARD",
     "WIDE",
     "exp_up",
+    "float_up",
     "log_up",
     "reversal_error",
 ]
@@ -72,6 +73,10 @@ def log_up(ratio: Fraction) -> float:
     if ratio == 1:
         return 0.0
     above = _UPWARD.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    logarithm = _UPWARD.next_plus(_UPWARD.ln(above))
-    nearest = float(logarithm)
-    return nearest if Decimal(nearest) >= logarithm else math.nextafter(nearest, math.inf)
+    return float_up(_UPWARD.next_plus(_UPWARD.ln(above)))
+
+
+def float_up(value: Decimal | Fraction) -> float:
+    """Return the least float that is not below a number."""
+    nearest = float(value)
+    return nearest if nearest >= value else math.nextafter(nearest, math.inf)

@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import combinations
+from itertools import combinations, product
 
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import limit, of_secrets, refuse_large, summed
@@ -86,14 +86,11 @@ def soft_loss(
         kernels = [_product(one, other) for one in kernels for other in kernels]
     work, secrets = work or Work(_MOST_WORK), rates
     if known:
-        secrets = [
-            [rate if a == b else 0.0 for b, rate in zip(known, row, strict=True)]
-            for a, row in zip(known, rates, strict=True)
-        ]
-        rates = [
-            [rate if a == b else math.inf for b, rate in zip(known, row, strict=True)]
-            for a, row in zip(known, rates, strict=True)
-        ]
+        rows = [list(zip(known, row, strict=True)) for row in rates]
+        secrets, rates = (
+            [[rate if a == b else apart for b, rate in row] for a, row in zip(known, rows, strict=True)]
+            for apart in (0.0, math.inf)
+        )
     future = _endless(kernels, summed(before, rates), nothing, work)
     past = _endless([[list(column) for column in zip(*one, strict=True)] for one in kernels], rates, before, work)
     worst = of_secrets(secrets, future, past)
@@ -136,25 +133,13 @@ def odds_table(kernel: Matrix, near: Matrix) -> Odds:
             if near[x][other] == math.inf:
                 continue
             one, two, columns = kernel[x], kernel[other], []
-            for y in states:
-                for z in range(y):
-                    if near[y][z] == math.inf:
-                        continue
-                    high, low = one[y] * two[z], one[z] * two[y]
-                    if high >= low > 0.0:
-                        columns.append((y, z, _root(one[y] / one[z], two[z] / two[y])))
-                    elif low > high > 0.0:
-                        columns.append((z, y, _root(one[z] / one[y], two[y] / two[z])))
-                    elif high > 0.0:
-                        columns.append((y, z, math.inf))
-                    elif low > 0.0:
-                        columns.append((z, y, math.inf))
+            for y, z in product(states, repeat=2):
+                high, low = one[y] * two[z], one[z] * two[y]
+                if near[y][z] < math.inf and (high > low or (high == low > 0.0 and y > z)):
+                    root = math.sqrt(one[y] / one[z]) * math.sqrt(two[z] / two[y]) if low > 0.0 else math.inf
+                    columns.append((y, z, max(1.0, root * (1.0 + HAIR))))
             table.append((x, other, columns))
     return table
-
-
-def _root(one: float, two: float) -> float:
-    return max(1.0, math.sqrt(one) * math.sqrt(two) * (1.0 + HAIR))
 
 
 def worst_weights(tables: Sequence[Odds], bounds: Matrix, work: Work) -> Matrix:

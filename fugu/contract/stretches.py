@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from fugu.contract.frames import LATE_US
+from fugu.contract.rounding import float_up
 from fugu.contract.windows import Window
 
 __all__ = ["STRETCHES", "Stretch", "stretch_epsilon", "stretches"]
@@ -98,9 +99,7 @@ def stretch_epsilon(
         return length * Fraction(rate) + sum(added, Fraction(0))
 
     leakages = Fraction(epsilon) - (0 if hidden else own(1))
-    total = own(ticks) + (leakages if equal_leakages else 2 * leakages)
-    nearest = float(total)
-    return nearest if Fraction(nearest) >= total else math.nextafter(nearest, math.inf)
+    return float_up(own(ticks) + (leakages if equal_leakages else 2 * leakages))
 
 
 def stretches(

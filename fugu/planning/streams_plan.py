@@ -18,7 +18,7 @@ from scipy.optimize import brentq
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from fugu.contract.discretisers import Discretiser
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, shown_loss
+from fugu.contract.guarantee import Adversary, Guarantee, Loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.windows import EACH, Window, total_rate
@@ -115,13 +115,13 @@ def plan_streams(request: StreamsRequest, ticks: int = 100_000) -> StreamsPlan:
     class_of = joint_class(model, request.known, request.names, request.period_seconds)
 
     def loss(total: float) -> Loss:
-        return shown_loss(class_of([part * total for part in parts]), request.adversary)
+        return class_of([part * total for part in parts]).joint_loss(request.adversary)
 
     total = _largest(lambda rate: loss(rate).epsilon, request.epsilon)
     chains = class_of([part * total for part in parts])
     lone = [_alone(request, i) for i in range(len(shares))]
     streams = tuple(_stream(request, chains, i, lone[i], ticks) for i in range(len(shares)))
-    return StreamsPlan(request, chains, shown_loss(chains, request.adversary), streams, _apart(request, chains, lone))
+    return StreamsPlan(request, chains, chains.joint_loss(request.adversary), streams, _apart(request, chains, lone))
 
 
 def stream_discretiser(stream: StreamStates) -> Discretiser:
@@ -204,7 +204,7 @@ def _stream(
     if planned and table is not None:
         rates = [stream.rate for stream in chains.streams]
         rates[column] = math.nextafter(float(beside), math.inf)
-        windows_loss = shown_loss(chains, request.adversary, rates)
+        windows_loss = chains.joint_loss(request.adversary, rates)
     errors = tuple(window_error(Fraction(window.scale), window.length) for window in planned)
     return PlannedStream(shown.name, shown.rate, table, planned, windows_loss, worth, errors, alone)
 
@@ -248,6 +248,6 @@ def _apart(request: StreamsRequest, chains: JointChains, lone: Sequence[float | 
     if len(rates) < len(lone):
         return None
     try:
-        return shown_loss(chains, request.adversary, rates).epsilon
+        return chains.joint_loss(request.adversary, rates).epsilon
     except GuaranteeError:
         return math.inf

@@ -20,7 +20,7 @@ from fugu.attack import Attack, CountOutputs, Outputs, SymbolOutputs, attack, re
 from fugu.chains.arrays import Ints
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import FuguError
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.pins import contains
 from fugu.contract.policy import Policy
 from fugu.planning.errors import PlanningError
@@ -320,7 +320,7 @@ def recorded_class(policy: Policy, path: Path) -> RecordedClass:
         contains(declared, recorded),
         recorded.odds_bound,
         declared.odds_bound,
-        ratio_loss(of_recording, *policy.tick_ratios, adversary).epsilon,
+        of_recording.ratio_loss(*policy.tick_ratios, adversary).epsilon,
         policy.guarantee.epsilon,
         adversary,
     )

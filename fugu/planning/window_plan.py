@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from fugu.contract.chains import ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, lasting_ratios, ratio_loss
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Composing, Each, Window, total_rate
@@ -203,7 +203,7 @@ def _scaled(
 
 def _loss(chains: ChainClass, rate: Fraction, adversary: Adversary) -> Loss:
     ratio = exp_up(rate)
-    return ratio_loss(chains, *lasting_ratios(chains, ratio, ratio), adversary)
+    return chains.ratio_loss(*chains.lasting_ratios(ratio, ratio), adversary)
 
 
 class PlannedNoise(NamedTuple):

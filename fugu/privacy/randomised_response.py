@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, ratio_loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, Loss, check_ratios, tick_ratios
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up, log_up
 
@@ -136,7 +136,7 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> 
 
     The universal bound is the same for both directions, so its pair is equal. For the other adversaries each direction
     depends on its own ratio only where readings are positively correlated. Where they may alternate, a table is held to
-    the larger of its ratios in both directions (`fugu.contract.guarantee.lasting_ratios`), so the pair is equal again.
+    the larger of its ratios in both directions (`lasting_ratios` of its class), so the pair is equal again.
     Raises CalibrationError if epsilon is not a positive number.
     """
     if not (math.isfinite(epsilon) and epsilon > 0):
@@ -156,7 +156,7 @@ def allowed_ratios(chains: ChainClass, epsilon: float, adversary: Adversary) -> 
 
 
 def _losses(chains: ChainClass, adversary: Adversary, log01: float, log10: float) -> tuple[float, float]:
-    found = ratio_loss(chains, Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
+    found = chains.ratio_loss(Fraction(math.exp(log01)), Fraction(math.exp(log10)), adversary)
     return found.epsilon_01, found.epsilon_10
 
 

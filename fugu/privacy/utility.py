@@ -18,7 +18,7 @@ from fugu.chains import filter_beliefs, posterior_marginals, simulate, stationar
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, ChainClass
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Loss, ratio_loss
+from fugu.contract.guarantee import Adversary, Loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.privacy.randomised_response import calibrate
 
@@ -147,7 +147,7 @@ def real_loss(chains: ChainClass, rho0: Fraction, rho1: Fraction, adversary: Adv
         raise GuaranteeError(f"rho0 and rho1 belong to a stream of two states; this chain has {chains.states}")
     ratio_01 = max((1 - rho0) / rho1, rho0 / (1 - rho1))
     ratio_10 = max((1 - rho1) / rho0, rho1 / (1 - rho0))
-    return ratio_loss(chains, ratio_01, ratio_10, adversary)
+    return chains.ratio_loss(ratio_01, ratio_10, adversary)
 
 
 def ordinary_dp(epsilon: float) -> float:

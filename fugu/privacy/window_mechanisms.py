@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, odds_ratio
 from fugu.contract.errors import FuguError, GuaranteeError
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import Stretch, stretch_epsilon, stretches
 from fugu.contract.windows import WINDOW_QUERIES
@@ -153,7 +153,7 @@ def _excess(scale: Fraction, request: WindowRequest, declared: ChainClass) -> fl
     """By how much the device's check finds a policy with this scale above its promise; 0 or below: accepted."""
     ratio = exp_up(request.sensitivity / scale)
     try:
-        return min(ratio_loss(declared, ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
+        return min(declared.ratio_loss(ratio, ratio, request.adversary).epsilon, 1e6) - request.epsilon
     except GuaranteeError:
         return 1e6
 

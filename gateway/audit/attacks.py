@@ -24,7 +24,7 @@ from fugu.audit.outputs import Counted, Heard, Mechanism, Simulated, log_likelih
 from fugu.audit.witness import best_threshold, least_epsilon, secret_pairs, told_by_tick, witness
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.policy import Policy
 from fugu.privacy.chain_class import MarkovChain
 from gateway.audit.access import Audience
@@ -224,7 +224,7 @@ def extended_epsilon(
         logs += np.maximum(told.max(axis=1), 0.0)
     ratios = [Fraction(math.floor(math.exp(one) * _DIGITS), _DIGITS) for one in logs]
     try:
-        return ratio_loss(chains, ratios[0], ratios[1], adversary).epsilon
+        return chains.ratio_loss(ratios[0], ratios[1], adversary).epsilon
     except GuaranteeError:
         return None
 

@@ -16,7 +16,7 @@ from fugu.audit.outputs import Counted, Heard, Mechanism, Source, log_likelihood
 from fugu.audit.witness import least_epsilon
 from fugu.contract.chains import BinaryChains
 from fugu.contract.frames import SymbolFrame, WindowFrame
-from fugu.contract.guarantee import Guarantee, ratio_loss
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
@@ -191,7 +191,7 @@ def test_a_public_account_that_reads_the_site_is_found_and_agrees_with_the_polic
 def test_noise_that_was_halved_is_found_in_what_was_published(scale: float, wrong: bool) -> None:
     window = Window(name="high", length=4, stride=2, states=(1,), scale="5")
     beside = exp_up(window.rate)
-    loss = ratio_loss(CHAINS, beside, beside, "informed").epsilon
+    loss = CHAINS.ratio_loss(beside, beside, "informed").epsilon
     policy = Policy.model_validate(
         {
             **scene(table=NoiseTable.binary(1, 1), chains=CHAINS, windows=(window,)).model_dump(),

@@ -17,7 +17,7 @@ from fugu.audit.exact import NotRecomputed, binary, points
 from fugu.audit.exact.chains.claims import recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up, sqrt_of
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains, JointChains, Shown
-from fugu.contract.guarantee import Adversary, lasting_ratios, ratio_loss, shown_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.measure_table import StaircaseNoise, TimedTable, decoded_table, encoded_table
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.windows import Window
@@ -70,7 +70,7 @@ def test_two_states_are_what_devices_derive(seed: int, highest: float) -> None:
     chains = BinaryChains(q=(q, min(q * wider, 0.99)), r=(r, min(r * wider, 0.99)))
     ratios = (Fraction(1 + 3 * generator.random()), Fraction(1 + 3 * generator.random()))
     for adversary in ADVERSARIES:
-        first = ratio_loss(chains, *lasting_ratios(chains, *ratios), adversary).epsilon
+        first = chains.ratio_loss(*chains.lasting_ratios(*ratios), adversary).epsilon
         second = stream_loss(read(chains), ratios, adversary)
         assert 0 <= Fraction(first) - second < 1e-12
 
@@ -80,7 +80,7 @@ def test_where_chains_may_alternate_both_directions_are_held_to_the_larger_ratio
     ratios: tuple[Fraction, Fraction],
 ) -> None:
     chains = BinaryChains(q=(0.02, 0.7), r=(0.4, 0.4))
-    first = ratio_loss(chains, *lasting_ratios(chains, *ratios), "informed").epsilon
+    first = chains.ratio_loss(*chains.lasting_ratios(*ratios), "informed").epsilon
     second = stream_loss(read(chains), ratios, "informed")
     assert 0 <= first - second < 1e-12
 
@@ -100,7 +100,7 @@ def test_a_known_state_counts_as_in_the_smallest_counterexample() -> None:
 )
 def test_chains_that_remember_for_millions_of_ticks_are_what_devices_derive(q: float, r: float, ratio: float) -> None:
     chains, ratios = BinaryChains(q=(q, q), r=(r, r)), (Fraction(ratio),) * 2
-    first = ratio_loss(chains, *ratios, "informed").epsilon
+    first = chains.ratio_loss(*ratios, "informed").epsilon
     second = stream_loss(read(chains), ratios, "informed")
     assert 0 <= first - second < 1e-12 * first
 
@@ -115,7 +115,7 @@ def test_a_search_that_is_cut_short_still_has_a_bound(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_bounded_classes_are_what_devices_derive(adversary: Adversary) -> None:
     chains, ratio = BoundedChains(states=4, odds_ratio=9.7), Fraction(7, 4)
-    first = ratio_loss(chains, ratio, ratio, adversary).epsilon
+    first = chains.ratio_loss(ratio, ratio, adversary).epsilon
     second = stream_loss(read(chains), (ratio, ratio), adversary)
     assert 0 <= first - second < 1e-12
 
@@ -132,7 +132,7 @@ def test_known_chains_are_what_devices_derive(k: int) -> None:
     """The first implementation takes the limit of its recursion plus a millionth."""
     chains = FiniteChains(transitions=tuple(tuple(map(tuple, random_chain(seed, k))) for seed in (1, 2)))
     ratio = Fraction(5, 4)
-    first = ratio_loss(chains, ratio, ratio, "ignorant").epsilon
+    first = chains.ratio_loss(ratio, ratio, "ignorant").epsilon
     second = stream_loss(read(chains), (ratio, ratio), "ignorant")
     assert 0 <= first - second < 2e-6 * first
 
@@ -156,7 +156,7 @@ def test_known_states_of_known_chains_count_as_devices_derive(seed: int, k: int)
     """A device follows known states until a thousandth of the loss is left."""
     chains = FiniteChains(transitions=(tuple(map(tuple, random_chain(seed, k))),))
     for ratio in (Fraction(21, 20), Fraction(3, 2)):
-        first = ratio_loss(chains, ratio, ratio, "informed").epsilon
+        first = chains.ratio_loss(ratio, ratio, "informed").epsilon
         second = stream_loss(read(chains), (ratio, ratio), "informed")
         assert 0 <= first - second < 2e-3 * first
 
@@ -272,7 +272,7 @@ def test_streams_that_move_together_are_what_devices_derive() -> None:
         (JointChains(**JOINT, transitions=(rows,)), "ignorant"),
         (JointChains(**JOINT, odds_ratio=11.0), "universal"),
     ):
-        first = shown_loss(chains, adversary).epsilon
+        first = chains.joint_loss(adversary).epsilon
         second = stream_loss(read(chains), (Fraction(1), Fraction(1)), adversary)
         assert 0 <= first - second < 2e-6 * first
 

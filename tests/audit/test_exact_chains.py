@@ -17,7 +17,7 @@ from fugu.audit.exact.chains import leakage
 from fugu.audit.exact.chains.claims import known_loss, recompute, stream_loss
 from fugu.audit.exact.numbers import ONE, ceil_of, exp_up, log_up
 from fugu.contract.chains import JointChains, Shown
-from fugu.contract.guarantee import Adversary, shown_loss
+from fugu.contract.guarantee import Adversary
 from fugu.places.composition import measured_loss, rounded_up
 from fugu.planning.measure_planner import make_measure_plan
 from fugu.planning.measure_spec import read_spec
@@ -54,7 +54,7 @@ PAIRS = JointChains(
 def test_joint_chains_are_what_devices_derive_and_a_millionth_less_is_not(chains: JointChains) -> None:
     given = json.loads(chains.model_dump_json())
     for adversary in ADVERSARIES:
-        first, second = shown_loss(chains, adversary).epsilon, stream_loss(given, NOTHING, adversary)
+        first, second = chains.joint_loss(adversary).epsilon, stream_loss(given, NOTHING, adversary)
         assert second <= first
         assert first * (1 - 1e-6) < second
 

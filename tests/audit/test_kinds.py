@@ -14,7 +14,7 @@ import pytest
 from fugu.audit.outputs import Counted, Mechanism, Source
 from fugu.audit.witness import witness
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
-from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss, shown_loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, tick_ratios
 from fugu.contract.measure_policy import StreamLoss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Policy
@@ -62,7 +62,7 @@ def told(policy: Policy, epsilon: float, adversary: Adversary, **plan: Any) -> A
 
 def claimed(chains: ChainClass, adversary: Adversary, table: NoiseTable) -> Policy:
     """A policy that promises what its table loses."""
-    loss = ratio_loss(chains, *tick_ratios(table), adversary).epsilon
+    loss = chains.ratio_loss(*tick_ratios(table), adversary).epsilon
     guarantee = Guarantee(epsilon=loss, adversary=adversary)
     return scene(table=table, chains=chains).model_copy(update={"guarantee": guarantee})
 
@@ -79,7 +79,7 @@ def moving(known: bool, adversary: Adversary) -> list[Policy]:
         transitions=(matrix,),
         odds_ratio=None if known else 300.0,
     )
-    guarantee = Guarantee(epsilon=shown_loss(chains, adversary).epsilon, adversary=adversary)
+    guarantee = Guarantee(epsilon=chains.joint_loss(adversary).epsilon, adversary=adversary)
     update = {"chains": chains, "guarantee": guarantee}
     return [scene(stream=name, table=table).model_copy(update=update) for name in ("hr", "steps")]
 

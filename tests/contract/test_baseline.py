@@ -19,7 +19,6 @@ from fugu.contract.baseline import MAX_BASELINE_TICKS, STEPS, UNIT, RunningMean
 from fugu.contract.chains import BinaryChains
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline
-from fugu.contract.guarantee import ratio_loss
 from tests.support.proofs import check_printed
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "baseline.json"
@@ -219,7 +218,7 @@ def test_a_state_that_is_known_after_a_gap_breaks_an_ignorant_guarantee() -> Non
     low, high = 1.0, math.exp(4.0)
     for _ in range(60):
         ratio = (low + high) / 2.0
-        epsilon = ratio_loss(steps, Fraction(ratio), Fraction(ratio), "ignorant").epsilon
+        epsilon = steps.ratio_loss(Fraction(ratio), Fraction(ratio), "ignorant").epsilon
         low, high = (ratio, high) if epsilon <= 4.0 else (low, ratio)
     matrix = np.array([[0.98, 0.02], [0.02, 0.98]])
     weighed, unknown = matrix * [low, 1.0], np.ones(2)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from fugu.contract.chains import BinaryChains, FiniteChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import finite_loss, stationary_distribution
-from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss, ratio_loss
+from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
@@ -90,10 +90,10 @@ def test_the_least_bound_of_the_informed_holds(seed: int, rate: float) -> None:
     worst = worst_release_loss(distribution, transition, 5, symbol_density(emission, 5), informed=True)
     ratio = exp_up(Fraction(rate))
     chains = FiniteChains(transitions=(tuple(map(tuple, transition.tolist())),))
-    device = ratio_loss(chains, ratio, ratio, "informed").epsilon
+    device = chains.ratio_loss(ratio, ratio, "informed").epsilon
     gateway = ChainAccountant(chains).loss(rate, "informed").epsilon
     assert worst.max() <= min(device, gateway)
-    everyone = ratio_loss(chains, ratio, ratio, "universal").epsilon
+    everyone = chains.ratio_loss(ratio, ratio, "universal").epsilon
     assert gateway * (1 - 1e-9) <= device <= everyone
     logs = np.log(transition)
     lange = rate + 4.0 * float(logs.max() - logs.min())  # Lange et al. (2025)

@@ -12,7 +12,6 @@ from fugu.contract import finite_leakage
 from fugu.contract.chains import FiniteChains
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import finite_loss, stationary_distribution
-from fugu.contract.guarantee import ratio_loss
 from fugu.contract.inner_maximum import Work, largest, step
 from fugu.contract.soft_leakage import soft_loss
 from tests.support.oracle import Array, worst_loss
@@ -112,7 +111,7 @@ def test_a_ratio_beyond_floats_is_refused_in_one_line() -> None:
     chains = FiniteChains(transitions=(((0.0, 1.0), (0.25, 0.75)),))
     huge = 10**400
     with pytest.raises(GuaranteeError, match="too much for a finite guarantee"):
-        ratio_loss(chains, huge, huge, "ignorant")
+        chains.ratio_loss(huge, huge, "ignorant")
 
 
 @pytest.mark.parametrize("rare", [5e-324, 1e-310, 1e-200, 1e-126])

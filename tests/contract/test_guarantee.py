@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, lasting_ratios, loss, ratio_loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, check_guarantee, loss, tick_ratios
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
@@ -166,7 +166,7 @@ def test_sticky_chains_are_checked_quickly_and_in_order(q: float, r: float, rati
     found: list[float] = []
 
     def check() -> None:
-        found.extend(ratio_loss(point(q, r), ratio, ratio, adversary).epsilon for adversary in ADVERSARIES)
+        found.extend(point(q, r).ratio_loss(ratio, ratio, adversary).epsilon for adversary in ADVERSARIES)
 
     lines_run(check, 1_000_000)
     assert math.log(ratio) <= found[0] <= found[1] <= found[2] < math.inf
@@ -211,7 +211,7 @@ def test_a_table_with_another_number_of_states_is_refused(chains: BinaryChains |
 
 def test_a_likelihood_ratio_below_one_is_refused() -> None:
     with pytest.raises(GuaranteeError, match="at least 1"):
-        ratio_loss(point(0.1, 0.1), Fraction(1, 2), Fraction(2), "informed")
+        point(0.1, 0.1).ratio_loss(Fraction(1, 2), Fraction(2), "informed")
 
 
 @pytest.mark.parametrize("text", ["0.0", "-1.0", "NaN", "Infinity", '"1"'])
@@ -256,27 +256,27 @@ def test_what_the_worst_attack_learns_is_what_is_reported(
 
 @pytest.mark.parametrize("adversary", ADVERSARIES)
 def test_a_direction_of_a_sticky_chain_loses_by_its_own_ratio_whatever_the_other_is(adversary: Adversary) -> None:
-    alone, beside = (ratio_loss(point(0.1, 0.2), Fraction(2), Fraction(other), adversary) for other in (1, 3))
+    alone, beside = (point(0.1, 0.2).ratio_loss(Fraction(2), Fraction(other), adversary) for other in (1, 3))
     assert alone.epsilon_01 == beside.epsilon_01 > math.log(2) + 0.1
 
 
 @pytest.mark.parametrize("ratio", range(2, 60))
 def test_a_loss_is_a_float_that_is_not_below_it(ratio: int) -> None:
-    found = ratio_loss(point(0.5, 0.5), Fraction(ratio), Fraction(ratio), "ignorant").epsilon
+    found = point(0.5, 0.5).ratio_loss(Fraction(ratio), Fraction(ratio), "ignorant").epsilon
     assert Decimal(ratio).ln() <= Decimal(found) <= Decimal(ratio).ln() + Decimal("1e-15") * ratio
 
 
 def test_mechanisms_that_take_turns_are_held_to_the_larger_ratio_where_some_chain_alternates() -> None:
     one, other = Fraction(2), Fraction(3)
-    assert lasting_ratios(BinaryChains(q=(0.2, 0.6), r=(0.3, 0.6)), one, other) == (other, other)
-    assert lasting_ratios(BinaryChains(q=(0.2, 0.5), r=(0.3, 0.5)), one, other) == (one, other)
+    assert BinaryChains(q=(0.2, 0.6), r=(0.3, 0.6)).lasting_ratios(one, other) == (other, other)
+    assert BinaryChains(q=(0.2, 0.5), r=(0.3, 0.5)).lasting_ratios(one, other) == (one, other)
 
 
 def test_of_two_states_with_bounded_odds_neighbours_count_with_their_larger_ratio() -> None:
     chains = BoundedChains(states=2, odds_ratio=16.0)
-    both = ratio_loss(chains, Fraction(5), Fraction(5), "universal")
+    both = chains.ratio_loss(Fraction(5), Fraction(5), "universal")
     for ratios in ((Fraction(2), Fraction(5)), (Fraction(5), Fraction(2))):
-        found = ratio_loss(chains, *ratios, "universal")
+        found = chains.ratio_loss(*ratios, "universal")
         assert found.epsilon == both.epsilon
         assert min(found[1:3]) == pytest.approx(both.epsilon - math.log(2.5))
 
@@ -295,7 +295,7 @@ def test_the_odds_ratio_is_of_any_two_rows(order: tuple[int, ...]) -> None:
 def test_a_ratio_below_one_is_refused_in_either_direction() -> None:
     for ratios in ((Fraction(1, 2), Fraction(2)), (Fraction(2), Fraction(1, 2))):
         with pytest.raises(GuaranteeError, match="at least 1"):
-            ratio_loss(point(0.1, 0.1), *ratios, "ignorant")
+            point(0.1, 0.1).ratio_loss(*ratios, "ignorant")
 
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed"])
@@ -303,4 +303,4 @@ def test_a_ratio_below_one_is_refused_in_either_direction() -> None:
 def test_no_claim_is_below_what_symbols_of_one_kind_lose(q: float, r: float, adversary: Adversary) -> None:
     for rate in (1e-16, 3e-14, 1e-3, 1.0):
         truth = lost(q, r, rate, adversary) * (1.0 - 1e-15)
-        assert truth <= ratio_loss(point(q, r), *(exp_up(Fraction(rate)),) * 2, adversary).epsilon
+        assert truth <= point(q, r).ratio_loss(*(exp_up(Fraction(rate)),) * 2, adversary).epsilon

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from fugu.contract.chains import JointChains, Shown
 from fugu.contract.errors import GuaranteeError
 from fugu.contract.finite_leakage import stationary_distribution
-from fugu.contract.guarantee import Adversary, shown_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.inner_maximum import Work, closed
 from fugu.contract.soft_leakage import odds_table as soft_odds
 from fugu.contract.soft_leakage import worst_weights as soft_step
@@ -117,7 +117,7 @@ def truth(
 @pytest.mark.parametrize("rates", [(0.1, 0.1), (0.7, 0.2)])
 def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[float, float]) -> None:
     chains = two_streams(random_chain(seed, 4), rates)
-    device, gateway = shown_loss(chains, "ignorant").epsilon, ChainAccountant(chains)
+    device, gateway = chains.joint_loss("ignorant").epsilon, ChainAccountant(chains)
     exact = gateway.loss(chains.joint_rates(rates)).epsilon
     assert truth(chains, 4) <= exact <= device * (1 + 1e-9)
     assert device <= exact * (1 + 1e-5)
@@ -127,7 +127,7 @@ def test_two_streams_together_lose_no_more_than_said(seed: int, rates: tuple[flo
 @pytest.mark.parametrize("seed", range(4))
 def test_a_chain_of_order_two_loses_no_more_than_said(seed: int) -> None:
     chains = order_two(seed, 0.5)
-    device = shown_loss(chains, "ignorant").epsilon
+    device = chains.joint_loss("ignorant").epsilon
     exact = ChainAccountant(chains).loss(0.5).epsilon
     assert truth(chains, 5) <= min(exact, device)
     assert device <= exact * (1 + 1e-5)
@@ -148,7 +148,7 @@ def sets_of(chains: JointChains) -> tuple[list[set[int]], list[set[int]]]:
 @pytest.mark.parametrize("chains", [TWO, order_two(0, 0.5)], ids=["two streams", "order two"])
 def test_whoever_has_any_side_information_learns_no_more_than_said(chains: JointChains) -> None:
     """Any states of any of the streams, or joint ones, at other ticks."""
-    epsilon = shown_loss(chains, "universal").epsilon
+    epsilon = chains.joint_loss("universal").epsilon
     rates = chains.joint_rates([stream.rate for stream in chains.streams])
     assert ChainAccountant(chains).loss(rates, "universal").epsilon <= epsilon
     single, whole = sets_of(chains)
@@ -182,7 +182,7 @@ def test_the_worst_weights_are_on_two_states(seed: int) -> None:
 @pytest.mark.long
 def test_the_informed_of_several_streams_learn_no_more_than_said() -> None:
     """They know joint states at other ticks; or all states of one stream, this tick's too, and some of the other."""
-    epsilon = shown_loss(TWO, "informed").epsilon
+    epsilon = TWO.joint_loss("informed").epsilon
     exact = ChainAccountant(TWO).loss(TWO.joint_rates((0.4, 0.2)), "informed").epsilon
     assert exact * (1 - 1e-9) <= epsilon <= exact * 1.01
     single, whole = sets_of(TWO)
@@ -211,7 +211,7 @@ def test_streams_that_do_not_depend_on_each_other() -> None:
 def test_independent_streams_as_the_manual_has_them() -> None:
     chain = np.array([[0.95, 0.05], [0.05, 0.95]])
     chains = two_streams(np.kron(chain, chain), (0.1, 0.1))
-    ignorant, informed, universal = (shown_loss(chains, who).epsilon for who in ("ignorant", "informed", "universal"))
+    ignorant, informed, universal = (chains.joint_loss(who).epsilon for who in ("ignorant", "informed", "universal"))
     check_printed("lose {} together to the universal and {} to the ignorant", universal, ignorant)
     check_printed("any evidence on the rest: {} in the example", informed)
 
@@ -266,10 +266,10 @@ def test_what_is_no_class_of_joint_chains(wrong: dict[str, object]) -> None:
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
 def test_chains_that_forget_nothing_are_refused(adversary: Adversary) -> None:
     with pytest.raises(GuaranteeError) as refusal:
-        shown_loss(two_streams(np.roll(np.eye(4), 1, axis=0), (1.0, 1.0)), adversary)
+        two_streams(np.roll(np.eye(4), 1, axis=0), (1.0, 1.0)).joint_loss(adversary)
     assert "\n" not in str(refusal.value)
 
 
 def test_chains_that_hardly_move_lose_much() -> None:
     sticky = (1.0 - 1e-12) * np.eye(4) + 1e-12 * np.full((4, 4), 0.25)
-    assert shown_loss(two_streams(sticky, (0.1, 0.1)), "universal").epsilon > 20.0
+    assert two_streams(sticky, (0.1, 0.1)).joint_loss("universal").epsilon > 20.0

@@ -16,7 +16,7 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, Finite
 from fugu.contract.discretisers import Thresholds
 from fugu.contract.errors import GuaranteeError, Reason
 from fugu.contract.frames import MAX_TICK
-from fugu.contract.guarantee import Guarantee, ratio_loss, tick_ratios
+from fugu.contract.guarantee import Guarantee, tick_ratios
 from fugu.contract.measure_policy import MeasurePolicy, sparse_rows
 from fugu.contract.measure_table import TimedTable, encoded_table, set_of
 from fugu.contract.noise_table import SCALE, NoiseTable
@@ -106,7 +106,7 @@ def test_a_stolen_key_cannot_choose_a_class_of_independent_readings() -> None:
     steps = [np.array([[1 - q, q], [r, 1 - r]])] * 4
     really = worst_loss(np.array([r, q]) / (q + r), steps, emission, informed=False).max()
     assert really > 4.0
-    assert ratio_loss(OFFICE, *tick_ratios(attack.table), "informed").epsilon > 10.0
+    assert OFFICE.ratio_loss(*tick_ratios(attack.table), "informed").epsilon > 10.0
     assert "class of chains" in refused(attack, heart())
 
 
@@ -301,8 +301,8 @@ def test_a_class_that_contains_another_promises_at_least_as_much(
     wider = [BinaryChains(q=own_q, r=own_r), BoundedChains(states=2, odds_ratio=9.0)]
     for one in wider:
         if contains(one, pinned):
-            most = ratio_loss(one, *ratios, "informed").epsilon
-            assert all(ratio_loss(member, *ratios, "informed").epsilon <= most for member in members)
+            most = one.ratio_loss(*ratios, "informed").epsilon
+            assert all(member.ratio_loss(*ratios, "informed").epsilon <= most for member in members)
 
 
 @pytest.mark.parametrize(

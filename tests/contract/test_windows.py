@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.errors import GuaranteeError, PolicyError
-from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss, tick_ratios
+from fugu.contract.guarantee import Adversary, Guarantee, tick_ratios
 from fugu.contract.noise_table import NoiseTable
 from fugu.contract.policy import Policy, Thresholds
 from fugu.contract.rounding import exp_up
@@ -165,7 +165,7 @@ def epsilon_of(one: Policy, adversary: Adversary) -> float:
     """What symbols and windows lose together, by the bound for their product."""
     rate = exp_up(one.window_rate)
     ratios = tick_ratios(one.table)
-    return ratio_loss(one.chains, ratios[0] * rate, ratios[1] * rate, adversary).epsilon
+    return one.chains.ratio_loss(ratios[0] * rate, ratios[1] * rate, adversary).epsilon
 
 
 @pytest.mark.parametrize("adversary", ["ignorant", "informed", "universal"])
@@ -174,7 +174,7 @@ def test_at_the_boundary_a_guarantee_holds_and_a_little_less_noise_breaks_it(adv
     enough, less = window(scale="50000000/1000001"), window(scale="49999999/1000001")
     both = Guarantee(epsilon=epsilon_of(policy(enough), adversary), adversary=adversary)
     alone = exp_up(enough.rate)
-    windows = Guarantee(epsilon=ratio_loss(CHAINS, alone, alone, adversary).epsilon, adversary=adversary)
+    windows = Guarantee(epsilon=CHAINS.ratio_loss(alone, alone, adversary).epsilon, adversary=adversary)
     loose = Guarantee(epsilon=50.0, adversary=adversary)
     assert policy(enough, guarantee=both, windows_guarantee=windows).verify(both.epsilon).epsilon == both.epsilon
     with pytest.raises(GuaranteeError, match="the table with the windows beside it loses epsilon"):
@@ -274,7 +274,7 @@ def test_the_guarantee_of_windows_alone_is_theirs_and_exact_at_its_boundary(adve
     """A histogram and a count: 2/30 + 1/20 a tick, as one mechanism; the same loss as a table of equal rows beside."""
     windows = (window(), window(name="bars", states="histogram", scale="30"))
     ratio = exp_up(Fraction(1, 20) + Fraction(2, 30))
-    needed = ratio_loss(CHAINS, ratio, ratio, adversary).epsilon
+    needed = CHAINS.ratio_loss(ratio, ratio, adversary).epsilon
     made = alone(*windows, guarantee=Guarantee(epsilon=needed, adversary=adversary))
     assert made.verify(needed) == made.verify_windows()
     equal = NoiseTable.binary(1 << 31, 1 << 31)

@@ -23,7 +23,7 @@ from edge_agent.plan import StreamPlan
 from edge_agent.sensors import ReplaySensor
 from edge_agent.ticker import Ticker
 from fugu.contract.chains import JointChains, Shown
-from fugu.contract.guarantee import Guarantee, shown_loss
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.windows import Window
 from tests.support.agents import JumpingClock, device_clock
@@ -45,7 +45,7 @@ def joint_policies() -> list[Policy]:
     rates = (float(counting.rate), float(plain.rate), float(plain.rate))
     streams = tuple(Shown(name=name, states=2, rate=rate * 1.001) for name, rate in zip(NAMES, rates, strict=True))
     chains = JointChains(streams=streams, period_us=1_000_000, shows=SHOWS, transitions=(MOVES,))
-    promise = Guarantee(epsilon=shown_loss(chains, "ignorant").epsilon, adversary="ignorant")
+    promise = Guarantee(epsilon=chains.joint_loss("ignorant").epsilon, adversary="ignorant")
     found = []
     for name, windows in zip(NAMES, (WINDOWS, (), ()), strict=True):
         alone = {"windows_guarantee": promise} if windows else {}

@@ -16,7 +16,7 @@ from edge_agent.config import load
 from edge_agent.config_file import ConfigError
 from fugu.contract.chains import BinaryChains, JointChains, Shown
 from fugu.contract.errors import GuaranteeError, PolicyError
-from fugu.contract.guarantee import Guarantee, shown_loss
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.joint import NoJointBoundError, joint_epsilon
 from fugu.contract.pins import contains, pins_of, violations
 from fugu.contract.policies import read_policy
@@ -42,7 +42,7 @@ def chains(rates: tuple[float, float] = (RATE, RATE), **changes: Any) -> JointCh
 
 def stream(name: str, declared: JointChains, **changes: Any) -> Policy:
     """A policy that promises what all streams of its class lose."""
-    epsilon = shown_loss(declared, "universal").epsilon
+    epsilon = declared.joint_loss("universal").epsilon
     promise = Guarantee(epsilon=epsilon, adversary="universal")
     return Policy.model_validate(dict(PULSE) | {"stream": name, "chains": declared, "guarantee": promise} | changes)
 
@@ -164,7 +164,7 @@ def test_windows_alone_and_stretches_of_joint_streams() -> None:
     beside = stream("hr", chains((RATE + 0.06, RATE)), **told)
     alone = beside.verify_windows()
     assert alone is not None
-    assert math.isclose(alone.epsilon, shown_loss(chains(own), "universal").epsilon, rel_tol=1e-9)
+    assert math.isclose(alone.epsilon, chains(own).joint_loss("universal").epsilon, rel_tol=1e-9)
     assert alone.epsilon < beside.verify(math.inf).epsilon
     single, minute, *_ = PAIR[0].stretches(EPSILON)
     assert single.epsilon == EPSILON
@@ -209,7 +209,7 @@ def test_names_with_a_device_are_of_that_device() -> None:
 def test_a_check_says_of_which_streams_epsilon_is_and_what_is_told_of_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    promise = Guarantee(epsilon=shown_loss(chains(), "ignorant").epsilon, adversary="ignorant")
+    promise = Guarantee(epsilon=chains().joint_loss("ignorant").epsilon, adversary="ignorant")
     (tmp_path / "policy.json").write_text(stream("hr", chains(), guarantee=promise).to_json())
     fugu = runner(capsys)
     lines = fugu("check", "policy", tmp_path / "policy.json").out

@@ -15,7 +15,7 @@ import pytest
 from edge_agent import watch as watch_module
 from edge_agent.watch import ALARM, OWN_LENGTH, Watch, _log_e_value, watched_class
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.leakage import worst_odds_ratio
 
 BOX = {"q": [0.1, 0.2], "r": [0.2, 0.3]}
@@ -213,7 +213,7 @@ def test_the_owners_epsilon_is_what_the_guarantee_check_derives_for_his_stretch(
         watch.observe(tick, state)
     steps = Counter(pairwise(states))
     q, r = (Fraction(2 * steps[x, 1 - x] + 1, 2 * (steps[x, 0] + steps[x, 1]) + 2) for x in (0, 1))
-    exact = ratio_loss(chains(q, r), *(Fraction(math.exp(0.3)),) * 2, adversary).epsilon
+    exact = chains(q, r).ratio_loss(*(Fraction(math.exp(0.3)),) * 2, adversary).epsilon
     assert watch.own_epsilon is not None
     assert exact * (1.0 - 1e-9) <= watch.own_epsilon <= 1.11 * exact
     assert watch.own_epsilon == float(f"{watch.own_epsilon:.1e}")

@@ -18,7 +18,7 @@ from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains
 from fugu.contract.descriptions import DescribedWindow
 from fugu.contract.errors import GuaranteeError
-from fugu.contract.guarantee import Guarantee, ratio_loss
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.stretches import moved, stretch_epsilon
@@ -71,7 +71,7 @@ def test_no_tick_and_no_stretch_loses_more_than_is_claimed(
     one = clipped(clip, length, stride)
     chains = BinaryChains(q=(q, q), r=(r, r))
     ratio = exp_up(one.rate)
-    claimed = ratio_loss(chains, ratio, ratio, "ignorant").epsilon
+    claimed = chains.ratio_loss(ratio, ratio, "ignorant").epsilon
     for first in range(TICKS):
         assert exact_loss(one, q, r, first, 1) <= claimed + 1e-12
     for ticks in range(2, TICKS):
@@ -105,7 +105,7 @@ def test_a_stretch_moves_no_more_than_its_bound_wherever_it_lies(length: int, st
 def test_a_policy_is_held_to_its_promise_from_both_sides_and_by_both_certificates() -> None:
     one = clipped(2)
     chains = BoundedChains(states=2, odds_ratio=4.0)
-    epsilon = ratio_loss(chains, exp_up(one.rate), exp_up(one.rate), "universal").epsilon
+    epsilon = chains.ratio_loss(exp_up(one.rate), exp_up(one.rate), "universal").epsilon
 
     def promising(amount: float) -> Policy:
         guarantee = Guarantee(epsilon=amount, adversary="universal")

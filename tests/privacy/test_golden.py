@@ -13,7 +13,7 @@ import pytest
 
 from fugu.attack import success_bound
 from fugu.contract.chains import BinaryChains, BoundedChains
-from fugu.contract.guarantee import Adversary, loss, ratio_loss
+from fugu.contract.guarantee import Adversary, loss
 from fugu.contract.leakage import informed_leakage
 from fugu.contract.noise_table import NoiseTable
 from fugu.privacy.randomised_response import allowed_ratios, calibrate
@@ -42,7 +42,7 @@ def symmetric(theta: float) -> BinaryChains:
 def test_losses_of_given_ratios(row: dict[str, Any]) -> None:
     ratios = Fraction(row["G0"]), Fraction(row["G1"])
     for tier, adversary in TIERS.items():
-        found = ratio_loss(point(row), *ratios, adversary)
+        found = point(row).ratio_loss(*ratios, adversary)
         assert found.epsilon_01 == close(row["dir0"][f"ln_{tier}"])
         assert found.epsilon_10 == close(row["dir1"][f"ln_{tier}"])
 
@@ -160,10 +160,10 @@ def test_counterexamples(row: dict[str, Any]) -> None:
     q, r, rho0, rho1 = (Fraction(row[name]) for name in ("q", "r", "rho0", "rho1"))
     chains = BinaryChains(q=(float(q),) * 2, r=(float(r),) * 2)
     ratios = (1 - rho0) / rho1, (1 - rho1) / rho0
-    assert ratio_loss(chains, *ratios, "informed").epsilon == close(row["eps_T1"])
-    assert ratio_loss(chains, *ratios, "universal").epsilon == close(row["eps_T2"])
-    assert ratio_loss(chains, *ratios, "ignorant").epsilon == close(row["ln_paper_bound_both"])
-    assert row["ln_LR_known"] <= ratio_loss(chains, *ratios, "informed").epsilon
+    assert chains.ratio_loss(*ratios, "informed").epsilon == close(row["eps_T1"])
+    assert chains.ratio_loss(*ratios, "universal").epsilon == close(row["eps_T2"])
+    assert chains.ratio_loss(*ratios, "ignorant").epsilon == close(row["ln_paper_bound_both"])
+    assert row["ln_LR_known"] <= chains.ratio_loss(*ratios, "informed").epsilon
 
 
 @pytest.mark.long
@@ -171,7 +171,7 @@ def test_counterexamples(row: dict[str, Any]) -> None:
 def test_figure_2(row: dict[str, Any]) -> None:
     chains = symmetric(row["theta"])
     ratio = Fraction((1 - row["rho_dp"]) / row["rho_dp"])
-    assert ratio_loss(chains, ratio, ratio, "informed").epsilon == close(row["T1_loss_of_dp"])
+    assert chains.ratio_loss(ratio, ratio, "informed").epsilon == close(row["T1_loss_of_dp"])
     assert calibrated(chains, 0.5).rho0 == close(row["rho_T1"])
 
 
@@ -183,7 +183,7 @@ def test_losses_with_more_states(row: dict[str, Any]) -> None:
     states = 4 if row["chain"].endswith("4") else 3
     chains = BoundedChains(states=states, odds_ratio=ALPHA[row["chain"]])
     ratio = Fraction(row["G"])
-    found = ratio_loss(chains, ratio, ratio, "universal").epsilon
+    found = chains.ratio_loss(ratio, ratio, "universal").epsilon
     assert found == close(row["closed_T2"])
     assert found >= row["exact_all"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass, FiniteChains, JointChains, Shown
 from fugu.contract.errors import GuaranteeError, Reason
-from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss
+from fugu.contract.guarantee import Adversary, Guarantee
 from fugu.contract.joint import NoJointBoundError, check_named, joint_epsilon
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.policy import Categories, Clock, Policy, Thresholds
@@ -120,7 +120,7 @@ def test_more_states_windows_and_the_larger_of_two_classes() -> None:
     assert found <= joint_epsilon([first, second], None)
     wider = stream("s1", table, bounded, "ignorant")
     assert (
-        joint_epsilon([first, wider], None) == ratio_loss(bounded, *[first.tick_ratios[0] ** 2] * 2, "ignorant").epsilon
+        joint_epsilon([first, wider], None) == bounded.ratio_loss(*[first.tick_ratios[0] ** 2] * 2, "ignorant").epsilon
     )
     counted = stream(
         *("s1", table, known, "ignorant"),
@@ -204,9 +204,9 @@ def test_streams_that_may_alternate_are_held_to_the_larger_of_their_joint_ratios
     strong, other = (stream(name, flips(0.3, 0.01), chains, "ignorant") for name in ("heart", "pulse"))
     larger = max(strong.tick_ratios) * max(other.tick_ratios)
     joint = joint_epsilon([strong, other], None)
-    assert joint == ratio_loss(chains, larger, larger, "ignorant").epsilon
+    assert joint == chains.ratio_loss(larger, larger, "ignorant").epsilon
     own = [a * b for a, b in zip(strong.tick_ratios, other.tick_ratios, strict=True)]
-    assert joint > ratio_loss(chains, own[0], own[1], "ignorant").epsilon
+    assert joint > chains.ratio_loss(own[0], own[1], "ignorant").epsilon
 
 
 def shared(light: float, motion: float) -> JointChains:

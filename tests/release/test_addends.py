@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains
-from fugu.contract.guarantee import ratio_loss
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.rounding import exp_up
 from gateway.releases.allowance import allowance, charge, smallest_scale
@@ -132,5 +131,5 @@ def test_counts_of_windows_and_of_symbols_lose_no_more_together_than_both_are_ch
         worst = max(worst, abs(math.log(distribution[0] / distribution[1])))
     assert worst <= 1.0
     charged = exp_up(Fraction(base + units_above(charge(table, 1.0 / release)), PER_NAT))
-    assert worst <= ratio_loss(chains, charged, charged, "ignorant").epsilon <= 1.0 + 1e-9
+    assert worst <= chains.ratio_loss(charged, charged, "ignorant").epsilon <= 1.0 + 1e-9
     assert worst > 0.95 or rho[0] != rho[1]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, odds_ratio
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.noise_table import SCALE, NoiseTable
 from fugu.contract.reports import QueryKind
 from gateway.releases.allowance import allowance, charge, smallest_scale
@@ -64,7 +64,7 @@ def test_the_allowance_is_the_boundary(adversary: Adversary) -> None:
     allowed = nats(allowance(chains, 1.0, adversary))
     for factor, holds in ((1.0, True), (1.0 + 1e-8, False)):
         ratio = Fraction(math.exp(allowed * factor))
-        assert (ratio_loss(chains, ratio, ratio, adversary).epsilon <= 1.0) is holds
+        assert (chains.ratio_loss(ratio, ratio, adversary).epsilon <= 1.0) is holds
 
 
 def test_a_release_in_every_window_that_takes_the_whole_allowance_reaches_epsilon() -> None:
@@ -73,7 +73,7 @@ def test_a_release_in_every_window_that_takes_the_whole_allowance_reaches_epsilo
     scale = smallest_scale([table], 1, allowance(chains, 1.0, "ignorant"))
     for factor, holds in ((1.0, True), (0.99, False)):
         ratio = Fraction(math.exp(units_above(charge(table, 1 / (float(scale) * factor))) / 10**12))
-        assert (ratio_loss(chains, ratio, ratio, "ignorant").epsilon <= 1.0) is holds
+        assert (chains.ratio_loss(ratio, ratio, "ignorant").epsilon <= 1.0) is holds
     transition = np.array([[0.9, 0.1], [0.4, 0.6]])
     worst = [
         worst_loss(stationary(transition), transition, np.array([0.1, 0.9]), n, [float(scale)], informed=False)

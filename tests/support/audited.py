@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from fugu.contract.chains import BinaryChains, ChainClass
-from fugu.contract.guarantee import Adversary, Guarantee, ratio_loss
+from fugu.contract.guarantee import Adversary, Guarantee
 from fugu.contract.policy import Policy
 from fugu.contract.rounding import exp_up
 from fugu.contract.windows import Window
@@ -34,7 +34,7 @@ def planned(
     one = policy(table=calibrate(chains, epsilon, adversary, beside=beside).table, chains=chains, windows=windows)
     update: dict[str, Any] = {"guarantee": Guarantee(epsilon=epsilon, adversary=adversary)}
     if windows:
-        alone = ratio_loss(chains, exp_up(beside), exp_up(beside), adversary).epsilon
+        alone = chains.ratio_loss(exp_up(beside), exp_up(beside), adversary).epsilon
         update["windows_guarantee"] = Guarantee(epsilon=alone, adversary=adversary)
     one = one.model_copy(update=update)
     one.verify(math.inf)

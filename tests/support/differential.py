@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fugu.contract.chains import JointChains, Shown
 from fugu.contract.frames import SymbolFrame, WindowFrame
-from fugu.contract.guarantee import Guarantee, shown_loss
+from fugu.contract.guarantee import Guarantee
 from fugu.contract.measure_frames import MeasureFrame
 from fugu.contract.measure_policy import sparse_rows
 from fugu.contract.policy import Categories, Discretiser, Policy
@@ -174,7 +174,7 @@ def of_order_2(one: Policy) -> Policy:
     chains = JointChains(
         streams=(shown,), period_us=one.clock.period_us, shows=((0,), (1,), (0,), (1,)), transitions=(moves,)
     )
-    epsilon = shown_loss(chains, "universal").epsilon
+    epsilon = chains.joint_loss("universal").epsilon
     return one.model_copy(update={"chains": chains, "guarantee": Guarantee(epsilon=epsilon, adversary="universal")})
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from fugu.chains.arrays import Floats
 from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD, UNIT, exp_up
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
 from fugu.privacy.accountant.schedule import informed_losses
@@ -64,7 +64,7 @@ class OddsRatioChains:
             return math.inf, "none"
         rates = (rate[0, 1], rate[1, 0]) if self.states == 2 else (rate.max(), rate.max())
         ratios = [exp_up(Fraction(float(rate))) for rate in rates]
-        found = ratio_loss(self._chains, ratios[0], ratios[1], adversary)
+        found = self._chains.ratio_loss(ratios[0], ratios[1], adversary)
         return found.epsilon, found.bound
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
@@ -188,7 +188,7 @@ def odds_ratio_loss(odds: float, rate: float) -> float:
     if not math.isfinite(odds) or rate > _MOST_RATE:
         return math.inf
     ratio = exp_up(Fraction(rate))
-    return ratio_loss(BoundedChains(states=2, odds_ratio=odds), ratio, ratio, "universal").epsilon
+    return BoundedChains(states=2, odds_ratio=odds).ratio_loss(ratio, ratio, "universal").epsilon
 
 
 def odds_ratio_losses(odds: float, rates: Floats) -> Floats:

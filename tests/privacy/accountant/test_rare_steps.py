@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from fugu.contract.chains import BinaryChains, BoundedChains, FiniteChains
-from fugu.contract.guarantee import Adversary, ratio_loss
+from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import exp_up
 from fugu.privacy.accountant import ChainAccountant
 from fugu.privacy.accountant.bounded import odds_ratio_loss
@@ -73,5 +73,5 @@ def test_the_odds_ratio_bound_is_the_closed_form_with_all_its_digits(odds: float
         step = float(2 * ((root * g + 1) / (root + g)).ln())
     assert epsilon * (1.0 - 1e-15) <= odds_ratio_loss(odds, rate) <= epsilon * (1.0 + 2e-14)
     assert step * (1.0 - 1e-15) <= odds_ratio_step(odds, rate) <= step * (1.0 + 1e-14)
-    device = ratio_loss(BoundedChains(states=3, odds_ratio=odds), *(exp_up(Fraction(rate)),) * 2, "universal")
+    device = BoundedChains(states=3, odds_ratio=odds).ratio_loss(*(exp_up(Fraction(rate)),) * 2, "universal")
     assert device.epsilon == pytest.approx(odds_ratio_loss(odds, rate), rel=1e-15)
