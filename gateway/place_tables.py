@@ -25,10 +25,10 @@ from fugu.contract.measurement import check_noise
 from fugu.contract.topics import table_topic
 from fugu.host.database import DatabaseError, is_lost
 from fugu.mqtt import Link
-from fugu.places.graphs import delta_set, surrogates
+from fugu.places.graphs import GraphError, delta_set, surrogates
 from fugu.places.hull import capped, complete_hull
 from fugu.places.protection import protect_likely
-from fugu.places.tables import compile_noise
+from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel
 from gateway.journal.streams import tick_at
@@ -39,10 +39,11 @@ __all__ = ["TableSender"]
 
 
 def make_noise(model: MeasureModel, possible: Bools, likely: Bools) -> tuple[Noise, tuple[tuple[int, int], ...]]:
-    """Make noise that passes the device's check while some states are possible. FuguError if the fallback has to do.
+    """Make noise that passes the device's check while some states are possible.
 
     `possible` has N booleans, at least two true; those not `likely` have the nearest of these as surrogates. Returned
-    beside it are pairs (exposed state, partner) that were joined.
+    beside it are pairs (exposed state, partner) that were joined. Raises TableError, GraphError or FuguError if the
+    fallback has to do.
     """
     policy, values = model.policy, model.values
     graph = policy_graph(model)
@@ -234,7 +235,7 @@ class TableSender:
         else:
             try:
                 noise, added = make_noise(model, possible, likely)
-            except FuguError as error:
+            except (TableError, GraphError, FuguError) as error:
                 if len(self._failed) >= _MOST_REMEMBERED:
                     self._failed.clear()
                 self._failed.add((key, policy.version, name))
