@@ -27,7 +27,7 @@ from gateway.journal.arrivals import Heard
 from gateway.journal.streams import share_due_us
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.releases.progress import FleetProgress
-from gateway.releases.schedule import NotKnownError, Progress, ReleaseSchedule
+from gateway.releases.schedule import NotKnownError, ReleaseSchedule, StoreProgress
 from gateway.releases.setup import Releases, open_releases
 from gateway.settings import GatewaySettings
 from gateway.shard_watch import ShardChannel
@@ -65,7 +65,7 @@ class FleetPart:
         link: Link,
         store: Store,
         catalogue: Catalogue,
-        progress: Progress,
+        progress: StoreProgress,
         enrolled: Enrolled | None,
         counters: Counter[str],
         hold: Callable[[AlarmCode, Iterable[str]], None],

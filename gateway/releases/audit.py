@@ -63,7 +63,7 @@ from gateway.releases.entries import (
     uncharged,
     units_above,
 )
-from gateway.releases.inputs import Noisy, Question, canonical_table, noisy_of, table_of
+from gateway.releases.inputs import Noisy, Question, canonical_table, noisy_of, question_of, table_of
 from gateway.releases.ledger import Ledger
 
 __all__ = ["Told", "TrustedPolicies", "verify"]
@@ -194,7 +194,7 @@ def _documents(rows: LedgerRows) -> tuple[dict[int, _Asked], dict[str, NoiseTabl
             if "rows" in json.loads(document):
                 tables[name] = table_of(document)
             else:
-                questions[number] = _Asked(document, Question.of_document(json.loads(document)))
+                questions[number] = _Asked(document, question_of(document))
         except _UNREADABLE:
             problems.append(f"document {number}: is neither a question nor a noise table")
         if digest(document) != name:

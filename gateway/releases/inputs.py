@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from fugu.chains.arrays import Floats, Ints
 from fugu.contract.noise_table import NoiseTable
@@ -50,6 +51,7 @@ __all__ = [
     "added",
     "canonical_table",
     "noisy_of",
+    "question_of",
     "symbols_variances",
     "table_of",
     "windows_addend",
@@ -83,39 +85,16 @@ class Question:
 
     def document(self) -> dict[str, Any]:
         """As plain values, for JSON."""
-        return {
-            "name": self.name,
-            "stream": self.stream,
-            "devices": list(self.devices),
-            "labels": list(self.labels),
-            "query": [self.query.kind, list(self.query.states)],
-            "length": self.length,
-            "source": self.source,
-            "mechanism": self.mechanism,
-            "confidence": self.confidence,
-            "windows": {device: window.model_dump(mode="json") for device, window in self.windows.items()},
-            "silent": sorted(self.silent),
-        }
+        document: dict[str, Any] = _QUESTION.dump_python(self, mode="json")
+        return document | {"silent": sorted(self.silent)}
 
-    @classmethod
-    def of_document(cls, document: Mapping[str, Any]) -> Question:
-        """Read what `document` wrote."""
-        kind, states = document["query"]
-        return cls(
-            name=document["name"],
-            stream=document["stream"],
-            devices=tuple(document["devices"]),
-            labels=tuple(document["labels"]),
-            query=Query(kind, tuple(states)),
-            length=document["length"],
-            source=document["source"],
-            mechanism=document["mechanism"],
-            confidence=document["confidence"],
-            windows={
-                device: Window.model_validate_json(json.dumps(window)) for device, window in document["windows"].items()
-            },
-            silent=frozenset(document["silent"]),
-        )
+
+_QUESTION = TypeAdapter(Question)
+
+
+def question_of(document: bytes) -> Question:
+    """Read what `Question.document` wrote, as JSON. ValueError if it was not made so."""
+    return _QUESTION.validate_json(document)
 
 
 class Addend(NamedTuple):
@@ -134,13 +113,7 @@ class Addend(NamedTuple):
 
     def document(self) -> list[Any]:
         """As plain values, for JSON."""
-        return [self.values.tolist(), self.variances.tolist(), self.steps.tolist(), self.ticks]
-
-    @classmethod
-    def of_document(cls, listed: Sequence[Any]) -> Addend:
-        """Read what `document` wrote."""
-        values, variances, steps = (np.array(one, dtype=np.float64) for one in listed[:3])
-        return cls(values, variances, steps, listed[3])
+        return [*(one.tolist() for one in self[:3]), self.ticks]
 
 
 def windows_addend(counts: Ints, numbers: Ints, scales: Sequence[Fraction], ticks: int) -> Addend:
@@ -302,19 +275,22 @@ class Noisy(NamedTuple):
 def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> Noisy:
     """What `Noisy.document` made, with tables by digest. KeyError, TypeError or ValueError if it was not made so."""
     symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
-    windows, doubled = (
-        Addend.of_document(document[name]) if name in document else None for name in ("windows", "doubled")
-    )
+    windows, doubled = (_addend(document.get(name)) for name in ("windows", "doubled"))
     largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
-    inputs = Inputs(_sums(symbols), _sums(beside), windows, doubled, largest)
+    sums = (tuple(part for part, _ in parts) for parts in (symbols, beside))
+    inputs = Inputs(*sums, windows, doubled, largest)
     if not inputs.parts and windows is None:
         raise ValueError("there is nothing in it")
     counts = tuple(noisy for _, noisy in (*symbols, *beside))
     return Noisy(inputs, Fraction(document["scale"]) if counts else Fraction(1), counts)
 
 
-def _sums(parts: Sequence[tuple[Part, Part]]) -> tuple[Part, ...]:
-    return tuple(sums for sums, _ in parts)
+def _addend(listed: Sequence[Any] | None) -> Addend | None:
+    """What `Addend.document` made."""
+    if listed is None:
+        return None
+    values, variances, steps = (np.array(one, dtype=np.float64) for one in listed[:3])
+    return Addend(values, variances, steps, listed[3])
 
 
 def _parts(listed: Sequence[Any], tables: Mapping[str, NoiseTable]) -> list[tuple[Part, Part]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ from gateway.releases.ledger import Ledger
 from gateway.releases.statistics import Part, ReleaseError, SymbolCounter
 from gateway.store.store import Store
 
-__all__ = ["EmptyWindowError", "Maker", "StoreCounting", "finish"]
+__all__ = ["EmptyWindowError", "Maker", "finish"]
 
 
 class DeviceWindows(NamedTuple):
@@ -71,30 +71,25 @@ class DeviceWindows(NamedTuple):
     shift: int = 0
 
 
-class DeviceSymbols(NamedTuple):
-    """A device's symbols of a release's ticks, (length,) for each table, -1 where it made none; `shift` as above."""
+def device_symbols(
+    store: Store, catalogue: Catalogue, question: Question, device: str, wall: int
+) -> tuple[dict[NoiseTable, Ints], int]:
+    """A device's symbols of a release's wall ticks, (length,) for each table, -1 where it made none; and its shift.
 
-    tables: dict[NoiseTable, Ints]
-    shift: int = 0
-
-
-def device_symbols(store: Store, catalogue: Catalogue, question: Question, device: str, wall: int) -> DeviceSymbols:
-    """A device's symbols of a release's wall ticks.
-
-    `None` if its clock was set within them, or some are of other states: a device chooses the version of its policy,
+    None if its clock was set within them, or some are of other states: a device chooses the version of its policy,
     and must not stop the release of the others.
     """
     stream, length = question.stream, question.length
     number = store.stream_id(device, stream)
     shift, _ = store.shifts(number).owner(wall, wall + length - 1)
     if number is None or shift is None:
-        return DeviceSymbols({})
+        return {}, 0
     first = wall + shift
     ticks: dict[NoiseTable, Ints] = {}
     for frame in store.symbols.holding(number, first, first + length - 1):
         policy = catalogue.recall(device, stream, frame.policy_version, SymbolModel).policy
         if policy.discretiser.states != question.labels:
-            return DeviceSymbols({})
+            return {}, 0
         assert policy.table is not None  # it made these
         if frame.shift != shift:
             continue
@@ -102,7 +97,7 @@ def device_symbols(store: Store, catalogue: Catalogue, question: Question, devic
         low, high = max(frame.first, first), min(frame.last, first + length - 1)
         of_table = ticks.setdefault(policy.table, np.full(length, -1, dtype=np.int64))
         of_table[low - first : high - first + 1] = symbols[low - frame.first : high - frame.first + 1]
-    return DeviceSymbols({table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}, shift)
+    return {table: laid_out for table, laid_out in ticks.items() if laid_out.max() >= 0}, shift
 
 
 def device_windows(
@@ -171,18 +166,12 @@ class Counts:
         shifts: by device, by how much its tick numbers are ahead of the window's wall ticks.
     """
 
-    question: Question
     tally: SymbolCounter
     beside: SymbolCounter
     windows: dict[str, DeviceWindows] = field(default_factory=dict)
     tables: dict[str, set[NoiseTable]] = field(default_factory=dict)
     counted: dict[str, CountedSymbols] = field(default_factory=dict)
     shifts: dict[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, question: Question) -> Counts:
-        """Nothing yet."""
-        return cls(question, SymbolCounter(question.query), SymbolCounter(question.query))
 
     @property
     def inputs(self) -> Inputs:
@@ -198,26 +187,80 @@ class Counts:
         )
 
 
-class Counting(Protocol):
-    """Counts what a release is about."""
+_NO_CHARGE = "post-processing: this audience sees the symbols"
+_CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
 
-    def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
-        """Count the window that begins at a wall tick; yields now and then whether it waits for somebody else.
 
-        Raises ReleaseError if what was found does not answer the query; DatabaseError if a file cannot be used.
-        """
+class EmptyWindowError(ReleaseError):
+    """There is nothing to count."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoreCounting:
-    """Counts what is in a store, a device at a time; the catalogue has the policies that made the symbols."""
+class Maker:
+    """What releases are made of, and with.
+
+    The catalogue has the policies that made the symbols in the store; draw(below) is uniform in range(below), from the
+    operating system.
+    """
 
     store: Store
     catalogue: Catalogue
+    ledger: Ledger
+    draw: Callable[[int], int]
+    now_us: Callable[[], int]
+
+    def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
+        """Release the window from a wall tick on; yields whether it waits for others, returns the reserved entry.
+
+        `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
+        counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
+        """
+        question = job.question
+        made = yield from self.count(question, first)
+        if not made.tables and not made.windows:
+            raise EmptyWindowError(
+                f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
+            )
+        basis = self._basis(job, made) if job.mechanism in ALONE else None
+        yield False
+        inputs = made.inputs
+        scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
+        spread = float_above(inputs.sensitivity / scale)
+        to_site = job.plan.audience == SITE
+        charges = dict.fromkeys((*made.windows, *made.tables), 0)
+        if basis is not None:
+            charges = dict.fromkeys(charges, units_below(job.audience.epsilon))
+        elif not to_site:
+            for device, used in made.tables.items():
+                charges[device] = max(units_above(charge(table, spread)) for table in used)
+        release = Release(
+            name=job.name,
+            audience=job.plan.audience,
+            stream=job.plan.stream,
+            first=first,
+            last=first + job.plan.length - 1,
+            charges=charges,
+            shifts=made.shifts,
+            mechanism=job.mechanism,
+            noise=inputs.noise,
+            scale=str(inputs.largest_scale(scale)),
+            topic=job.topic,
+            basis="" if basis is None else basis.model_dump_json(),
+            reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
+        )
+        return self.ledger.reserve(
+            release,
+            lambda number: self._drawn(job, release, question, inputs.with_noise(scale, self.draw), number),
+            time_us=self.now_us(),
+            progress=progress,
+        )
 
     def count(self, question: Question, first: int) -> Generator[bool, None, Counts]:
-        """As in `Counting`."""
-        made = Counts.of(question)
+        """Count the window that begins at a wall tick; yields after every device.
+
+        Raises ReleaseError if what was found does not answer the query; DatabaseError if a file cannot be used.
+        """
+        made = Counts(SymbolCounter(question.query), SymbolCounter(question.query))
         for device in question.devices:
             self._count(question, device, first, made)
             yield False
@@ -257,69 +300,6 @@ class StoreCounting:
         found = counted_symbols(chains, table, question.query.states, (laid_out >= 0).tolist())
         _ = found.distance  # some seconds at most, kept until the scale is wanted: other work goes on between devices
         return found
-
-
-_NO_CHARGE = "post-processing: this audience sees the symbols"
-_CHARGED_BEFORE = "counted by devices: the base of their accounts holds it"
-
-
-class EmptyWindowError(ReleaseError):
-    """There is nothing to count."""
-
-
-@dataclass(frozen=True, slots=True)
-class Maker:
-    """What releases are made with; draw(below) is uniform in range(below), from the operating system."""
-
-    counting: Counting
-    ledger: Ledger
-    draw: Callable[[int], int]
-    now_us: Callable[[], int]
-
-    def make(self, job: Job, first: int, progress: int | None = None) -> Generator[bool, None, Entry]:
-        """Release the window from a wall tick on; yields whether it waits for others, returns the reserved entry.
-
-        `progress` is where the schedule goes on, if this is part of one. Raises EmptyWindowError without symbols and
-        counts, ReleaseError if they do not answer the query, LedgerError if the ledger refuses, or DatabaseError.
-        """
-        made = yield from self.counting.count(job.question, first)
-        if not made.tables and not made.windows:
-            raise EmptyWindowError(
-                f"release {job.name}: no tick of {first}..{first + job.plan.length - 1} has a symbol or a count"
-            )
-        basis = self._basis(job, made) if job.mechanism in ALONE else None
-        yield False
-        inputs = made.inputs
-        scale = self._scale(job, made, inputs, basis) if made.tables else Fraction(1)
-        spread = float_above(inputs.sensitivity / scale)
-        to_site = job.plan.audience == SITE
-        charges = dict.fromkeys((*made.windows, *made.tables), 0)
-        if basis is not None:
-            charges = dict.fromkeys(charges, units_below(job.audience.epsilon))
-        elif not to_site:
-            for device, used in made.tables.items():
-                charges[device] = max(units_above(charge(table, spread)) for table in used)
-        release = Release(
-            name=job.name,
-            audience=job.plan.audience,
-            stream=job.plan.stream,
-            first=first,
-            last=first + job.plan.length - 1,
-            charges=charges,
-            shifts=made.shifts,
-            mechanism=job.mechanism,
-            noise=inputs.noise,
-            scale=str(inputs.largest_scale(scale)),
-            topic=job.topic,
-            basis="" if basis is None else basis.model_dump_json(),
-            reason="" if min(charges.values()) else _NO_CHARGE if to_site else _CHARGED_BEFORE,
-        )
-        return self.ledger.reserve(
-            release,
-            lambda number: self._drawn(job, release, made.question, inputs.with_noise(scale, self.draw), number),
-            time_us=self.now_us(),
-            progress=progress,
-        )
 
     def _basis(self, job: Job, made: Counts) -> WholeWindow:
         if job.mechanism == "wasserstein":

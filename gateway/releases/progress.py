@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 
 from fugu.contract.frames import sequence_name
 from gateway.releases.inputs import Question
@@ -19,18 +19,17 @@ _SHARE = 10
 """What is stored is read again in at most one part of so many of the time."""
 
 
-class FleetProgress:
-    """A `Progress` of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
+class FleetProgress(StoreProgress):
+    """The progress of all shards: what they have stored a moment ago; the store is owned by the thread that calls.
 
     While nothing was heard lately of one (`missing`), nothing is decided: how far its devices are, nobody knows.
     """
 
     def __init__(self, store: Store, shards: int, missing: Callable[[], tuple[int, ...]]) -> None:
-        self._store = store
+        self._read = _Stored(store)
+        super().__init__(store, self._read)
         self._shards = shards
         self._missing = missing
-        self._read = _Stored(store)
-        self._progress = StoreProgress(store, self._read)
         self._look_at = 0.0
         self._took = 0.0
 
@@ -46,28 +45,16 @@ class FleetProgress:
         return True
 
     def reached(self, question: Question) -> Reached:
-        """As in `Progress`."""
+        """As of `StoreProgress`, which knows nothing of shards that are missing."""
         if missing := self._missing():
             raise NotKnownError(f"shards {missing} are missing")
-        return self._of(question).reached(question)
+        return super().reached(question)
 
-    def complete(self, question: Question, first: int, end: int) -> bool:
-        """As in `Progress`."""
-        return self._of(question).complete(question, first, end)
-
-    def next_frame(self, question: Question, tick: int) -> int | None:
-        """As in `Progress`."""
-        return self._of(question).next_frame(question, tick)
-
-    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
-        """As in `Progress`."""
-        return self._of(question).wall_tick(question, numbers)
-
-    def _of(self, question: Question) -> StoreProgress:
+    def _devices(self, question: Question) -> tuple[str, ...]:
         began = time.monotonic()
         self._read.load(question)
         self._took += time.monotonic() - began
-        return self._progress
+        return question.devices
 
 
 class _Stored:
@@ -82,7 +69,9 @@ class _Stored:
 
     def load(self, question: Question) -> None:
         wanted: dict[str, list[str]] = {}
-        for device, name in _sequences(question):
+        heard = [(device, question.stream) for device in question.devices if device not in question.silent]
+        counted = [(device, sequence_name(question.stream, one.name)) for device, one in question.windows.items()]
+        for device, name in (*heard, *counted):
             if (device, name) not in self._known:
                 wanted.setdefault(name, []).append(device)
         for name, devices in wanted.items():
@@ -101,11 +90,3 @@ class _Stored:
 
     def complete(self, device: str, stream: str, first: int, last: int) -> bool:
         return self._known[device, stream][0].holds(first, last)
-
-
-def _sequences(question: Question) -> Iterator[tuple[str, str]]:
-    for device in question.devices:
-        if device not in question.silent:
-            yield device, question.stream
-        if (window := question.windows.get(device)) is not None:
-            yield device, sequence_name(question.stream, window.name)

@@ -35,7 +35,7 @@ from gateway.releases.record import ReleaseRecord
 from gateway.store.coverage import Shifts
 from gateway.store.store import Store
 
-__all__ = ["NotKnownError", "Progress", "Reached", "ReleaseSchedule", "StoreProgress"]
+__all__ = ["NotKnownError", "Reached", "ReleaseSchedule", "StoreProgress"]
 
 
 class NotKnownError(Exception):
@@ -47,22 +47,6 @@ class Reached(NamedTuple):
 
     low: int
     high: int
-
-
-class Progress(Protocol):
-    """Where devices are; everything may raise `NotKnownError`, and what a store raises."""
-
-    def reached(self, question: Question) -> Reached:
-        """The progress of devices, as far as it is known."""
-
-    def complete(self, question: Question, first: int, end: int) -> bool:
-        """True if no frame of any device is missing in the wall ticks first..end."""
-
-    def next_frame(self, question: Question, tick: int) -> int | None:
-        """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
-
-    def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
-        """The last wall tick that any of these numbers stands for: tick numbers of devices, 0 where none is given."""
 
 
 class Accounted(Protocol):
@@ -79,25 +63,28 @@ class Accounted(Protocol):
 
 
 class StoreProgress:
-    """Where the devices of a store are; the store is owned by the thread that calls."""
+    """Where the devices of a store are, which the thread that calls owns.
+
+    Where others store them, everything may raise `NotKnownError`.
+    """
 
     def __init__(self, store: Store, recorder: Accounted) -> None:
         self._store = store
         self._recorder = recorder
 
     def reached(self, question: Question) -> Reached:
-        """As in `Progress`."""
-        found = [self._reached(question, device) for device in question.devices]
+        """The progress of devices, as far as it is known."""
+        found = [self._reached(question, device) for device in self._devices(question)]
         return Reached(min(found), max(found))
 
     def complete(self, question: Question, first: int, end: int) -> bool:
-        """As in `Progress`."""
-        return all(self._complete(question, device, first, end) for device in question.devices)
+        """True if no frame of any device is missing in the wall ticks first..end."""
+        return all(self._complete(question, device, first, end) for device in self._devices(question))
 
     def next_frame(self, question: Question, tick: int) -> int | None:
-        """As in `Progress`."""
+        """The first wall tick of the first stored frame of any device that ends at a wall tick or later."""
         found: list[int] = []
-        for device in question.devices:
+        for device in self._devices(question):
             name, window = _sequence(question, device)
             frames = self._store.symbols if window is None else self._store.windows
             number, shifts = self._store.stream_id(device, name), self._recorder.shifts(device, name)
@@ -108,8 +95,12 @@ class StoreProgress:
         return min(found, default=None)
 
     def wall_tick(self, question: Question, numbers: Mapping[str, int]) -> int:
-        """As in `Progress`."""
-        return max(self._wall_tick(question, device, numbers.get(device, 0)) for device in question.devices)
+        """The last wall tick that any of these numbers stands for: tick numbers of devices, 0 where none is given."""
+        return max(self._wall_tick(question, device, numbers.get(device, 0)) for device in self._devices(question))
+
+    def _devices(self, question: Question) -> tuple[str, ...]:
+        """The devices of a question, of which something is about to be asked."""
+        return question.devices
 
     def _wall_tick(self, question: Question, device: str, number: int) -> int:
         name, window = _sequence(question, device)
@@ -177,7 +168,7 @@ class ReleaseSchedule:
         self,
         jobs: Sequence[Job],
         maker: Maker,
-        progress: Progress,
+        progress: StoreProgress,
         record: ReleaseRecord,
         link: Link,
         counters: Counter[str],

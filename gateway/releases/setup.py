@@ -22,7 +22,7 @@ from gateway.releases.config import ReleaseConfigError, check_reader, load_reade
 from gateway.releases.entries import Allowance, Entry, LedgerError, State, Stream
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
-from gateway.releases.maker import Maker, StoreCounting, finish
+from gateway.releases.maker import Maker, finish
 from gateway.releases.record import ReleaseRecord
 from gateway.store.engine import Lease
 from gateway.store.store import Store
@@ -78,7 +78,7 @@ def open_releases(
     try:
         opened.refuse_damage(ledger.name)
         record.bind(opened)
-        maker = Maker(StoreCounting(store, catalogue), opened, secrets.randbelow, now)
+        maker = Maker(store, catalogue, opened, secrets.randbelow, now)
         releases = Releases(
             opened, maker, record, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now
         )
