@@ -23,12 +23,14 @@ class FileError(FuguError):
     """A file or folder cannot be read or written, or a folder is not empty."""
 
 
-def new_folder(path: Path) -> Path:
-    """Make a folder; FileError if it holds something, or cannot be made."""
+def new_folder(path: Path, *, private: bool = False) -> Path:
+    """Make a folder, perhaps of its owner alone; FileError if it holds something, or cannot be made."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700 if private else 0o777, parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise FileError(f"{path} is not empty: name a new folder, or remove it first")
+        if private:
+            path.chmod(0o700)
     except OSError as error:
         raise FileError(f"cannot make the folder {path}: {error.strerror}") from None
     return path

@@ -226,7 +226,7 @@ def create_broker(path: Path, settings: Settings, now: datetime) -> BrokerFolder
     if settings.bind is not None and not _is_address(settings.bind):
         raise UsageError(f"--bind must be an address of this machine, got {settings.bind[:80]!r}")
     folder = BrokerFolder(new_folder(path), settings)
-    new_folder(folder.authority_key.parent).chmod(0o700)
+    new_folder(folder.authority_key.parent, private=True)
     from gateway.deployment.certificates import Authority
 
     authority = Authority.create(settings.fleet, now, AUTHORITY_DAYS)

@@ -26,6 +26,10 @@ _BACKDATED = timedelta(days=1)
 """A device without a battery for its clock may wake up some hours in the past."""
 
 _LONGEST_NAME = 64  # of a subject, by X.520
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,6 @@ class Issued:
 
     certificate: bytes
     key: bytes
-
-    @property
-    def ends(self) -> datetime:
-        """The end of the certificate."""
-        return x509.load_pem_x509_certificate(self.certificate).not_valid_after_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,7 @@ class Authority:
         """Make a new authority; `now` has a zone."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"Fugu Edge {fleet} authority"[:_LONGEST_NAME])
-        unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days))
-        unsigned = unsigned.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        unsigned = unsigned.add_extension(_usage(authority=True), critical=True)
+        unsigned = _builder(name, name, key.public_key(), now, now + timedelta(days), authority=True)
         return cls(unsigned.sign(key, hashes.SHA256()), key)
 
     @classmethod
@@ -95,11 +92,8 @@ class Authority:
         if last <= now:
             raise DeploymentError(f"the authority's certificate ended on {last:%Y-%m-%d}: make a new broker's folder")
         key = ec.generate_private_key(ec.SECP256R1())
-        unsigned = _builder(
-            _name(name), self.certificate.subject, key.public_key(), now, min(now + timedelta(days), last)
-        )
-        unsigned = unsigned.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        unsigned = unsigned.add_extension(_usage(authority=False), critical=True)
+        ends = min(now + timedelta(days), last)
+        unsigned = _builder(_name(name), self.certificate.subject, key.public_key(), now, ends, authority=False)
         unsigned = unsigned.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         unsigned = unsigned.add_extension(issuer, critical=False)
@@ -109,8 +103,15 @@ class Authority:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public: ec.EllipticCurvePublicKey, now: datetime, last: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    public: ec.EllipticCurvePublicKey,
+    now: datetime,
+    last: datetime,
+    *,
+    authority: bool,
 ) -> x509.CertificateBuilder:
+    allowed = {"key_cert_sign", "crl_sign"} if authority else {"digital_signature"}
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -120,6 +121,8 @@ def _builder(
         .not_valid_before(now.astimezone(UTC) - _BACKDATED)
         .not_valid_after(last.astimezone(UTC))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
+        .add_extension(x509.KeyUsage(**{name: name in allowed for name in _USAGES}), critical=True)
     )
 
 
@@ -132,20 +135,6 @@ def _host(text: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:
         return x509.DNSName(text)
-
-
-def _usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

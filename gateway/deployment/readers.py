@@ -9,7 +9,7 @@ from fugu.contract.guarantee import Adversary
 from gateway.deployment.mosquitto import Account
 from gateway.deployment.units import DeploymentError
 from gateway.estimates.catalogue import Catalogue
-from gateway.releases.config import Bound, Reader, check_reader, limited, load_releases
+from gateway.releases.config import Bound, Reader, audience_of, check_reader, load_releases
 
 __all__ = ["Promises", "joined", "left", "new_reader"]
 
@@ -36,9 +36,13 @@ def new_reader(
     Its limit, where not stated, is that of the first audience. Raises FuguError if it would be told more, or that
     cannot be computed.
     """
-    reader = limited(name, audiences, load_releases(promises.releases), epsilon, adversary)
+    first = audience_of(load_releases(promises.releases), name, audiences[0])
     account = Account(
-        name=name, role="reader", audiences=reader.audiences, epsilon=reader.epsilon, adversary=reader.adversary
+        name=name,
+        role="reader",
+        audiences=tuple(dict.fromkeys(audiences)),
+        epsilon=first.epsilon if epsilon is None else epsilon,
+        adversary=adversary or first.adversary,
     )
     return account, _checked(account, promises)
 

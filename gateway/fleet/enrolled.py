@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from fugu.mqtt import Broker
 from gateway.contradictions import Stopping
 from gateway.estimates.catalogue import Catalogue
 from gateway.fleet.entries import Document, KeyStoreError, RegistryError
-from gateway.fleet.keys import decrypted, read_passphrase, read_private
+from gateway.fleet.keys import Root, decrypted, read_passphrase, read_private, read_root
 from gateway.fleet.registry import Registry
 
 __all__ = ["Enrolled", "FleetFiles"]
@@ -39,28 +40,16 @@ _log = logging.getLogger(__name__)
 _REFRESH_SECONDS = 2.0
 
 
-def read_roots(paths: list[Path], fleet: str) -> list[tuple[RootDocument, bytes]]:
-    """Root documents with envelopes, by version; the newest is in force. PolicyError if one is bad or foreign."""
+def read_roots(paths: Sequence[Path], fleet: str) -> list[Root]:
+    """Roots of a fleet, by version; the newest is in force. FuguError names one that is bad or foreign."""
     if not paths:
         raise PolicyError("a registry needs the root documents of its fleet")
     found = []
     for path in paths:
-        try:
-            payload = path.read_bytes()
-            envelope = Envelope.decode(payload)
-            document = read_document(RootDocument, envelope.payload)
-        except OSError as error:
-            raise PolicyError(f"cannot read {path}: {error.strerror}") from None
-        except FuguError as error:
-            raise PolicyError(f"{path}: {error}") from None
-        if envelope.kind != "root" or document.fleet != fleet:
+        found.append(read_root(path))
+        if found[-1].document.fleet != fleet:
             raise PolicyError(f"{path} is not a root of fleet {fleet}")
-        try:
-            verified(envelope, document.root, document.public_keys)
-        except TrustError:
-            raise PolicyError(f"{path} is not signed by its own keys") from None
-        found.append((document, payload))
-    return sorted(found, key=lambda pair: pair[0].version)
+    return sorted(found, key=lambda root: root.document.version)
 
 
 class FleetPolicies:
@@ -136,23 +125,18 @@ def _signed_under(root: RootDocument, envelope: Envelope) -> bool:
     return True
 
 
-class SignerError(FuguError):
-    """The gateway's key cannot be used."""
-
-
 class Signer:
     """Signs for one fleet.
 
     `key` is an encrypted PEM file; the first line of `passphrase_file` is its passphrase. Both must be readable by
-    their owner only. Raises SignerError with one line that says what is wrong with the files.
+    their owner only. Raises KeyStoreError with one line that says what is wrong with the files.
     """
 
-    def __init__(self, fleet: str, key: Path, passphrase_file: Path) -> None:
+    def __init__(self, fleet: str, key: Path, passphrase_file: Path | None) -> None:
+        if passphrase_file is None:
+            raise KeyStoreError("the gateway's key needs a file with its passphrase")
         self._fleet = fleet
-        try:
-            self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
-        except KeyStoreError as error:
-            raise SignerError(str(error)) from None
+        self._key = decrypted(read_private(key, "a key"), read_passphrase(passphrase_file), key)
 
     @property
     def public(self) -> bytes:
@@ -201,15 +185,15 @@ class Enrolled:
 
     def __init__(self, fleet: str, files: FleetFiles, catalogue: Catalogue, counters: Counter[str]) -> None:
         self._counters = counters
-        self.roots = read_roots(list(files.roots), fleet)
-        self.signer = _signer(fleet, files)
+        self.roots = read_roots(files.roots, fleet)
+        self.signer = None if files.key is None else Signer(fleet, files.key, files.passphrase_file)
         if self.signer is not None and self.signer.public not in self.roots[-1][0].gateway_keys:
-            raise SignerError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
+            raise KeyStoreError(f"{files.key} is not a gateway key of root version {self.roots[-1][0].version}")
         self._registry = Registry(files.registry)
         try:
             if self._registry.fleet != fleet:
-                raise SignerError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
-            self._policies = FleetPolicies(self._registry, [root for root, _ in self.roots], catalogue, counters)
+                raise KeyStoreError(f"{files.registry} is the registry of fleet {self._registry.fleet}")
+            self._policies = FleetPolicies(self._registry, [root.document for root in self.roots], catalogue, counters)
             self._policies.refresh()
             self._refresh_at = 0.0
             self._enrolled: dict[str, int] = {}
@@ -269,11 +253,3 @@ class Enrolled:
         if self.signer is None or device not in self._keys:
             return table.encode()
         return self.signer.table(device, stream, table)
-
-
-def _signer(fleet: str, files: FleetFiles) -> Signer | None:
-    if files.key is None:
-        return None
-    if files.passphrase_file is None:
-        raise SignerError("the gateway's key needs a file with its passphrase")
-    return Signer(fleet, files.key, files.passphrase_file)

@@ -29,7 +29,7 @@ from fugu.contract.envelope import Envelope, encode_roots, key_name, sign
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Enrolment, Role, RootDocument, read_document, write_document
 from fugu.contract.trust import Trust
-from fugu.host.files import write_public, write_secret
+from fugu.host.files import new_folder, write_public, write_secret
 from gateway.fleet.entries import FleetError, KeyStoreError
 
 __all__ = [
@@ -55,10 +55,10 @@ __all__ = [
 _MAX_BYTES = 1 << 14
 _LABEL = "ENCRYPTED PRIVATE KEY"
 _COST, _BLOCK, _PARALLEL = 1 << 14, 8, 5
-_SEQUENCE, _OCTETS, _INTEGER = 0x30, 0x04, 0x02
-_PBES2 = bytes.fromhex("06092a864886f70d01050d")
-_SCRYPT = bytes.fromhex("06092b06010401da47040b")
-_AES_256_CBC = bytes.fromhex("060960864801650304012a")
+_FORM = (  # in DER, of a cost of 2^14 and blocks of 8: what a private key of Ed25519 fills is always as long
+    "30819b305706092a864886f70d01050d304a302906092b06010401da47040b301c0410{salt}"
+    "020240000201080201{parallel:02x}301d060960864801650304012a0410{start}0440{content}"
+)
 
 
 class WrongPassphraseError(KeyStoreError):
@@ -73,11 +73,7 @@ def encrypted(key: Ed25519PrivateKey, passphrase: str) -> bytes:
     padded = padder.update(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())) + padder.finalize()
     cipher = Cipher(algorithms.AES(secret), modes.CBC(start)).encryptor()
     content = cipher.update(padded) + cipher.finalize()
-    numbers = (_COST, _BLOCK, _PARALLEL)  # positive, with room for the sign
-    costs = (_der(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "big")) for value in numbers)
-    derivation = _der(_SEQUENCE, _SCRYPT, _der(_SEQUENCE, _der(_OCTETS, salt), *costs))
-    scheme = _der(_SEQUENCE, derivation, _der(_SEQUENCE, _AES_256_CBC, _der(_OCTETS, start)))
-    body = _der(_SEQUENCE, _der(_SEQUENCE, _PBES2, scheme), _der(_OCTETS, content))
+    body = bytes.fromhex(_FORM.format(salt=salt.hex(), parallel=_PARALLEL, start=start.hex(), content=content.hex()))
     lines = textwrap.wrap(base64.b64encode(body).decode(), 64)
     return "\n".join((f"-----BEGIN {_LABEL}-----", *lines, f"-----END {_LABEL}-----", "")).encode()
 
@@ -109,13 +105,6 @@ def read_private(path: Path, what: str) -> bytes:
             return file.read(_MAX_BYTES)
     except OSError as error:
         raise KeyStoreError(f"cannot read {what} {path}: {error.strerror}") from None
-
-
-def _der(tag: int, *parts: bytes) -> bytes:
-    content = b"".join(parts)
-    size = len(content)
-    head = bytes([size]) if size < 0x80 else bytes([0x81, size]) if size < 0x100 else bytes([0x82, *divmod(size, 256)])
-    return bytes([tag]) + head + content
 
 
 _SHORTEST = 8
@@ -197,19 +186,6 @@ def name_of(key: Ed25519PrivateKey) -> str:
 def short(name: str) -> str:
     """A key's name as files and people call it."""
     return name[:_DIGITS]
-
-
-def new_key_folder(path: Path) -> Path:
-    """Make a folder for keys. KeyStoreError if it holds anything yet, or cannot be made."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        if any(path.iterdir()):
-            raise KeyStoreError(f"{path} is not empty: name a new folder")
-        path.chmod(0o700)
-    except OSError as error:
-        raise KeyStoreError(f"cannot make the folder {path}: {error.strerror}") from None
-    return path
 
 
 def key_files(folders: Iterable[Path]) -> list[KeyFile]:
@@ -338,7 +314,7 @@ def initialise(
     keys = {role: [Ed25519PrivateKey.generate() for _ in range(counts[role])] for role in ROLES}
     root = _signed(_document(fleet, 1, {role: _publics(keys[role]) for role in ROLES}, thresholds), keys["root"])
     device_trust(root)
-    new_key_folder(folder)
+    new_folder(folder, private=True)
     for role in ROLES:
         for key in keys[role]:
             write_key(folder, role, key, passphrases[role])

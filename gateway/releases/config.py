@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self
@@ -36,8 +36,8 @@ __all__ = [
     "ReleaseConfig",
     "ReleaseConfigError",
     "Scheduled",
+    "audience_of",
     "check_reader",
-    "limited",
     "load_readers",
     "load_releases",
 ]
@@ -236,20 +236,6 @@ def load_readers(path: Path, fleet: str) -> tuple[Reader, ...]:
     return found.readers
 
 
-def limited(
-    name: str, audiences: Iterable[str], config: ReleaseConfig, epsilon: float | None, adversary: Adversary | None
-) -> Reader:
-    """A new reader; what is not stated is of its first audience. ReleaseConfigError if that is not configured."""
-    wanted = tuple(dict.fromkeys(audiences))
-    first = _audience(config, name, wanted[0])
-    return Reader(
-        name=name,
-        audiences=wanted,
-        epsilon=first.epsilon if epsilon is None else epsilon,
-        adversary=first.adversary if adversary is None else adversary,
-    )
-
-
 def check_reader(
     reader: Reader, config: ReleaseConfig, catalogue: Catalogue, alone: Collection[Key] = ()
 ) -> list[Bound]:
@@ -259,7 +245,7 @@ def check_reader(
     accounts of a ledger that have had their only release, whether or not it is still configured.
     """
     for name in reader.audiences:
-        _audience(config, reader.name, name)
+        audience_of(config, reader.name, name)
     for key in alone:
         if key.audience in reader.audiences and set(reader.audiences) != {key.audience}:
             raise ReleaseConfigError(
@@ -277,7 +263,7 @@ def _bound(reader: Reader, config: ReleaseConfig, catalogue: Catalogue, device: 
     less, and its windows may take up what releases had before. Of the ticks of a version no audience was ever told more
     than that version allows beside its own windows, because its allowance is the least of all versions known by then.
     """
-    audiences = [_audience(config, reader.name, name) for name in reader.audiences]
+    audiences = [audience_of(config, reader.name, name) for name in reader.audiences]
     found = _alone(reader, config, device, stream)
     try:
         for policy in catalogue.policies(device, stream):
@@ -315,7 +301,8 @@ def _alone(reader: Reader, config: ReleaseConfig, device: str, stream: str) -> l
     return []
 
 
-def _audience(config: ReleaseConfig, reader: str, name: str) -> Audience:
+def audience_of(config: ReleaseConfig, reader: str, name: str) -> Audience:
+    """An audience of an account. ReleaseConfigError if it is not configured."""
     if name not in config.audiences:
         raise ReleaseConfigError(
             f"account {reader}: audience {name} is not configured, so nobody can say what the account may be told"

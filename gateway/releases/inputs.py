@@ -277,8 +277,8 @@ def noisy_of(document: Mapping[str, Any], tables: Mapping[str, NoiseTable]) -> N
     symbols, beside = (_parts(document.get(name, ()), tables) for name in ("symbols", "beside"))
     windows, doubled = (_addend(document.get(name)) for name in ("windows", "doubled"))
     largest = Fraction(document["windows_scale"]) if "windows_scale" in document else None
-    sums = (tuple(part for part, _ in parts) for parts in (symbols, beside))
-    inputs = Inputs(*sums, windows, doubled, largest)
+    alone, doubly = (tuple(part for part, _ in parts) for parts in (symbols, beside))
+    inputs = Inputs(alone, doubly, windows, doubled, largest)
     if not inputs.parts and windows is None:
         raise ValueError("there is nothing in it")
     counts = tuple(noisy for _, noisy in (*symbols, *beside))

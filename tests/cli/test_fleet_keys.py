@@ -129,7 +129,7 @@ def test_init_refuses_a_folder_with_something_in_it_and_thresholds_that_nobody_m
     fugu: Fugu, keys: Path, tmp_path: Path
 ) -> None:
     again = fugu("fleet", "init", "--fleet", "home", "--keys", keys)
-    assert (again.code, again.err) == (1, f"fugu: {keys} is not empty: name a new folder\n")
+    assert (again.code, again.err) == (1, f"fugu: {keys} is not empty: name a new folder, or remove it first\n")
     never = fugu("fleet", "init", "--fleet", "home", "--keys", tmp_path / "new", "--root-threshold", 4)
     assert (never.code, never.err) == (1, "fugu: a threshold of 4 with 3 keys can never be met\n")
     assert not (tmp_path / "new").exists()

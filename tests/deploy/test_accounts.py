@@ -113,7 +113,8 @@ def test_certificates_hold_from_yesterday_to_the_day_that_was_asked_for() -> Non
 def test_no_certificate_outlives_its_authority_s_and_none_is_made_after_it() -> None:
     now = datetime(2026, 3, 1, tzinfo=UTC)
     authority = Authority.create("home", now, 30)
-    assert authority.issue_client("w", now + timedelta(days=20), 30).ends == now + timedelta(days=30)
+    issued = x509.load_pem_x509_certificate(authority.issue_client("w", now + timedelta(days=20), 30).certificate)
+    assert issued.not_valid_after_utc == now + timedelta(days=30)
     with pytest.raises(DeploymentError, match="ended on 2026-03-31"):
         authority.issue_server(["h"], now + timedelta(days=30), 1)
 

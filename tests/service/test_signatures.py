@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fugu.contract.envelope import Envelope, Signature
-from fugu.contract.errors import PolicyError, Reason, TrustError
+from fugu.contract.errors import Reason, TrustError
 from fugu.contract.fleet_documents import RootDocument, verified
 from fugu.contract.trust import Trust
 from gateway.estimates.catalogue import Catalogue
@@ -121,7 +121,7 @@ def test_a_root_is_signed_by_its_own_keys_for_gateway_and_device(tmp_path: Path)
     few = replace(good, signatures=good.signatures[:1])
     for bad in (few, spoiled(good, 0), spoiled(Envelope.decode(KEYS.root_envelope(1, KEYS.root[2])), 1)):
         (tmp_path / "bad").write_bytes(bad.encode())
-        with pytest.raises(PolicyError, match="bad is not signed by its own keys"):
+        with pytest.raises(FleetError, match="bad: "):
             read_roots([tmp_path / "bad"], "home")
         with pytest.raises(TrustError):
             device_trust(Root(root, bad.encode()))
