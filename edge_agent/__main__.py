@@ -28,7 +28,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     print_any_text()
     try:
-        return _by_hand(words) if words and words[0] in _BY_HAND else _run(words)
+        if not words or words[0] not in _BY_HAND:
+            return _run(words)
+        from edge_agent.commands import done
+
+        print(done(words))
+        return 0
     except FuguError as error:
         print(f"fugu-agent: {' '.join(str(error).split())}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
@@ -69,11 +74,16 @@ def _run(words: Sequence[str]) -> int:
     from edge_agent.config import check_in_child
 
     if options.status:
-        return _status(Path(options.config))
+        from edge_agent.config_file import read_config
+        from edge_agent.local_control import ask_status, described
+
+        config = Path(options.config)
+        print(described(ask_status(config.parent / read_config(config).outbox)))
+        return 0
     if options.doctor:
         return _doctor(Path(options.config))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _leave)
+        signal.signal(number, lambda _number, _frame: sys.exit(0))
     checked = check_in_child(options.config)
     # Loaded while the child is at work.
     from edge_agent.agent import Agent
@@ -107,25 +117,10 @@ def _check(config: str, plan: AgentPlan) -> int:
         ask_status(plan.outbox)
     except LocalStatusError:
         outcomes = tried(plan.streams)
-        for outcome in outcomes:
-            print(outcome.sentence)
-        return 1 if any(outcome.wrong for outcome in outcomes) else 0
+        for sentence, _ in outcomes:
+            print(sentence)
+        return int(any(wrong for _, wrong in outcomes))
     print("the agent runs, and has its sensors open: fugu-agent --status says how they are")
-    return 0
-
-
-def _by_hand(words: Sequence[str]) -> int:
-    from edge_agent.commands import done
-
-    print(done(words))
-    return 0
-
-
-def _status(config: Path) -> int:
-    from edge_agent.config_file import read_config
-    from edge_agent.local_control import ask_status, described
-
-    print(described(ask_status(config.parent / read_config(config).outbox)))
     return 0
 
 
@@ -136,10 +131,6 @@ def _doctor(config: Path) -> int:
     found = examine(config, lambda why: print(f"fugu-agent: {why}", file=sys.stderr, flush=True))
     print("\n".join(lines(found)))
     return 1 if failed(found) else 0
-
-
-def _leave(_number: int, _frame: object) -> None:
-    sys.exit(0)
 
 
 if __name__ == "__main__":

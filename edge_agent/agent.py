@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from edge_agent.binding import identifiers
 from edge_agent.device_clock import Anchor, DeviceClock, SystemClock
-from edge_agent.local_control import LocalStatus, Pause, told
+from edge_agent.local_control import LocalStatus, Pause
 from edge_agent.outbox import Outbox
-from edge_agent.plan import AgentPlan, Managed
+from edge_agent.plan import AgentPlan
 from edge_agent.sender import Sender
 from edge_agent.sensors import Sensor
 from edge_agent.stored_frames import Keeping
@@ -76,7 +76,12 @@ class Agent:
             if stream.mechanism.offer is not None and plan.managed is None
         }
         self._signed = 0 if plan.managed is None else plan.managed.time
-        self._fleet = None if plan.managed is None else self._enrolled(plan.managed)
+        self._fleet: FleetPolicy | None = None
+        if plan.managed is not None:
+            from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
+
+            whose = plan.fleet, plan.device, plan.managed
+            self._fleet = FleetPolicy(*whose, self._later, self._ticks.switch, self._offer_table, self._now)
         followed = () if self._fleet is None else self._fleet.topics
         will = Status(False, _version(), 0, (StatusCode.CONNECTION_LOST,), ())
         self._link = Link(
@@ -107,14 +112,6 @@ class Agent:
         self._local = LocalStatus(plan.outbox)
         self._bytes_delivered = self._bytes_taken = 0  # each is written by one thread
         self.refused = Counter(too_many=0)  # the network thread changes what is there, and adds nothing
-
-    def _enrolled(self, managed: Managed) -> FleetPolicy:
-        from edge_agent.fleet_policy import FleetPolicy  # an agent with policies of its own does not need it
-
-        plan = self._plan
-        return FleetPolicy(
-            plan.fleet, plan.device, managed, self._later, self._ticks.switch, self._offer_table, self._now
-        )
 
     def _now(self) -> float:
         return self._time.now_us() / 1e6
@@ -253,22 +250,21 @@ class Agent:
         self._bytes_taken += len(payload)
         if topic == self._committed_topic:
             try:
-                self._take_watermark(Committed.decode(payload))
+                believed = self._sender.committed(Committed.decode(payload))
             except FrameError as error:
                 self.refused[error.reason] += 1
+                return
+            if not believed:
+                if not self.refused["watermark"]:
+                    _log.warning(
+                        "a watermark is not the gateway's, or is an old one: nothing is forgotten because of it. If "
+                        "frames pile up, the gateway's registry has another key for this device: enrol it anew"
+                    )
+                self.refused["watermark"] += 1
         elif self._fleet is not None:
             self._fleet.arrived(topic, payload)
         elif (stream := self._tables.get(topic)) is None or not stream.offer_table(payload):
             self.refused["table"] += 1
-
-    def _take_watermark(self, message: Committed) -> None:
-        if not self._sender.committed(message):
-            if not self.refused["watermark"]:
-                _log.warning(
-                    "a watermark is not the gateway's, or is an old one: nothing is forgotten because of it. If frames "
-                    "pile up, the gateway's registry has another key for this device: enrol it anew"
-                )
-            self.refused["watermark"] += 1
 
     def _codes(self) -> tuple[StatusCode, ...]:
         """What is wrong with link, storage, clock and policy; nothing here may depend on a reading."""
@@ -319,7 +315,20 @@ class Agent:
             "dropped": self._outbox.frames.dropped,
             "codes": self._codes(),
             "refused": self.refused + (Counter() if self._fleet is None else self._fleet.refused),
-            "streams": told(self._ticks.streams),
+            "streams": [
+                {
+                    "stream": stream.plan.stream,
+                    "policy_version": stream.plan.version,
+                    "next_tick": stream.next_tick,
+                    "ticks": stream.ticks,
+                    "silent": stream.silent,
+                    "unusable": stream.discretiser.unusable,
+                    "sensor": stream.sensor.trouble,
+                    "watch": stream.watch.sentence() if stream.watch else "",
+                    "own_epsilon": stream.watch.own_epsilon if stream.watch else None,
+                }
+                for stream in self._ticks.streams
+            ],
         }
 
     def _publish_status(self, status: Status) -> None:

@@ -27,7 +27,7 @@ Word = Annotated[str, Field(max_length=4096, pattern=r"^[^\x00]*$")]
 
 
 class Replay(Document):
-    """Replay a column of a CSV file (also gzipped) or an array of an NPZ file; tick t reads row t.
+    """Replay a column of a CSV file (also gzipped); tick t reads row t.
 
     Attributes:
         time: the column of times, if the rows are changes: each value holds until the next.

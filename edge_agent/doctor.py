@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from edge_agent.binding import identifiers
 from edge_agent.config import check_in_child
@@ -44,16 +44,10 @@ _ROWS = 1000
 """Of a recording so many are looked at."""
 
 
-class Outcome(NamedTuple):
-    """A sentence about a stream's sensor, and whether it says that something is wrong."""
-
-    sentence: str
-    wrong: bool
-
-
-def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[Outcome]:
+def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[tuple[str, bool]]:
     """Open the sensors of streams, and wait until each has given a reading that is of use, or says what is wrong.
 
+    Of each it tells a sentence, and whether that says that something is wrong.
     `patience` is in seconds, if not that of the kinds of sensors; a source of changes may be silent for longer. Raises
     ConfigError if a sensor cannot be opened.
     """
@@ -72,9 +66,7 @@ def tried(plans: Sequence[StreamPlan], patience: float | None = None) -> list[Ou
                 trial.take(tick, None if reading is None else reading.reveal())
             left = deadline - time.monotonic()
             if left <= 0 or all(trial.over or failed for trial, failed in zip(trials, wrong, strict=True)):
-                return [
-                    Outcome(f"stream {trial.plan.stream}: {trial.sentence(patience)}", trial.wrong) for trial in trials
-                ]
+                return [(f"stream {one.plan.stream}: {one.sentence(patience)}", one.wrong) for one in trials]
             tick += 1
             if not all(sensor.recorded for sensor in sensors):
                 time.sleep(min(pause, left))

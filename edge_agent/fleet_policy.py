@@ -8,11 +8,9 @@ is refused changes nothing but the status, which says why.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import math
-import os
 import sqlite3
 import subprocess
 import sys
@@ -28,6 +26,7 @@ from edge_agent.plan import Managed, StreamPlan
 from fugu.contract.errors import FuguError, Reason, StatusCode, cause
 from fugu.contract.frames import JUDGED_BYTES, MAX_DETAIL, MAX_REASON, PolicyStatus
 from fugu.contract.topics import policy_set_topic, policy_status_topic, root_topic, stop_topic, table_topic, time_topic
+from fugu.host.files import write_secret
 
 __all__ = ["FleetPolicy"]
 
@@ -189,7 +188,7 @@ class FleetPolicy:
                 self._accept(kind, payload, answer)
         except FuguError as error:
             self._refuse(kind, payload, error.reason, str(error))
-        except (OSError, sqlite3.Error) as error:
+        except sqlite3.Error as error:
             self._refuse(kind, payload, Reason.STORAGE, f"cannot store what was accepted: {error}")
         self._next()
 
@@ -226,9 +225,9 @@ class FleetPolicy:
             if answer["kind"] == "policy":
                 managed = replace(managed, **{key: answer[key] for key in ("version", "valid_until", "on_expiry")})
                 plans = [StreamPlan.of(policy, sensor) for policy, sensor in answer["plans"]]
-                self._switch(plans, lambda: _store(Path(self.managed.trust), state))
+                self._switch(plans, lambda: write_secret(Path(self.managed.trust), state))
             elif answer["kind"] != "time" or found["time"] >= self._stored_time + TIME_STORED_SECONDS:
-                _store(Path(self.managed.trust), state)
+                write_secret(Path(self.managed.trust), state)
             else:
                 found = {**found, "time": self._stored_time}
             self.managed, self._stored_time = managed, found["time"]
@@ -252,25 +251,3 @@ class FleetPolicy:
 
 def _name(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()[:JUDGED_BYTES]
-
-
-def _store(path: Path, text: str) -> None:
-    """Replace a file as a whole, forced to disk; after a crash it is the old one or the new one."""
-    fresh = path.with_name(path.name + ".new")
-    try:
-        with fresh.open("w") as file:
-            fresh.chmod(0o600)
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
-    with contextlib.suppress(OSError):  # the new file is in place; a power cut may only bring the old one back
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

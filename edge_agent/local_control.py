@@ -12,23 +12,22 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from edge_agent.stream import Stream
 from fugu.contract.errors import FuguError
 from fugu.host.asking import Answering, ask
+from fugu.host.files import write_public
 
-__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "described", "seconds_of", "told"]
+__all__ = ["NO_USE", "LocalStatus", "LocalStatusError", "Pause", "ask_status", "described", "seconds_of"]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class LocalStatusError(FuguError):
-    """A pause cannot be read or written, or no agent answers here."""
+    """A pause cannot be ended, or no agent answers here."""
 
 
 class Pause:
@@ -53,19 +52,8 @@ class Pause:
         return not now >= self._until
 
     def begin(self, until: float | None) -> None:
-        """Pause until a Unix time in seconds, or for ever. Raises LocalStatusError if the file cannot be written."""
-        beside = self.path.with_name(self.path.name + ".new")
-        try:
-            beside.write_text("" if until is None else f"{until:.0f}\n", encoding="utf-8")
-            beside.chmod(0o644)  # who pauses may be another account than who runs the agent
-            beside.replace(self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise LocalStatusError(f"cannot write {self.path}: {error.strerror}") from None
+        """Pause until a Unix time in seconds, or for ever. Raises FileError if the file cannot be written."""
+        write_public(self.path, "" if until is None else f"{until:.0f}\n")  # who pauses may be another account
 
     def end(self) -> None:
         """Pause no more. Raises LocalStatusError if the file cannot be removed."""
@@ -120,24 +108,6 @@ def ask_status(outbox: str | Path) -> dict[str, Any]:
             f"no agent answers at {path}: none runs with this configuration, or another account than yours runs it"
         ) from None
     return found
-
-
-def told(streams: Sequence[Stream]) -> list[dict[str, Any]]:
-    """What an agent says of its streams."""
-    return [
-        {
-            "stream": stream.plan.stream,
-            "policy_version": stream.plan.version,
-            "next_tick": stream.next_tick,
-            "ticks": stream.ticks,
-            "silent": stream.silent,
-            "unusable": stream.discretiser.unusable,
-            "sensor": stream.sensor.trouble,
-            "watch": stream.watch.sentence() if stream.watch else "",
-            "own_epsilon": stream.watch.own_epsilon if stream.watch else None,
-        }
-        for stream in streams
-    ]
 
 
 def described(found: dict[str, Any]) -> str:

@@ -1,12 +1,8 @@
-"""Recordings to replay: a column of a CSV file or an array of an NPZ file, or a log of changes; read without numpy."""
+"""Recordings to replay: a column of a CSV file, or a log of changes."""
 
 from __future__ import annotations
 
-import ast
 import math
-import struct
-import sys
-import zipfile
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -23,13 +19,11 @@ _MOST_TICKS = 5_000_000
 
 
 def read_recording(path: Path, column: str) -> Sequence[float | str]:
-    """One column of a CSV file (`.csv`, `.csv.gz`) or one array of an NPZ file; numbers where every value is one.
+    """One column of a CSV file (`.csv`, `.csv.gz`); numbers where every value is one.
 
-    A name with commas that is no column itself, like `lat,lon`, stands for several columns of a CSV file: a reading is
+    A name with commas that is no column itself, like `lat,lon`, stands for several columns: a reading is
     then a string of their cells, joined by commas. Raises ConfigError with the file and what is wrong, never a value.
     """
-    if path.suffix == ".npz":
-        return _npz(path, column)
     try:
         with csv_rows(path, ConfigError, uneven=True) as (header, rows):
             names = [column] if column in header else [name.strip() for name in column.split(",")]
@@ -47,7 +41,7 @@ def read_changes(path: Path, column: str, time: str, every: float) -> Sequence[f
     """A log of changes, such as home automation exports: each value holds until the next, and is looked at once a tick.
 
     Args:
-        column: as for `read_recording`; or, of a CSV file with a column `entity_id`, the entity whose `state` to take.
+        column: as for `read_recording`; or, of a file with a column `entity_id`, the entity whose `state` to take.
         time: the column of times, in seconds or ISO 8601.
         every: seconds from tick to tick.
 
@@ -65,8 +59,6 @@ def read_changes(path: Path, column: str, time: str, every: float) -> Sequence[f
 
 
 def _changes(path: Path, column: str, time: str) -> list[tuple[float, str]]:
-    if path.suffix == ".npz":
-        return [(float(at), repr(value)) for at, value in zip(_npz(path, time), _npz(path, column), strict=False)]
     try:
         with csv_rows(path, ConfigError) as (header, rows):
             entity = header.index(ENTITY_COLUMN) if ENTITY_COLUMN in header and column not in header else None
@@ -86,41 +78,3 @@ def _numbers(path: Path, texts: list[str]) -> Sequence[float | str]:
         return array("d", map(float, texts))
     except ValueError:
         return texts
-
-
-_NPY_CODES = {"f8": "d", "f4": "f", "i8": "q", "i4": "i", "i2": "h", "i1": "b"} | {
-    "u8": "Q",
-    "u4": "I",
-    "u2": "H",
-    "u1": "B",
-    "b1": "B",
-}
-
-
-def _npz(path: Path, name: str) -> Sequence[float]:
-    try:
-        return _read_npz(path, name)
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"cannot read {path}: {cause(error)}") from None
-
-
-def _read_npz(path: Path, name: str) -> Sequence[float]:
-    """A one-dimensional array of numbers; the format is described in NEP 1 of numpy."""
-    with zipfile.ZipFile(path) as archive:
-        try:
-            raw = archive.read(f"{name}.npy")
-        except KeyError:
-            raise ConfigError(f"{path} has no array {name!r}") from None
-    if raw[:6] != b"\x93NUMPY":
-        raise ConfigError(f"{path}: {name} is not an array file")
-    wide = raw[6] > 1
-    (length,) = struct.unpack_from("<I" if wide else "<H", raw, 8)
-    start = 12 if wide else 10
-    header = ast.literal_eval(raw[start : start + length].decode("latin-1"))
-    order, code = header["descr"][:1], _NPY_CODES.get(header["descr"][1:])
-    if code is None or len(header["shape"]) != 1 or not header["shape"][0]:
-        raise ConfigError(f"{path}: {name} must be a non-empty one-dimensional array of numbers")
-    values = array(code, raw[start + length :])
-    if order == ">" != {"little": "<", "big": ">"}[sys.byteorder]:
-        values.byteswap()
-    return values

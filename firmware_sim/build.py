@@ -251,22 +251,15 @@ def _burnt(burnt: Burnt, policy: AnyPolicy, ceiling: int, compiled: tuple[bytes,
     except ValueError:
         raise FirmwareError("the certificate authority is no certificate in PEM form") from None
     authorities = [one.public_bytes(Encoding.DER) for one in certificates]
-    values: dict[str, object] = {
-        "BOARD": burnt.board,
+    told = ("board", "key", "host", "port", "username", "password", "root", "groups")
+    values = {name.upper(): getattr(burnt, name) for name in told} | {
         "RANDOMNESS": _randomness(burnt),
         "FLEET": policy.fleet,
         "DEVICE": policy.device,
         "VERSION": policy.version,
         "NOT_BEFORE": burnt.not_before_us,
         "CEILING": ceiling,
-        "KEY": burnt.key,
-        "HOST": burnt.host,
-        "PORT": burnt.port,
-        "USERNAME": burnt.username,
-        "PASSWORD": burnt.password,
         "CA": authorities,
-        "ROOT": burnt.root,
-        "GROUPS": list(burnt.groups),
         "FRESH_SECONDS": burnt.fresh_seconds or 0,
         "POLICIES": list(compiled),
     }

@@ -165,10 +165,8 @@ def _discretiser(policy: Policy, unit: Fraction) -> bytes:
 
 def _thresholds(discretiser: Thresholds, unit: Fraction) -> bytes:
     edges, by = discretiser.edges, discretiser.hysteresis
-    rows = [[_least(lambda value, e=edge: value >= e, unit) for edge in edges]]  # type: ignore[misc]
-    if by:
-        rows.append([_least(lambda value, e=edge: value - by >= e, unit) for edge in edges])  # type: ignore[misc]
-        rows.append([_least(lambda value, e=edge: value + by >= e, unit) for edge in edges])  # type: ignore[misc]
+    shifts = (0.0, -by, by) if by else (0.0,)
+    rows = [[_least(lambda value, e=edge, s=shift: value + s >= e, unit) for edge in edges] for shift in shifts]  # type: ignore[misc]
     extra = len(discretiser.states) - len(edges) - 1
     if discretiser.hysteresis_ticks > 0xFFFFFFFF:
         raise FirmwareError("hysteresis_ticks is too large for the firmware")

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from fugu.contract.discretisers import Baseline
 from fugu.contract.errors import PolicyError
+from fugu.contract.finite_leakage import stationary_distribution
 from fugu.contract.policies import AnyPolicy
 from fugu.contract.policy import Categories, Cells, Policy, Thresholds
 from fugu.mqtt import Broker
 
 __all__ = [
-    *("AgentProcess", "shown", "simulate_recording", "simulate_states", "stationary_distribution", "typical_chain"),
+    *("AgentProcess", "shown", "simulate_recording", "simulate_states", "typical_chain"),
     *("write_config", "write_device"),
 ]
 
@@ -107,32 +108,6 @@ def typical_chain(policy: AnyPolicy) -> Sequence[Sequence[float]]:
     if policy.chains.named_streams or not policy.chains.typical:
         raise PolicyError("the policy's class names no typical chain to simulate: give a --recording")
     return policy.chains.typical[0]
-
-
-def stationary_distribution(transition: Sequence[Sequence[float]]) -> list[float]:
-    """The distribution that a step of an irreducible chain (k rows of k probabilities) leaves as it is.
-
-    Source: Grassmann, Taksar, Heyman, "Regenerative Analysis and Steady State Distributions for Markov Chains" (1985):
-    states are taken out one after the other, without a subtraction.
-
-    Raises:
-        PolicyError: not every state is reached from every other.
-    """
-    rows, states = [list(row) for row in transition], len(transition)
-    for last in range(states - 1, 0, -1):
-        leaves = sum(rows[last][:last])
-        if not leaves:
-            raise PolicyError("a chain with states that are not reached from others has no one stationary distribution")
-        for row in rows[:last]:
-            row[last] /= leaves
-            if row[last]:
-                for state in range(last):
-                    row[state] += row[last] * rows[last][state]
-    weights = [1.0]
-    for state in range(1, states):
-        weights.append(sum(weight * rows[before][state] for before, weight in enumerate(weights)))
-    total = sum(weights)
-    return [weight / total for weight in weights]
 
 
 def simulate_states(transition: Sequence[Sequence[float]], length: int, generator: random.Random) -> list[int]:

@@ -10,19 +10,7 @@ holds until the next, or until the source itself, whatever it measures, shows th
 
 from __future__ import annotations
 
-from edge_agent.sensors.call import CallSensor
 from edge_agent.sensors.opening import only_one, open_sensor, silence_warning
-from edge_agent.sensors.source import ChangeSensor, LineSensor, ReplaySensor, Sensor, SensorUpdate, UnavailableError
+from edge_agent.sensors.source import Sensor, UnavailableError
 
-__all__ = [
-    "CallSensor",
-    "ChangeSensor",
-    "LineSensor",
-    "ReplaySensor",
-    "Sensor",
-    "SensorUpdate",
-    "UnavailableError",
-    "only_one",
-    "open_sensor",
-    "silence_warning",
-]
+__all__ = ["Sensor", "UnavailableError", "only_one", "open_sensor", "silence_warning"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,14 +19,46 @@ def open_sensor(config: dict[str, Any], stdin: BinaryIO | None = None) -> Sensor
 
     Raises ConfigError if its file, its function, or what it reads cannot be read, imported or opened.
     """
-    if config["kind"] == "stdin":
-        source: Sensor = LineSensor(stdin or os.fdopen(0, "rb", closefd=False), config["keep_alive"])
-    else:
-        source = _OPEN[config["kind"]](config)
+    source = _source(config, stdin)
     if config["silence"] == "samples":
         return source
     steady = config.get("availability") is not None  # such a source says at every tick that it works
     return ChangeSensor(source, 0 if steady else config.get("keep_alive_ticks"))
+
+
+def _source(config: dict[str, Any], stdin: BinaryIO | None) -> Sensor:
+    match config["kind"]:
+        case "stdin":
+            return LineSensor(stdin or os.fdopen(0, "rb", closefd=False), config["keep_alive"])
+        case "replay":
+            return _replay(config)
+        case "call":
+            return CallSensor(import_function(config["target"]))
+        case "command":
+            from edge_agent.sensors.command import CommandLineSensor, CommandSensor
+
+            words = config["command"]
+            if shutil.which(words[0]) is None:
+                raise ConfigError(f"there is no command {words[0]!r} that can be run: give its whole path")
+            if config["runs"] == "always":
+                return CommandLineSensor(words, config["keep_alive"])
+            return CommandSensor(words, config["timeout"])
+        case "mqtt":
+            from edge_agent.sensors.mqtt_topic import MqttSensor
+            from fugu.mqtt import LinkError
+
+            try:
+                return MqttSensor(config)
+            except LinkError as error:
+                raise ConfigError(f"sensor of topic {config['topic']}: {error}") from None
+        case "gpio":
+            from edge_agent.sensors.gpio import GpioSensor
+
+            return GpioSensor(**{key: config[key] for key in ("pin", "pull_up", "active_state", "since")})
+        case _:
+            from edge_agent.sensors.heart_rate import HeartRateSensor
+
+            return HeartRateSensor(config["address"], needs_contact=config["no_contact"] == "missing")
 
 
 def _replay(config: dict[str, Any]) -> Sensor:
@@ -43,54 +74,6 @@ def _replay(config: dict[str, Any]) -> Sensor:
             raise ConfigError(f"{file} has {len(values)} rows, fewer than its sensor's rows name")
         values = [value for first, end in spans for value in values[first:end]]
     return ReplaySensor(values, loop=config["loop"])
-
-
-def _call(config: dict[str, Any]) -> Sensor:
-    return CallSensor(import_function(config["target"]))
-
-
-def _command(config: dict[str, Any]) -> Sensor:
-    from edge_agent.sensors.command import CommandLineSensor, CommandSensor
-
-    words = config["command"]
-    if shutil.which(words[0]) is None:
-        raise ConfigError(f"there is no command {words[0]!r} that can be run: give its whole path")
-    if config["runs"] == "always":
-        return CommandLineSensor(words, config["keep_alive"])
-    return CommandSensor(words, config["timeout"])
-
-
-def _mqtt(config: dict[str, Any]) -> Sensor:
-    from edge_agent.sensors.mqtt_topic import MqttSensor
-    from fugu.mqtt import LinkError
-
-    try:
-        return MqttSensor(config)
-    except LinkError as error:
-        raise ConfigError(f"sensor of topic {config['topic']}: {error}") from None
-
-
-def _gpio(config: dict[str, Any]) -> Sensor:
-    from edge_agent.sensors.gpio import GpioSensor
-
-    pull_up, active_state = config["pull_up"], config["active_state"]
-    return GpioSensor(config["pin"], pull_up=pull_up, active_state=active_state, since=config["since"])
-
-
-def _heart_rate(config: dict[str, Any]) -> Sensor:
-    from edge_agent.sensors.heart_rate import HeartRateSensor
-
-    return HeartRateSensor(config["address"], needs_contact=config["no_contact"] == "missing")
-
-
-_OPEN: dict[str, Callable[[dict[str, Any]], Sensor]] = {
-    "replay": _replay,
-    "call": _call,
-    "command": _command,
-    "mqtt": _mqtt,
-    "gpio": _gpio,
-    "bluetooth-heart-rate": _heart_rate,
-}
 
 
 def only_one(config: dict[str, Any]) -> tuple[str, ...]:

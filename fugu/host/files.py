@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fugu.contract.errors import FuguError
+from fugu.contract.errors import FuguError, Reason
 
 __all__ = ["FileLostError", "HeldFiles", "damage", "new_folder", "read_text", "write_public", "write_secret"]
 
 
-class FileError(FuguError):
+class FileError(FuguError, reason=Reason.STORAGE):
     """A file or folder cannot be read or written, or a folder is not empty."""
 
 
@@ -55,7 +55,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def _write(path: Path, content: str | bytes, mode: int) -> None:
-    """Replace the file in one step; whoever reads it sees the old content or the new."""
+    """Replace the file in one step, forced to disk; whoever reads it sees the old content or the new."""
     data = content.encode() if isinstance(content, str) else content
     try:
         number, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mode 0600
@@ -71,6 +71,12 @@ def _write(path: Path, content: str | bytes, mode: int) -> None:
             raise
     except OSError as error:
         raise FileError(f"cannot write {path}: {error.strerror}") from None
+    with suppress(OSError):  # the new file is in place; a power cut may only bring the old one back
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
 
 _ENDS = ("-wal", "-shm")

@@ -14,7 +14,7 @@ import pytest
 
 from edge_agent.agent import Agent
 from edge_agent.plan import StreamPlan
-from edge_agent.sensors import ReplaySensor
+from edge_agent.sensors.source import ReplaySensor
 from fugu.contract.baseline import UNIT
 from fugu.contract.classify import Classifier
 from fugu.contract.discretisers import Baseline

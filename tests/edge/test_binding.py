@@ -12,7 +12,7 @@ from edge_agent.agent import Agent
 from edge_agent.binding import BindingError, identifiers
 from edge_agent.outbox import Outbox
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import ReplaySensor
+from edge_agent.sensors.source import ReplaySensor
 from firmware_sim.devices import write_device
 from fugu.mqtt import Broker
 from tests.support.agents import SECOND, agent_plan

@@ -15,7 +15,7 @@ from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatus, LocalStatusError, ask_status, described
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import ReplaySensor
+from edge_agent.sensors.source import ReplaySensor
 from firmware_sim.devices import write_device
 from fugu.mqtt import Broker
 from tests.support.agents import JumpingClock, agent_plan, stream_plan

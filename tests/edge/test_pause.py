@@ -12,7 +12,9 @@ from edge_agent.__main__ import main
 from edge_agent.agent import Agent
 from edge_agent.local_control import LocalStatusError, Pause, ask_status, seconds_of
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import CallSensor, LineSensor, ReplaySensor, Sensor
+from edge_agent.sensors import Sensor
+from edge_agent.sensors.call import CallSensor
+from edge_agent.sensors.source import LineSensor, ReplaySensor
 from firmware_sim.devices import write_device
 from fugu.contract.errors import StatusCode
 from fugu.mqtt import Broker

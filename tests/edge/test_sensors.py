@@ -18,17 +18,9 @@ import pytest
 from edge_agent.config_file import ConfigError
 from edge_agent.config_schema import StreamConfig
 from edge_agent.recording import read_recording
-from edge_agent.sensors import (
-    CallSensor,
-    ChangeSensor,
-    LineSensor,
-    ReplaySensor,
-    SensorUpdate,
-    UnavailableError,
-    open_sensor,
-    silence_warning,
-)
-from edge_agent.sensors.source import Reading
+from edge_agent.sensors import UnavailableError, open_sensor, silence_warning
+from edge_agent.sensors.call import CallSensor
+from edge_agent.sensors.source import ChangeSensor, LineSensor, Reading, ReplaySensor, SensorUpdate
 from tests.support.brokers import PATIENCE, wait_until
 
 
@@ -51,15 +43,6 @@ def test_csv_plain_and_gzipped_numbers_and_names(tmp_path: Path) -> None:
     for name in ("a.csv", "a.csv.gz"):
         assert list(read_recording(tmp_path / name, "value")) == [1.5, -2.0]
         assert list(read_recording(tmp_path / name, "kind")) == ["on", "off"]
-
-
-@pytest.mark.parametrize("kind", ["<f8", ">f8", "<f4", "<i8", ">i4", "<i2", "|i1", "<u8", "<u4", "|u1", "|b1"])
-def test_npz_arrays_are_read_without_numpy(tmp_path: Path, kind: str) -> None:
-    array = np.array([0, 1, 1, 0, 1], dtype=kind)
-    np.savez(tmp_path / "plain.npz", other=np.zeros(3), value=array)
-    np.savez_compressed(tmp_path / "small.npz", value=array)
-    for name in ("plain.npz", "small.npz"):
-        assert list(read_recording(tmp_path / name, "value")) == [0, 1, 1, 0, 1]
 
 
 def test_a_csv_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:

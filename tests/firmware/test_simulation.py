@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from firmware_sim.boards import Life, Sealed
-from firmware_sim.devices import simulate_states, stationary_distribution
+from firmware_sim.devices import simulate_states
 from firmware_sim.trial import FAULTS, BoardDevice, Heard, Stored, outcome, schedule
-from fugu.contract.errors import PolicyError
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window
 from tests.support.board_policies import board_policy
@@ -104,16 +102,5 @@ def test_a_schedule_has_every_kind_and_comes_again() -> None:
 
 
 def test_chains_start_from_their_stationary_distribution() -> None:
-    chain = ((Fraction(9, 10), Fraction(1, 10), Fraction(0)), (Fraction(1, 5), Fraction(1, 2), Fraction(3, 10)))
-    chain = (*chain, (Fraction(0), Fraction(1, 4), Fraction(3, 4)))
-    rows = [[float(value) for value in row] for row in chain]
-    distribution = stationary_distribution(rows)
-    assert sum(distribution) == pytest.approx(1, abs=1e-15)
-    assert [sum(distribution[x] * rows[x][y] for x in range(3)) for y in range(3)] == pytest.approx(
-        distribution, abs=1e-15
-    )
-    assert stationary_distribution([[0.98, 0.02], [0.06, 0.94]]) == pytest.approx([0.75, 0.25], abs=1e-15)
     starts = [simulate_states(((0.98, 0.02), (0.06, 0.94)), 1, random.Random(i))[0] for i in range(2000)]
     assert abs(sum(starts) / 2000 - 0.25) < 5 * (0.25 * 0.75 / 2000) ** 0.5
-    with pytest.raises(PolicyError, match="not reached"):
-        stationary_distribution([[0.5, 0.5], [0.0, 1.0]])

@@ -14,7 +14,7 @@ import pytest
 
 from edge_agent.agent import Agent
 from edge_agent.randomiser import system_entropy
-from edge_agent.sensors import ReplaySensor
+from edge_agent.sensors.source import ReplaySensor
 from firmware_sim.devices import AgentProcess, write_device
 from fugu.contract.frames import SymbolFrame
 from fugu.contract.windows import Window

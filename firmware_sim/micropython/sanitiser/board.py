@@ -152,7 +152,7 @@ class Board:
                     line.begin_again(RESEND_MS)
             now = time.ticks_ms()
             codes = self._codes()
-            current = codes, [line.version for line in self.lines if line.ticker.runs]
+            current = codes, [line.version for line in self.lines if line.ticker.policy]
             if (said != current or time.ticks_diff(now, due) >= 0) and await self._say(codes):
                 said, due = current, time.ticks_add(now, STATUS_MS)
             if self.following.topics:
@@ -163,7 +163,10 @@ class Board:
             for line in self.lines:
                 some = await self._send_next(line) or some
             if not some:
-                await self._wait(1000)
+                try:
+                    await asyncio.wait_for_ms(self._fresh.wait(), 1000)
+                except asyncio.TimeoutError:
+                    pass
 
     async def _send_next(self, line: Line) -> bool:
         if self._key and time.ticks_diff(time.ticks_ms(), line.moved) > line.patience:
@@ -182,17 +185,11 @@ class Board:
             line.outbox.forget(one)
         return True
 
-    async def _wait(self, milliseconds: int) -> None:
-        try:
-            await asyncio.wait_for_ms(self._fresh.wait(), milliseconds)
-        except asyncio.TimeoutError:
-            pass
-
     def _codes(self) -> list:
         """What is wrong with storage, clock and policy; nothing here may depend on a reading."""
         found = [line.ticker.trouble for line in self.lines]
         silent = self.following.silent(self._seconds())
-        if not self._clock.anchors or self._clock.jumped:
+        if not self._clock.anchors or self._clock.jump:
             found.append("clock")
         return [code for code in CODES if code in found or code == silent]
 
@@ -200,7 +197,7 @@ class Board:
         streams, depth = [], 0
         for line in self.lines:
             depth += max(0, line.outbox.depth)
-            if line.ticker.runs:
+            if line.ticker.policy:
                 streams.append([line.name, line.version, max(0, line.ticker.next_tick)])
         return await self.link.publish(
             self._name + "status", messages.status(True, depth, codes, streams, self._randomness), True

@@ -102,7 +102,8 @@ class Following:
             try:
                 from sanitiser.judge import judge
 
-                trusted, policies = judge(kind, payload, self._image, self.trusted, self._moment(), self._idle)
+                moment = max(self._now(), self.trusted.time)
+                trusted, policies = judge(kind, payload, self._image, self.trusted, moment, self._idle)
                 judge = None
             except RefusedError:
                 raise
@@ -132,9 +133,6 @@ class Following:
             self._again = time.ticks_ms()
         if kind == "policy":
             self._judged, self._reason, self._detail = name[:8], "", ""
-
-    def _moment(self) -> int:
-        return max(self._now(), self.trusted.time)
 
     def _refuse(self, kind: str, name: bytes, error: RefusedError) -> None:
         self._refused += 1

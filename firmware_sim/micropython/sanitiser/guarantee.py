@@ -18,11 +18,7 @@ class GuaranteeError(Exception):
     """A policy does not give what it claims, or gives less than what is burnt into the image."""
 
 
-def _nothing() -> None:
-    pass
-
-
-def check(policy, ceiling=None, idle=_nothing) -> int:
+def check(policy, ceiling=None, idle=lambda: None) -> int:
     """Bound the ratio of all that a stream says; refuse a policy whose claims are not proven, or above the ceiling.
 
     Bound and ceiling are over 2^128; without a ceiling any is accepted. `idle` is called often, as this takes long.

@@ -65,12 +65,8 @@ class Reader(Unpacker):
             return [self.value() for _ in range(self.array(_MOST_ITEMS))]
         if code & 0xF0 != 0x80 and code != 0xDE:
             return self.number(-1 << 63, (1 << 64) - 1)
-        values, count = {}, code & 15
-        if code == 0xDE:
-            self.take(1)
-            count = int.from_bytes(self.take(2), "big")
-        else:
-            self.take(1)
+        self.take(1)
+        values, count = {}, int.from_bytes(self.take(2), "big") if code == 0xDE else code & 15
         for _ in range(count):
             name = self.text(64)
             if name in values:

@@ -52,10 +52,8 @@ class Unpacker:
     def number(self, low: int, high: int) -> int:
         """An integer."""
         code = self.take(1)[0]
-        if code < 0x80:
-            value = code
-        elif code >= 0xE0:
-            value = code - 256
+        if code < 0x80 or code >= 0xE0:
+            value = code if code < 0x80 else code - 256
         elif code in _NUMBERS:
             form = _NUMBERS[code]
             value = struct.unpack(form, self.take(struct.calcsize(form)))[0]
@@ -65,49 +63,33 @@ class Unpacker:
             raise MessageError("a number is out of range")
         return value
 
+    def _length(self, kind: str, most: int, short: int, bits: int, long: dict) -> int:
+        """How long a value of a kind is: by the low bits of its short form, or by so many bytes after a code."""
+        code = self.take(1)[0]
+        if code in long:
+            size = int.from_bytes(self.take(long[code]), "big")
+        elif code & ~bits == short:
+            size = code & bits
+        else:
+            raise MessageError("no " + kind.partition(" ")[2])
+        if size > most:
+            raise MessageError(kind + " is too long")
+        return size
+
     def array(self, most: int) -> int:
         """The length of an array, whose items follow."""
-        code = self.take(1)[0]
-        if code & 0xF0 == 0x90:
-            size = code & 15
-        elif code == 0xDC:
-            size = struct.unpack(">H", self.take(2))[0]
-        else:
-            raise MessageError("no array")
-        if size > most:
-            raise MessageError("an array is too long")
-        return size
+        return self._length("an array", most, 0x90, 15, {0xDC: 2})
 
     def text(self, most: int) -> str:
         """A string."""
-        code = self.take(1)[0]
-        if code & 0xE0 == 0xA0:
-            size = code & 31
-        elif code == 0xD9:
-            size = self.take(1)[0]
-        elif code == 0xDA:
-            size = struct.unpack(">H", self.take(2))[0]
-        else:
-            raise MessageError("no string")
-        if size > most:
-            raise MessageError("a string is too long")
         try:
-            return self.take(size).decode()
+            return self.take(self._length("a string", most, 0xA0, 31, {0xD9: 1, 0xDA: 2})).decode()
         except UnicodeError:
             raise MessageError("no text") from None
 
     def binary(self, most: int) -> bytes:
         """A byte string."""
-        code = self.take(1)[0]
-        if code == 0xC4:
-            size = self.take(1)[0]
-        elif code == 0xC5:
-            size = struct.unpack(">H", self.take(2))[0]
-        else:
-            raise MessageError("no byte string")
-        if size > most:
-            raise MessageError("a byte string is too long")
-        return self.take(size)
+        return self.take(self._length("a byte string", most, -1, 0, {0xC4: 1, 0xC5: 2}))
 
 
 def status(online: bool, depth: int, codes: list, streams: list, randomness: str = "") -> bytes:
@@ -131,7 +113,7 @@ def committed(payload: bytes, key: bytes, fleet: str, device: str) -> tuple:
     read = Unpacker(payload, 1)
     if read.array(3) != 3:
         raise MessageError("another number of fields")
-    counter, tag, begin = read.number(0, (1 << 64) - 1), read.binary(32), 0
+    counter, tag = read.number(0, (1 << 64) - 1), read.binary(32)
     begin, commits = read.at, []
     for _ in range(read.array(64)):
         if read.array(3) != 3:

@@ -44,12 +44,8 @@ class Link:
 
     def __init__(self, at, client_id, account, context, will, subscriptions, on_message, keep_alive=30) -> None:
         self._at, self._id, self._account, self._context = at, client_id, account, context
-        self._will, self._subscriptions, self._on_message, self._keep_alive = (
-            will,
-            subscriptions,
-            on_message,
-            keep_alive,
-        )
+        self._will, self._subscriptions = will, subscriptions
+        self._on_message, self._keep_alive = on_message, keep_alive
         self._writer = None
         self._answered = asyncio.Event()
         self._writing = asyncio.Lock()

@@ -6,6 +6,8 @@ and 2, as in the agent's `fugu.contract.noise_table`: from the same random bytes
 
 import struct
 
+from sanitiser.policy import above
+
 BLOCK_WORDS = 16
 
 
@@ -31,15 +33,7 @@ def randomiser(rows, entropy):
     def draw(state) -> int:
         # Without a state, one more word takes the row: a fixed public distribution in the convex hull of the rows.
         row = rows[(word() * states) >> 32 if state is None else state]
-        taken = word()
-        low, high = 0, len(row)
-        while low < high:
-            middle = (low + high) // 2
-            if taken < row[middle]:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+        return above(row, word())
 
     return draw
 

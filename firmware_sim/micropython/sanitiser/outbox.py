@@ -54,7 +54,16 @@ class Outbox:
         self.oldest = ids[0] if ids else 1
         if ids:
             self.newest = ids[-1]
-            self._restore(self._read(self.newest)[0])
+            state = self._read(self.newest)[0]
+            _, _, *clock, self.reserved, self.last_framed = struct.unpack_from(_HEAD, state)[:6]
+            self.shift, self.since, self.counter, windows = struct.unpack_from(_HEAD, state)[6:]
+            if tuple(clock) != self.clock:
+                raise OutboxError("another clock")
+            at = struct.calcsize(_HEAD)
+            for _ in range(windows):
+                size, index = struct.unpack_from(">Bq", state, at)
+                self.indices[state[at + 9 : at + 9 + size].decode()] = index
+                at += 9 + size
 
     def expect(self, policy) -> None:
         """Have room for frames of a policy."""
@@ -98,8 +107,7 @@ class Outbox:
                 last_framed = last
         reserved = max(reserved, self.reserved, last_framed)
         one = self.newest + 1
-        epoch_us, period_us = self.clock
-        head = (_MAGIC, one, epoch_us, period_us, reserved, last_framed, shift, since, self.counter, len(indices))
+        head = (_MAGIC, one) + self.clock + (reserved, last_framed, shift, since, self.counter, len(indices))
         state = bytearray(struct.pack(_HEAD, *head))
         for window in sorted(indices):
             state += struct.pack(">Bq", len(window), indices[window]) + window.encode()
@@ -192,18 +200,6 @@ class Outbox:
             # Damaged in the middle, or cut off before the end.
             return None if again is None else (again, [])
         return state, _frames(said)
-
-    def _restore(self, state: bytes) -> None:
-        _, _, *clock, reserved, last_framed, shift, since, counter, windows = struct.unpack_from(_HEAD, state)
-        if tuple(clock) != self.clock:
-            raise OutboxError("another clock")
-        self.reserved, self.last_framed, self.shift, self.since = reserved, last_framed, shift, since
-        self.counter = counter
-        at = struct.calcsize(_HEAD)
-        for _ in range(windows):
-            size, index = struct.unpack_from(">Bq", state, at)
-            self.indices[state[at + 9 : at + 9 + size].decode()] = index
-            at += 9 + size
 
 
 def _digest(data: bytes) -> bytes:

@@ -10,6 +10,18 @@ class PolicyError(Exception):
     """The bytes are no compiled policy, or one that may not run here."""
 
 
+def above(edges: tuple, value: int) -> int:
+    """How many of increasing numbers a value is not below."""
+    low, high = 0, len(edges)
+    while low < high:
+        middle = (low + high) // 2
+        if value < edges[middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
 class Window:
     """A count over every so many ticks, as in the policy."""
 

@@ -4,21 +4,10 @@ A reading is an integer in the policy's unit, or of a policy of names anything w
 All that is remembered is in memory, and gone after a restart.
 """
 
-from sanitiser.policy import BASELINE, CATEGORIES, NONE
+from sanitiser.policy import BASELINE, CATEGORIES, NONE, above
 
 STEPS = 1 << 20
 UNIT = 1 << 32
-
-
-def _above(edges: tuple, value: int) -> int:
-    low, high = 0, len(edges)
-    while low < high:
-        middle = (low + high) // 2
-        if value < edges[middle]:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 class Classifier:
@@ -71,13 +60,13 @@ class Classifier:
 
     def _by_threshold(self, value: int) -> int:
         policy = self._policy
-        state = _above(policy.edges, value)
+        state = above(policy.edges, value)
         if policy.up is not None and self._state is not None:
             before = self._state
             if state > before:
-                state = max(before, _above(policy.up, value))
+                state = max(before, above(policy.up, value))
             elif state < before:
-                state = min(before, _above(policy.down, value))
+                state = min(before, above(policy.down, value))
         return state
 
     def _by_baseline(self, value: int) -> int:
@@ -93,14 +82,10 @@ class Classifier:
             self._mean = here
         away = here - self._mean
         if policy.multiples is None:
-            band = 0
-            for edge in policy.edges:
-                band += away > edge
+            band = sum([away > edge for edge in policy.edges])
         else:
             mean, reading = self._mean + policy.zero, here + policy.zero
-            band = 0
-            for top, bottom in policy.multiples:
-                band += reading * bottom > mean * top
+            band = sum([reading * bottom > mean * top for top, bottom in policy.multiples])
         if self._count < policy.patience:
             self._count += 1
         self._mean += away // self._count if away >= 0 else -(-away // self._count)

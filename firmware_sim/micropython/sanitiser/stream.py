@@ -31,11 +31,6 @@ class Stream:
         """True if no frame is under way."""
         return not self._symbols
 
-    def prepare(self, tick: int) -> None:
-        """Draw the noise of windows that a coming tick begins, in good time."""
-        for counter in self.counters:
-            counter.prepare(tick)
-
     def before(self, tick: int) -> list:
         """Frames that end because a tick does not follow the one before: (sequence, previous, last, bytes) of each."""
         if self._symbols and tick != self._first + len(self._symbols):

@@ -37,19 +37,15 @@ class SystemClock:
 class Anchored:
     """Wall time by the monotonic clock; before `not_before` (microseconds of Unix time) the wall clock is wrong.
 
-    `anchors` counts them: none before the time is known, one more with each jump that counts.
+    `anchors` counts them: none before the time is known, one more with each jump that counts; `jump` is one that does
+    not count yet, its offset and when it began.
     """
 
     def __init__(self, clock, not_before: int) -> None:
         self._clock = clock
         self._not_before = not_before
         self.anchors = self.offset_us = self._followed = 0
-        self._jump = None
-
-    @property
-    def jumped(self) -> bool:
-        """True if the wall clock has jumped, and that does not count yet."""
-        return self._jump is not None
+        self.jump = None
 
     def elapsed_us(self) -> int:
         """Microseconds by the monotonic clock."""
@@ -67,20 +63,20 @@ class Anchored:
             if wall >= self._not_before:
                 self._set(offset, elapsed)
         elif abs(offset - self.offset_us) <= SMALL_US:
-            self._jump = None
+            self.jump = None
             most = max(0, elapsed - self._followed) // _FOLLOWED
             step = min(max(offset - self.offset_us, -most), most)
             self.offset_us += step
             self._followed = self._followed + most * _FOLLOWED if abs(step) == most else elapsed
         else:
             self._followed = elapsed
-            if self._jump is None or abs(offset - self._jump[0]) > SMALL_US:
-                self._jump = offset, elapsed
-            if elapsed - self._jump[1] >= PATIENCE_US:
+            if self.jump is None or abs(offset - self.jump[0]) > SMALL_US:
+                self.jump = offset, elapsed
+            if elapsed - self.jump[1] >= PATIENCE_US:
                 self._set(offset, elapsed)
 
     def _set(self, offset: int, elapsed: int) -> None:
-        self.offset_us, self._followed, self._jump = offset, elapsed, None
+        self.offset_us, self._followed, self.jump = offset, elapsed, None
         self.anchors += 1
 
 
@@ -131,14 +127,14 @@ class TickClock:
 class Ticker:
     """Draws for the ticks of one stream when they come.
 
-    The policy is verified; None for a stream that has none now. `stream` makes a `Stream` of a policy that begins after
+    `policy` is verified; None for a stream that has none now. `stream` makes a `Stream` of a policy that begins after
     what the outbox knows; `read`, the sensor, gives a reading or None; `silent` says why nothing may be drawn at a Unix
     time in seconds: a code of a status, or None, as `trouble` says what keeps ticks from being drawn. `next_tick` is
     the next to draw for.
     """
 
     def __init__(self, policy, clock, outbox, stream, read, silent=lambda _seconds: None) -> None:
-        self._policy, self._clock, self._outbox, self._read = policy, clock, outbox, read
+        self.policy, self._clock, self._outbox, self._read = policy, clock, outbox, read
         self._silent = silent
         self._make = stream
         self._stream = None
@@ -152,25 +148,20 @@ class Ticker:
             self._drawn_us = clock.elapsed_us()
             self._ticks.rested(self._drawn_us)
 
-    @property
-    def runs(self) -> bool:
-        """True if there is a policy."""
-        return self._policy is not None
-
     def due_us(self):
         """Elapsed time at which the next tick comes; none if that is not known yet."""
-        if not self._placed or self._policy is None:
+        if not self._placed or self.policy is None:
             return None
         due = self._ticks.due(self.next_tick, self._clock.offset_us)
         if self._drawn_us is None:
             return due
-        period = self._policy.period_us
+        period = self.policy.period_us
         return max(due, self._drawn_us + period - period // MADE_UP)
 
     def step(self) -> bool:
         """Draw for the next tick if it has come; whether frames have ended."""
         self._clock.follow()
-        if self._policy is None:
+        if self.policy is None:
             return False
         try:
             if self._placed != self._clock.anchors:
@@ -187,7 +178,7 @@ class Ticker:
 
     def switch(self, policy) -> None:
         """Go on with the next tick under another policy, of the same clock, or under none; `close` comes first."""
-        self._policy, self._stream, self.trouble = policy, None, None
+        self.policy, self._stream, self.trouble = policy, None, None
         if policy is None:
             return
         self._outbox.expect(policy)
@@ -198,7 +189,7 @@ class Ticker:
             self._placed = -1
 
     def _place(self) -> None:
-        ticks, clock, policy = self._ticks, self._clock, self._policy
+        ticks, clock, policy = self._ticks, self._clock, self.policy
         wall = ticks.next_wall(clock.now_us(), clock.offset_us)
         patience = SMALL_US
         if not self._placed:
@@ -220,7 +211,7 @@ class Ticker:
 
     def _multiple(self) -> int:
         found = 1
-        for window in self._policy.windows:
+        for window in self.policy.windows:
             one, other = found, window.stride
             while other:
                 one, other = other, one % other
@@ -230,14 +221,14 @@ class Ticker:
     def _comes(self) -> bool:
         elapsed = self._clock.elapsed_us()
         now = elapsed + self._clock.offset_us
-        overdue = self._ticks.at(now - max(self._policy.period_us, LATE_US)) + 1
+        overdue = self._ticks.at(now - max(self.policy.period_us, LATE_US)) + 1
         self.next_tick = max(self.next_tick, overdue)
         if elapsed < self.due_us():
             return False
         seconds = self._ticks.time_of(self.next_tick) // 1000000
-        until = self._policy.valid_until
+        until = self.policy.valid_until
         self.trouble = self._silent(now // 1000000)
-        if not self.trouble and (seconds < self._policy.valid_from or (until and seconds >= until)):
+        if not self.trouble and (seconds < self.policy.valid_from or (until and seconds >= until)):
             self.trouble = "policy-inactive"
         if not self.trouble:
             return True
@@ -246,7 +237,7 @@ class Ticker:
         return False
 
     def _tick(self) -> bool:
-        tick, policy, outbox, stream = self.next_tick, self._policy, self._outbox, self._stream
+        tick, policy, outbox, stream = self.next_tick, self.policy, self._outbox, self._stream
         self.next_tick += 1
         self._ticks.begin(tick, self._clock.offset_us)
         self._drawn_us = self._clock.elapsed_us()

@@ -72,9 +72,8 @@ def load(path: str, enrolled: bytes) -> TrustState:
     at, end = struct.calcsize(_HEAD), len(data) - _CHECK
     if end < at or hashlib.sha256(data[:end]).digest()[:_CHECK] != data[end:] or data[:4] != _MAGIC:
         raise OSError("what is kept of earlier documents is damaged: flash the board anew")
-    _, trusted.version, time, stopped, trusted.valid_until, silent, trusted.digest, began = struct.unpack_from(
-        _HEAD, data
-    )
+    head = struct.unpack_from(_HEAD, data)
+    _, trusted.version, time, stopped, trusted.valid_until, silent, trusted.digest, began = head
     trusted.silent_then = bool(silent)
     parts = []
     while at < end:

@@ -30,10 +30,8 @@ class Counter:
                 del self._open[index]
         for index in window.holding(tick):
             if index >= self._next and index not in self._open:
-                counts = [0]
-                for _ in range(window.counts):
-                    counts.append(discrete_laplace(self._draw, window.numerator, window.denominator))
-                self._open[index] = counts
+                scale = window.numerator, window.denominator
+                self._open[index] = [0] + [discrete_laplace(self._draw, *scale) for _ in range(window.counts)]
 
     def observe(self, tick: int, state) -> None:
         """Count a tick's state, or a tick without one, in every window that holds the tick."""
