@@ -16,6 +16,7 @@ from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import stop_topic
 from fugu.mqtt import Link
 from gateway.health import Monitor
+from gateway.part import Part
 from gateway.store.store import Store
 
 __all__ = ["Contradictions", "Stopping"]
@@ -35,7 +36,7 @@ class Stopping(NamedTuple):
     in_force: Callable[[], dict[str, int]]
 
 
-class Contradictions:
+class Contradictions(Part):
     """Conflicts and stops; used by the worker. `stopping` is None where devices are not stopped."""
 
     def __init__(
@@ -72,16 +73,11 @@ class Contradictions:
         if frame.policy_version > self._known.get(device, 0):
             self._found[device] = max(self._found.get(device, 0), frame.policy_version)
 
-    @property
-    def stops(self) -> bool:
-        """True if devices are stopped."""
-        return self._stopping is not None
-
-    def connected(self) -> None:
+    def connected(self, *, begun_anew: bool) -> None:
         """There is a new connection: a broker may have lost what it had."""
         self._due |= set(self._stops)
 
-    def pump(self) -> None:
+    def pump(self, *, idle: bool = False) -> None:
         """Stop devices, and let those with a newer document go on. Raises DatabaseError; it is tried again."""
         if self._stopping is None:
             return

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import filterfalse
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -21,11 +21,14 @@ from fugu.contract.descriptions import MAX_DESCRIPTION_BYTES, MOST_OTHERS, Descr
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import PolicyStatus, Status
 from fugu.contract.policies import AnyPolicy
-from fugu.contract.topics import description_topic, parse_topic
+from fugu.contract.topics import description_topic, parse_topic, status_topic
+from fugu.host.process import NOTICES, first_share
 from fugu.mqtt import Link
+from gateway.part import Part
 
 if TYPE_CHECKING:
     from gateway.estimates.catalogue import Catalogue
+    from gateway.journal.arrivals import Heard
 
 __all__ = ["Describing", "InForce", "digest"]
 
@@ -122,59 +125,98 @@ def digest(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest() if payload else b""
 
 
-class Describing:
+class Describing(Part):
     """Publishes descriptions; used by the gateway's worker.
 
     `counters` counts `descriptions` (messages), also those that clear one. `left` is whether a device has left the
-    fleet.
+    fleet. `refusing` is told of all devices that refuse their newest document, `changed` called when a policy in force
+    may be another.
     """
 
     def __init__(
         self,
         link: Link,
         catalogue: Catalogue,
-        in_force: InForce,
         counters: Counter[str],
         left: Callable[[str], bool],
+        refusing: Callable[[list[str]], None],
     ) -> None:
         self._link = link
         self._catalogue = catalogue
-        self._in_force = in_force
+        self._in_force = InForce(catalogue)
         self._counters = counters
         self._left = left
         self._made: dict[_Stream, Described] = {}
         self._there: dict[_Stream, bytes] = {}
         self._quiet_at: float | None = None
-        self._due = False
+        self._due = self._greeted = False
+        self._refusing = refusing
+        self.changed: Callable[[], None] = lambda: None
+        self.topics = description_topic(catalogue.fleet, "+", "+"), status_topic(catalogue.fleet, "+")
 
-    @staticmethod
-    def topics(fleet: str) -> tuple[str, ...]:
-        """What the gateway's connection subscribes to for this."""
-        return (description_topic(fleet, "+", "+"),)
-
-    def connected(self) -> None:
+    def connected(self, *, begun_anew: bool) -> None:
         """Note a new connection, to a broker that may have forgotten everything."""
+        if not self._greeted:
+            self._greeted = True
+            NOTICES.info("connected; %s", self._first_share())
         self._there.clear()
         self._quiet_at, self._due = time.monotonic() + QUIET_SECONDS, True
 
     def renew(self) -> None:
-        """The catalogue, or a policy in force, may have changed."""
-        self._due = True
+        """The catalogue may have changed."""
+        self._change()
+        self._hold_refusals()
 
-    def heard(self, topic: str, what: bytes) -> bool:
-        """Take note of the digest of what the broker has on a topic; whether that is one of descriptions."""
+    def heard(self, topic: str, payload: bytes) -> bool:
+        """Take note of the digest of a description that the broker has, and of the versions that devices name."""
         try:
             parsed = parse_topic(topic)
+            if parsed.kind == "description":
+                if parsed.fleet == self._catalogue.fleet and payload:
+                    self._there[parsed.device, parsed.stream] = payload
+                    self._due = True
+                return True
+            changed = False
+            if parsed.fleet == self._catalogue.fleet and parsed.kind == "status":
+                changed = self._in_force.status(parsed.device, Status.decode(payload))
+            elif parsed.fleet == self._catalogue.fleet and parsed.kind == "policy_status":
+                changed = self._in_force.answered(parsed.device, PolicyStatus.decode(payload))
+                self._hold_refusals()
         except FuguError:
             return False  # whoever else reads it counts it
-        if parsed.kind != "description":
-            return False
-        if parsed.fleet == self._catalogue.fleet and what:
-            self._there[parsed.device, parsed.stream] = what
-            self._due = True
-        return True
+        if changed:
+            self._change()
+        return False
 
-    def pump(self) -> None:
+    def stored(self, heard: Sequence[Heard]) -> None:
+        """Note the versions of stored frames."""
+        changed = [self._in_force.named(device, stream, version, last) for device, stream, version, last, _ in heard]
+        if any(changed):
+            self._change()
+
+    def _change(self) -> None:
+        self._due = True
+        self.changed()
+
+    def _hold_refusals(self) -> None:
+        self._refusing([device for device in self._in_force.refusals if not self._left(device)])
+
+    def _first_share(self) -> str:
+        """When the first of all devices, if it runs, has shared something."""
+        from gateway.journal.streams import share_due_us
+
+        streams = [
+            running.policy
+            for device in filterfalse(self._left, self._catalogue.names())
+            for stream in self._catalogue.streams(device)
+            if (running := self._in_force.running(device, stream)) is not None
+        ]
+        now = time.time_ns() // 1000
+        return (
+            first_share([share_due_us(policy, now) for policy in streams], now) if streams else "there is no policy yet"
+        )
+
+    def pump(self, *, idle: bool = False) -> None:
         """Publish and clear what has to be, as far as the connection takes it."""
         if not self._due or self._quiet_at is None or time.monotonic() < self._quiet_at or not self._link.connected:
             return

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from fugu.contract.descriptions import Description
 from fugu.contract.topics import count_topic, description_topic, discovery_topic, estimate_topic, health_topic
 from fugu.mqtt import Link
+from gateway.part import Part
 
 if TYPE_CHECKING:
     from gateway.store.store import Store
@@ -234,7 +235,7 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 """After a start of Home Assistant everybody who has something to say waits for a moment of their own."""
 
 
-class HomeAssistant:
+class HomeAssistant(Part):
     """Used by the gateway's worker; `pause` is seconds to wait after Home Assistant has started.
 
     `describe` gives the descriptions of each device's streams; None takes back whatever was published before.
@@ -264,12 +265,8 @@ class HomeAssistant:
         self._due: set[str] = set()
         self._clearing: dict[int, str] = {}
         self._again_at: float | None = None
+        self.topics = () if describe is None else (STATUS_TOPIC,)
         self.renew()
-
-    @staticmethod
-    def topics() -> tuple[str, ...]:
-        """What the gateway's connection subscribes to for this."""
-        return (STATUS_TOPIC,)
 
     def heard(self, topic: str, payload: bytes) -> bool:
         """Take note of a start of Home Assistant; whether the message was for nobody else."""
@@ -279,7 +276,7 @@ class HomeAssistant:
             self._again_at = self._seconds() + self._pause()
         return True
 
-    def connected(self) -> None:
+    def connected(self, *, begun_anew: bool = False) -> None:
         """Note a new connection, to a broker that may have lost what it had."""
         self._clearing.clear()
         self._due = {*self._documents, *self._known}
@@ -302,7 +299,7 @@ class HomeAssistant:
                 self._store.discovered.forget(device)
             self._known.pop(device, None)
 
-    def pump(self) -> None:
+    def pump(self, *, idle: bool = False) -> None:
         """Publish what is due. Raises DatabaseError if the store cannot be used; it is tried again."""
         if self._again_at is not None and self._seconds() >= self._again_at:
             self._again_at = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from operator import itemgetter
 
@@ -31,7 +31,9 @@ from fugu.places.protection import protect_likely
 from fugu.places.tables import TableError, compile_noise
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel
+from gateway.journal.arrivals import Heard
 from gateway.journal.streams import tick_at
+from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.store.store import Store
 
@@ -74,7 +76,7 @@ _MOST_NUMBER = 2**32 - 1
 FOR_EVER = MAX_TICK + 1
 
 
-class TableSender:
+class TableSender(Part):
     """Looks now and then at what each device will need.
 
     `counters` counts `tables_made`, `tables_sent`, `tables_failed`. `sealed` gives the bytes of a table for a stream of
@@ -118,11 +120,12 @@ class TableSender:
                 self._sent[key].clear()
                 self._look_at.pop(key, None)
 
-    def stored(self, device: str, stream: str) -> None:
-        """Note that the belief about a stream has changed."""
-        self._look_at.pop((device, stream), None)
+    def stored(self, heard: Sequence[Heard]) -> None:
+        """Note that the beliefs about streams have changed."""
+        for one in heard:
+            self._look_at.pop((one.device, one.stream), None)
 
-    def pump(self) -> None:
+    def pump(self, *, idle: bool = False) -> None:
         """Send what will be needed soon and has not been sent. Raises DatabaseError for a damaged or lost store."""
         if not self._link.connected:
             return

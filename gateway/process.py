@@ -12,9 +12,10 @@ from pathlib import Path
 from fugu.host.clock import Wake
 from fugu.host.process import Notifier
 from fugu.places.tracking import warm as warm_points
+from gateway.duties import NotArrangedError
 from gateway.estimates.symbols import warm
 from gateway.location import Location, Server
-from gateway.loop import IDLE_SECONDS, STUCK_SECONDS, Gateway, NotArrangedError
+from gateway.loop import IDLE_SECONDS, STUCK_SECONDS, Gateway
 from gateway.settings import GatewaySettings, SettingsError
 
 __all__ = ["prepare", "run", "serve"]

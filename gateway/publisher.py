@@ -20,19 +20,21 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from fugu.contract.errors import FuguError, Reason
 from fugu.contract.reports import Estimate, WindowCount
-from fugu.contract.topics import committed_topic, count_topic, estimate_topic
+from fugu.contract.topics import committed_topic, count_topic, estimate_topic, symbols_topic, window_topic
 from fugu.contract.watermark import sign_committed
 from fugu.mqtt import Link
+from gateway.journal.arrivals import Heard
+from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.store.store import Outgoing, Store
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "frame_topics"]
 
 
 RESERVED_US = 10_000_000
@@ -107,13 +109,18 @@ class Waiting:
         return taken, overtaken
 
 
+def frame_topics(fleet: str, device: str = "+") -> tuple[str, ...]:
+    """Where the frames of a device come, or of all."""
+    return symbols_topic(fleet, device, "+"), window_topic(fleet, device, "+")
+
+
 MAX_IN_FLIGHT = 200
 """Watermarks that the broker has not acknowledged, at most; and as many reports."""
 _READ = 1_000
 _FORGET_EVERY = 500
 
 
-class Publisher:
+class Publisher(Part):
     """Publishes as much as the connection takes, and queues the rest.
 
     Args:
@@ -152,11 +159,22 @@ class Publisher:
         self._counter = WatermarkCounter(store)
         self._key = key
 
-    def owe(self, device: str) -> None:
+        self.topics = frame_topics(fleet)
+
+    def born(self, device: str) -> None:
         """Publish the device's watermark at the next opportunity."""
         self._owed[device] = None
 
-    def acknowledged(self, message_id: int) -> None:
+    def stored(self, heard: Sequence[Heard]) -> None:
+        """Publish the watermarks of devices whose frames were stored, or refused for good."""
+        self._owed.update(dict.fromkeys(one.device for one in heard))
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """Publish reports again, watermarks when they are owed: what was under way will never be answered."""
+        if begun_anew:
+            self.begin_anew()
+
+    def acknowledged(self, message_id: int, accepted: bool = True) -> None:
         """The broker has a message."""
         self._watermarks.discard(message_id)
         if (serial := self._reports.pop(message_id, None)) is not None:
@@ -165,7 +183,7 @@ class Publisher:
             self._symbols.acknowledged(*told)
 
     def begin_anew(self) -> None:
-        """Publish reports again, watermarks when they are owed: what was under way will never be answered."""
+        """Forget what was under way."""
         self._watermarks.clear()
         self._reports.clear()
         for number, _ in self._told_symbols.values():
@@ -174,7 +192,7 @@ class Publisher:
         self._waiting = Waiting()
         self._read_through = 0
 
-    def pump(self, *, idle: bool) -> None:
+    def pump(self, *, idle: bool = False) -> None:
         """Publish what there is room for; when idle, also tidy the outbox. Raises DatabaseError; nothing is lost."""
         self._say_watermarks()
         self._report_symbols()
@@ -189,10 +207,9 @@ class Publisher:
         under_way = self._watermarks or self._reports or self._told_symbols
         return not (self._owed or under_way or self._done)
 
-    @property
-    def reports_waiting(self) -> int:
+    def details(self) -> dict[str, object]:
         """How many frames and windows wait to be reported."""
-        return len(self._symbols) + len(self._waiting)
+        return {"estimates_waiting": len(self._symbols) + len(self._waiting)}
 
     def _say_watermarks(self) -> None:
         if self._owed and self._link.connected:

@@ -59,10 +59,11 @@ class _Sequence:
 class Recorder:
     """The state of every sequence of frames, backed by a store that the calling thread owns.
 
+    `conflict` is told the device, the sequence and the frame of each conflict, within the transaction.
+
     Args:
         lag: ticks of later symbols that estimates see.
         counters: counts `stored`, `late`, `duplicate`, `conflict`, `too_old`, `scattered`, and those of each kind.
-        conflict: told the device, the sequence and the frame of each conflict, within the transaction.
     """
 
     def __init__(
@@ -71,11 +72,10 @@ class Recorder:
         catalogue: Catalogue,
         lag: int,
         counters: Counter[str],
-        conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._conflict = conflict
+        self.conflict: Callable[[str, str, AnyFrame], None] = lambda _device, _sequence, _frame: None
         self._catalogue = catalogue
         self._counters = counters
         self._sequences: dict[tuple[str, str], _Sequence] = {}
@@ -225,14 +225,14 @@ class Recorder:
                     self._account_for(sequence, kind, place, span, stored=True)
                 else:
                     counted[kind.counter + "conflict"] += 1
-                    self._conflict(device, name, frame)
+                    self.conflict(device, name, frame)
                 continue
             if span.first < sequence.begin:
                 self._repeats[device] += 1
                 counter = self._dismissed(sequence, kind, place, span)
                 counted[kind.counter + counter] += 1
                 if counter == "conflict":
-                    self._conflict(device, name, frame)
+                    self.conflict(device, name, frame)
                 continue
             if len(sequence.coverage) >= MOST_INTERVALS and not sequence.coverage.joins(span.previous, span.last):
                 counted[kind.counter + "scattered"] += 1

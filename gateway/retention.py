@@ -26,6 +26,7 @@ from fugu.contract.errors import FuguError
 from fugu.host.database import DatabaseError
 from gateway.estimates.catalogue import Catalogue
 from gateway.location import Location
+from gateway.part import Part
 from gateway.recorder import Recorder
 from gateway.releases.entries import KIND, LedgerError
 from gateway.releases.ledger import Ledger, ledger_beside
@@ -81,10 +82,11 @@ class _Removal(NamedTuple):
     many: int
 
 
-class Retention:
+class Retention(Part):
     """Goes through all sequences of a store that the calling thread owns, again and again.
 
-    `needed` has for device and stream the first tick that is needed whatever its age. Estimates see `lag` later ticks.
+    `needed` has for device and stream the first tick that is needed whatever its age, `may_forget` whether that is
+    known. Estimates see `lag` later ticks.
     `counters` counts `frames_removed`, of which chunks and parts of them are one each.
     """
 
@@ -99,7 +101,9 @@ class Retention:
         counters: Counter[str],
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
         seconds: Callable[[], float] = time.monotonic,
+        may_forget: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._may_forget = may_forget
         self._ages = {SYMBOLS: keep.symbols, POINTS: keep.points, WINDOWS: keep.windows}
         self._store = store
         self._catalogue = catalogue
@@ -115,8 +119,17 @@ class Retention:
         self._seen_us: int | None = None
         self._next = 0.0
 
-    def pump(self) -> None:
-        """Look at some sequences, and remove some frames. Raises DatabaseError; it is tried again."""
+    def finish(self) -> None:
+        """Seal what has come, at a clean end."""
+        self._recorder.seal(now=True)
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Seal the journal if it is time, and remove some frames. Raises DatabaseError; it is tried again."""
+        self._recorder.seal()
+        if self._may_forget():
+            self._forget()
+
+    def _forget(self) -> None:
         if self._seconds() < self._next:
             return
         aged = self._store.aged

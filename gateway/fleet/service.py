@@ -20,12 +20,20 @@ from pathlib import Path
 from fugu.contract.envelope import encode_roots
 from fugu.contract.errors import FuguError
 from fugu.contract.frames import JUDGED_BYTES, PolicyStatus, Status
-from fugu.contract.topics import parse_topic, policy_set_topic, policy_status_topic, root_topic, time_topic
+from fugu.contract.topics import (
+    parse_topic,
+    policy_set_topic,
+    policy_status_topic,
+    root_topic,
+    status_topic,
+    time_topic,
+)
 from fugu.mqtt import Link
 from gateway.fleet.enrolled import Enrolled, FleetFiles
 from gateway.fleet.entries import PolicyReport, RegistryError, Sighting
 from gateway.fleet.registry import Registry
 from gateway.fleet.rollouts import Rollouts
+from gateway.part import Part
 
 __all__ = ["FleetService"]
 
@@ -229,7 +237,7 @@ class FleetLink:
 _TIME_SECONDS = 300.0
 
 
-class FleetService:
+class FleetService(Part):
     """Used by the gateway's worker; made (FuguError names a wrong file), started and stopped by the starting thread."""
 
     def __init__(self, fleet: str, files: FleetFiles, link: Link, enrolled: Enrolled, counters: Counter[str]) -> None:
@@ -241,17 +249,13 @@ class FleetService:
         self._messages = FleetLink(files.registry, self._operator, counters)
         self._time_at = 0.0
         self._rooted = 0
-
-    @staticmethod
-    def topics(fleet: str) -> tuple[str, ...]:
-        """What the gateway's connection subscribes to for this."""
-        return (policy_status_topic(fleet, "+"),)
+        self.topics = status_topic(fleet, "+"), policy_status_topic(fleet, "+")
 
     def start(self) -> None:
         """Connect as the operator, in the background."""
         self._messages.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Disconnect, and write down what has arrived."""
         self._messages.stop()
 
@@ -268,11 +272,11 @@ class FleetService:
             return False  # whoever else reads it counts it
         return False
 
-    def connected(self) -> None:
+    def connected(self, *, begun_anew: bool) -> None:
         """The gateway has a new connection, to a broker that may have forgotten the time."""
         self._time_at = 0.0
 
-    def pump(self) -> None:
+    def pump(self, *, idle: bool = False) -> None:
         """Do what is due."""
         now = time.monotonic()
         self._messages.pump(listening=self._link.connected)

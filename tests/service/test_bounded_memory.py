@@ -70,7 +70,7 @@ def test_a_flood_of_unknown_names_grows_nothing_in_the_gateway(broker: Mosquitto
                 device.say(topic, payload)
                 sent += 1
         wait_until(partial(heard, gateway, sent))
-        wait_until(lambda: gateway._intake.finished and not gateway._monitor._notes.qsize())
+        wait_until(lambda: gateway._finished and not gateway._monitor._notes.qsize())
         sizes.append(held(gateway))
     assert len(sizes[0]) > 50
     grown = {where: (n, sizes[2][where]) for where, n in sizes[1].items() if sizes[2].get(where, 0) > n}

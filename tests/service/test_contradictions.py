@@ -48,7 +48,8 @@ class Scene:
             lambda device, version: f"{device} {version}".encode(), lambda: self.newest, lambda: self.in_force
         )
         self.all = Contradictions("home", self.store, self.link, self.monitor, how if self._stopping else None)
-        self.recorder = Recorder(self.store, known, 8, self.counters, conflict=self.all.found)
+        self.recorder = Recorder(self.store, known, 8, self.counters)
+        self.recorder.conflict = self.all.found
 
     def reopen(self) -> None:
         """As after a restart of the gateway."""
@@ -113,7 +114,7 @@ def test_a_newer_document_ends_a_stop_and_frames_of_the_old_one_bring_none_again
     scene.contradict(1)
     scene.reopen()
     scene.contradict(1)
-    scene.all.connected()
+    scene.all.connected(begun_anew=True)
     scene.all.pump()
     scene.contradict(2)
     wait_until(lambda: scene.stops() == [b"watch 1", b"", b"watch 2"], "a stop of the second pair, and no other")

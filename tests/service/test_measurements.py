@@ -30,7 +30,7 @@ from fugu.contract.topics import symbols_topic, table_topic
 from gateway.estimates.catalogue import Catalogue
 from gateway.estimates.models import MeasureModel, PointEstimates
 from gateway.inbox import Ingest
-from gateway.journal.arrivals import Arrivals, Received
+from gateway.journal.arrivals import Arrivals, Heard, Received
 from gateway.place_tables import TableSender, make_noise, policy_graph
 from gateway.recorder import Recorder
 from gateway.store.coverage import Place
@@ -492,7 +492,7 @@ class Sending:
         self.open()
 
     def pump(self) -> list[TimedTable]:
-        self.sender.stored("watch", "place")
+        self.sender.stored([Heard("watch", "place", 1, 0, 0)])
         self.sender.pump()
         return self.wire.take()
 

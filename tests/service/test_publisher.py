@@ -71,7 +71,7 @@ class Service:
             self.publisher.acknowledged(message_id)
 
     def drain(self) -> None:
-        while not self.publisher.finished or self.publisher.reports_waiting or self.waiting:
+        while not self.publisher.finished or self.publisher.details()["estimates_waiting"] or self.waiting:
             self.publisher.pump(idle=True)
             for message_id in self.link.answers(1_000_000):
                 self.publisher.acknowledged(message_id)
@@ -108,7 +108,7 @@ def flood(service: Service, rounds: int, size: int = 25) -> int:
         some = [SymbolFrame(1, tick - 1, tick, bytes([tick % 2])) for tick in range(begin, begin + size)]
         send(service, DEVICES, *some)
         for device in DEVICES:
-            service.publisher.owe(device)
+            service.publisher.born(device)
             sent += len(some)
         service.pump(answered=5)
     return sent
@@ -120,7 +120,7 @@ def test_estimates_starved_by_load_every_stream_is_told_of_its_newest_and_what_w
     sent = flood(service, rounds=12)
     assert sent == 12_000
     assert service.waiting == 0
-    assert service.publisher.reports_waiting <= len(DEVICES)
+    assert service.publisher.details()["estimates_waiting"] <= len(DEVICES)
     newest = sent // len(DEVICES) - 1
     service.drain()
     for device in DEVICES:
@@ -147,14 +147,14 @@ def test_watermarks_without_end_leave_estimates_their_share_and_the_other_way_ro
     service = Service(tmp_path)
     send(service, DEVICES[:30], *frames([1] * 3))
     for _ in range(MAX_IN_FLIGHT + 50):  # nobody acknowledges any of them
-        service.publisher.owe(DEVICES[1])
+        service.publisher.born(DEVICES[1])
         service.publisher.pump(idle=False)
     kinds = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
     assert kinds == {"committed": MAX_IN_FLIGHT, "estimate": 30}
     service = Service(tmp_path, Scene(tmp_path / "t.sqlite", lag=0, policies=service.scene.policies))
     news_without_answers(service)
     for device in DEVICES:
-        service.publisher.owe(device)
+        service.publisher.born(device)
         service.publisher.pump(idle=False)
     kinds = Counter(parse_topic(topic).kind for topic, _ in service.link.sent)
     assert kinds == {"committed": len(DEVICES), "estimate": MAX_IN_FLIGHT}
@@ -184,11 +184,11 @@ def test_a_crash_in_a_backlog_loses_no_newest_estimate(tmp_path: Path, sealed: b
     service.link.connected = False
     send(service, DEVICES[:5], *frames([2] * 100))
     service.publisher.pump(idle=True)
-    assert service.publisher.reports_waiting == 5
+    assert service.publisher.details()["estimates_waiting"] == 5
     if sealed:
         service.scene.recorder.seal(now=True)
     service.crash()
-    assert service.publisher.reports_waiting == 5
+    assert service.publisher.details()["estimates_waiting"] == 5
     service.pump(answered=0)  # published, and nobody has acknowledged it
     for device in DEVICES[:5]:
         assert [one.tick for one in service.heard(device)] == [199]
@@ -264,7 +264,7 @@ def test_a_connection_that_breaks_in_the_middle_loses_no_newest(tmp_path: Path, 
 def test_what_was_under_way_with_a_client_that_is_gone_is_published_again_and_takes_no_room(tmp_path: Path) -> None:
     service = Service(tmp_path)
     for device in DEVICES:
-        service.publisher.owe(device)
+        service.publisher.born(device)
     newest = news_without_answers(service)  # nobody will ever answer
     assert len(service.link.sent) == MAX_IN_FLIGHT + len(DEVICES)
     assert not service.publisher.finished

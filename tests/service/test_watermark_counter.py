@@ -105,7 +105,7 @@ def test_each_device_s_watermark_has_a_tag_under_its_own_key(tmp_path: Path) -> 
     publisher = Publisher(link, "home", scene.store, scene.recorder, scene.counters, key=keys.get)  # type: ignore[arg-type]
     for name in names:
         scene.record(SymbolFrame(1, -1, 0, b"\1"), device=name)
-        publisher.owe(name)
+        publisher.born(name)
     publisher.pump(idle=False)
     told = {
         topic: Committed.decode(payload)

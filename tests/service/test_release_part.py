@@ -1,19 +1,18 @@
-"""What a fleet has once: releases wait while new policies cannot be told to the ledger, and go on afterwards."""
+"""Releases wait while new policies cannot be told to the ledger, and go on afterwards; refusals are alarms."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from fugu.contract.frames import PolicyStatus
-from fugu.contract.reports import AlarmCode
 from fugu.contract.topics import policy_status_topic
 from fugu.host.database import AwayError, DatabaseError
 from fugu.mqtt import Broker, Link
-from gateway.fleet_part import FleetPart
+from gateway.describe import Describing
+from gateway.release_part import Releasing
 from gateway.releases.ledger import Ledger
 from gateway.releases.schedule import StoreProgress
 from gateway.settings import GatewaySettings
@@ -30,20 +29,10 @@ class Parts:
         config = write_config(folder, scheduled(devices=["watch"]))
         settings = GatewaySettings("home", Broker(), folder / "s.sqlite", folder, releases=config)
         self.counters: Counter[str] = Counter()
-        self.held: dict[AlarmCode, tuple[str, ...]] = {}
         progress = StoreProgress(scene.store, scene.recorder)
         link = Link(Broker(), client_id="none")
-        self.part = FleetPart(settings, link, scene.store, catalogue(FLEET), progress, None, self.counters, self.holds)
+        self.part = Releasing(config, settings, link, scene.store, catalogue(FLEET), progress, self.counters)
         self.ledger = Ledger(folder / "s-ledger.sqlite", create=False)
-
-    def holds(self, code: AlarmCode, names: Iterable[str]) -> None:
-        """As a monitor does."""
-        self.held[code] = tuple(names)
-
-    def round(self) -> None:
-        """All that is to be done once."""
-        for pump in self.part.pumps(idle=True):
-            pump()
 
 
 def fails(with_error: DatabaseError) -> object:
@@ -62,14 +51,14 @@ def test_releases_wait_while_the_ledger_is_away_and_new_policies_are_not_in_it(
         parts.part.renew()
         for _ in range(2):
             with pytest.raises(AwayError):
-                parts.round()
+                parts.part.pump(idle=True)
     assert (parts.ledger.newest, parts.part.busy) == (0, False)
-    parts.round()
+    parts.part.pump(idle=True)
     while parts.part.busy:
-        parts.round()
+        parts.part.pump(idle=True)
     assert parts.ledger.newest > 0
     assert parts.counters["ledger_errors"] == 0
-    parts.part.stop()
+    parts.part.close()
 
 
 def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
@@ -79,16 +68,18 @@ def test_releases_end_where_a_new_policy_cannot_be_accounted_for(
     monkeypatch.setattr(Ledger, "set_allowances", fails(DatabaseError("disk I/O error")))
     parts.part.renew()
     for _ in range(3):
-        parts.round()
+        parts.part.pump(idle=True)
     assert (parts.ledger.newest, parts.counters["ledger_errors"]) == (0, 1)
     assert not parts.part.busy
-    parts.part.stop()
+    parts.part.close()
 
 
-def test_a_refusal_is_an_alarm_until_the_device_accepts_a_document(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
-    for reason, held in (("guarantee", ("watch",)), ("", ())):
+def test_a_refusal_is_held_until_the_device_accepts_a_document() -> None:
+    held: list[list[str]] = []
+    link = Link(Broker(), client_id="none")
+    describing = Describing(link, catalogue(FLEET), Counter(), lambda _device: False, held.append)
+    for reason, devices in (("guarantee", ["watch"]), ("", [])):
         said = PolicyStatus(1, b"12345678", reason, "", 1, False)
-        for fleet, expected in (("other", parts.held.get(AlarmCode.POLICY_REFUSED)), ("home", held)):
-            parts.part.heard(policy_status_topic(fleet, "watch"), said.encode())
-            assert parts.held.get(AlarmCode.POLICY_REFUSED) == expected
+        for fleet, expected in (("other", held[-1:]), ("home", [devices])):
+            describing.heard(policy_status_topic(fleet, "watch"), said.encode())
+            assert held[-1:] == expected

@@ -1,0 +1,71 @@
+"""What the gateway's loop calls of each of its parts; only parts that are configured are made.
+
+A round: what was heard is stored in one transaction, the parts hear of it, and then each does one small piece of work.
+The worker's thread calls all but `start` and `close`. What a call raises of store or ledger the loop counts, and goes
+on with the next part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.journal.arrivals import Heard
+
+__all__ = ["Part"]
+
+
+class Part:
+    """A part that does nothing; each does some of this."""
+
+    topics: tuple[str, ...] = ()
+    """The filters that the gateway's connection subscribes to for this."""
+
+    def start(self) -> None:
+        """Begin what goes on in the background, once the connection is under way."""
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """Note a new connection, to a broker that may have lost what it had.
+
+        With `begun_anew` the broker answers nothing that was under way.
+        """
+
+    def heard(self, topic: str, payload: bytes) -> bool:
+        """Take note of a message; whether it was for nobody else."""
+        return False
+
+    def born(self, device: str) -> None:
+        """Note that a device has come online."""
+
+    def stored(self, heard: Sequence[Heard]) -> None:
+        """Note that frames of streams are durable, or refused for good."""
+
+    def acknowledged(self, message_id: int, accepted: bool) -> None:
+        """Take the broker's answer for a message that was published."""
+
+    def renew(self) -> None:
+        """Note that the policies of the fleet have changed."""
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Do one small piece of work; `idle` if nothing has arrived."""
+
+    def finish(self) -> None:
+        """Do what a clean end asks for, after the last round."""
+
+    def close(self) -> None:
+        """Close what was opened; the store is closed by then."""
+
+    @property
+    def busy(self) -> bool:
+        """True if there is work to do now, or there may be."""
+        return False
+
+    @property
+    def finished(self) -> bool:
+        """True if nothing is owed or under way."""
+        return True
+
+    def details(self) -> dict[str, object]:
+        """What it adds to what the gateway tells of itself."""
+        return {}

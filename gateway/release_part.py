@@ -1,0 +1,174 @@
+"""Releases as a part of the gateway's loop: the ledger's accounts follow the policies of the fleet.
+
+Where shards have the devices, another part looks at what they have stored, and tells them what releases still need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fugu.contract.errors import FuguError
+from fugu.host.database import AwayError, DatabaseError, is_lost
+from fugu.mqtt import Link
+from gateway.estimates.catalogue import Catalogue
+from gateway.journal.arrivals import Heard
+from gateway.part import Part
+from gateway.releases.ledger import ledger_beside
+from gateway.releases.progress import FleetProgress
+from gateway.releases.schedule import NotKnownError, ReleaseSchedule, StoreProgress
+from gateway.releases.setup import open_releases
+from gateway.settings import GatewaySettings
+from gateway.shard_watch import ShardChannel
+from gateway.store.engine import Lease
+from gateway.store.store import Store
+
+__all__ = ["OfShards", "Releasing", "ShardsLook"]
+
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.5
+
+
+class Releasing(Part):
+    """Makes the releases of `settings.releases`; `progress` is how far devices are.
+
+    Where other processes have the devices, `shared`, it takes the ledger's place from whoever had it before.
+    """
+
+    def __init__(
+        self,
+        releases: Path,
+        settings: GatewaySettings,
+        link: Link,
+        store: Store,
+        catalogue: Catalogue,
+        progress: StoreProgress,
+        counters: Counter[str],
+        *,
+        shared: bool = False,
+    ) -> None:
+        path = settings.ledger or ledger_beside(settings.store)
+        lease = None if isinstance(path, Path) else Lease("releases", take=shared)
+        self._releases = made = open_releases(releases, path, store, catalogue, lease=lease)
+        self._schedule = ReleaseSchedule(made.jobs, made.maker, progress, made.record, link, counters)
+        self._counters = counters
+        self._to_renew = self._ended = False
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._releases.ledger.close()
+
+    @property
+    def busy(self) -> bool:
+        """True if there is a release to work on."""
+        return not (self._ended or self._to_renew) and self._schedule.busy
+
+    @property
+    def finished(self) -> bool:
+        """True if no release is on its way to the broker."""
+        return self._ended or self._schedule.finished
+
+    def details(self) -> dict[str, object]:
+        """By release: the first tick of the window that comes next, as far as that is known."""
+        return {"next_releases": {} if self._ended else self._schedule.following()}
+
+    def needed(self) -> dict[tuple[str, str], int]:
+        """By device and stream the first tick that a coming release needs. Raises DatabaseError, LedgerError."""
+        return {} if self._ended else self._schedule.needed()
+
+    def stored(self, heard: Sequence[Heard] = ()) -> None:
+        """Note that new frames are in the store."""
+        self._schedule.stored()
+
+    def unsettled(self) -> None:
+        """Note that somebody who takes frames has come back."""
+        self._schedule.unsettled()
+
+    def connected(self, *, begun_anew: bool) -> None:
+        """Publish again what the broker may have lost."""
+        if not self._ended:
+            self._schedule.connected()
+            if begun_anew:
+                self._schedule.begin_anew()
+
+    def acknowledged(self, message_id: int, accepted: bool) -> None:
+        """Take the broker's answer. Raises DatabaseError if the ledger is lost."""
+        if self._ended:
+            return
+        try:
+            self._schedule.acknowledged(message_id, accepted)
+        except DatabaseError as error:  # the release counts as not published, and is published again at the next start
+            if is_lost(error):
+                raise
+            self._counters["ledger_errors"] += 1
+
+    def renew(self) -> None:
+        """Let the ledger's accounts follow before the next release: new policies may allow less."""
+        self._to_renew = not self._ended
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Bring the ledger's accounts up to date, then work on releases for a short while.
+
+        Raises DatabaseError if the ledger's server is away (it is tried again), or if somebody else has taken it.
+        """
+        if self._to_renew:
+            self._renew()
+        elif not self._ended:
+            self._schedule.pump(idle=idle)
+
+    def _renew(self) -> None:
+        try:
+            self._releases.renew()
+        except (FuguError, DatabaseError) as error:
+            if isinstance(error, AwayError) or is_lost(error):
+                raise
+            _log.error("releases end, because a new policy cannot be accounted for: %s", error)
+            self._counters["ledger_errors"] += 1
+            self._ended = True
+        self._to_renew = False
+
+
+class OfShards(NamedTuple):
+    """What is known of the devices of shards.
+
+    The worker's thread owns `channel`; `progress` is of all shards; nothing was heard lately of the `missing` ones.
+    """
+
+    channel: ShardChannel
+    progress: FleetProgress
+    missing: Callable[[], tuple[int, ...]]
+
+
+class ShardsLook(Part):
+    """Looks at what shards have stored, and tells them what releases still need."""
+
+    def __init__(self, store: Store, shards: OfShards, releasing: Releasing | None) -> None:
+        self._store = store
+        self._shards = shards
+        self._releasing = releasing
+        self._look_at = 0.0
+        self._gone: set[int] = set()
+        self._needed: dict[tuple[str, str], int] | None = None
+
+    def pump(self, *, idle: bool = False) -> None:
+        """Look again, if it is time for that. Raises FileLostError if another process has this one's place."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._store.check()
+        self._shards.channel.check()
+        gone, self._gone = self._gone, set(self._shards.missing())
+        if self._releasing is not None and self._shards.progress.look():
+            if gone - self._gone:
+                self._releasing.unsettled()
+            self._releasing.stored()
+        with contextlib.suppress(NotKnownError):
+            if (needed := {} if self._releasing is None else self._releasing.needed()) != self._needed:
+                self._shards.channel.say_needed(needed)
+                self._needed = needed
