@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +31,7 @@ from fugu.contract.errors import GuaranteeError
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD
 from fugu.contract.soft_leakage import informed_loss, soft_loss
-from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains, sticky_allowance
+from fugu.privacy.accountant.bounded import IntervalChains, OddsRatioChains
 from fugu.privacy.accountant.finite import MOST_WORK, KnownChains
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed
 from fugu.privacy.accountant.schedule import rate_matrices
@@ -94,8 +95,6 @@ class ShownBoundedChains(OddsRatioChains):
 class ShownChains(KnownChains):
     """A few known chains, by the states that they show; see `ClassOfChains`."""
 
-    sticky: tuple[tuple[float, float], ...] = ()
-
     def __init__(self, chains: JointChains) -> None:
         super().__init__(tuple(map(MarkovChain.stationary, chains.transitions)), _secrets(chains))
         self._transitions = [[list(row) for row in matrix] for matrix in chains.transitions]
@@ -133,10 +132,6 @@ class ShownChains(KnownChains):
         """Not for those who may know states."""
         return adversary == "ignorant" and super().follows(length, adversary)
 
-    def work(self, length: int, adversary: Adversary) -> int:
-        """As for known chains, for those who know no state; else work that does not grow."""
-        return super().work(length, adversary) if adversary == "ignorant" else 0
-
     def started(self, start: Start | None) -> Chains:
         """The class itself, which starts stationary."""
         if start == "any":
@@ -170,59 +165,8 @@ def stream_losses(chains: JointChains, rates: Sequence[float] | None = None) -> 
     return tuple(min(known.of_group(rate, column), whole) for column in columns)
 
 
-class ClassOfChains(Protocol):
-    """What is asked of a class of chains; each kind of class has its own bounds."""
-
-    @property
-    def states(self) -> int:
-        """k, the number of states."""
-
-    @property
-    def secrets(self) -> Floats:
-        """(k, k), 1 for any two states that must not be told apart, 0 for others."""
-
-    @property
-    def words(self) -> str:
-        """The class in words."""
-
-    @property
-    def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of the worst chains, if all have two states, a stationary start, and q + r < 1; else empty."""
-
-    def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
-        """Epsilon and the name of its bound, with the same rate (k, k) at every tick."""
-
-    def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """Losses (n, k, k) of every tick, with rates (n, k, k), and the name of the bound."""
-
-    def follows(self, length: int, adversary: Adversary) -> bool:
-        """True if a stream of this length is worth following: an endless one that is stationary loses hardly more."""
-
-    def work(self, length: int, adversary: Adversary) -> int:
-        """Steps times the fourth power of the states that following so many ticks takes."""
-
-    def quick(self, rate: Floats) -> float:
-        """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""
-
-    @property
-    def changes(self) -> bool:
-        """True if steps may change from tick to tick."""
-
-    @property
-    def covered_start(self) -> Covered:
-        """The starts that the class has."""
-
-    def equal_leakages(self, adversary: Adversary) -> bool:
-        """True if past and future leak alike."""
-
-    def started(self, start: Start | None) -> Chains:
-        """As the function of this name."""
-
-    def followed(self, start: Start | None) -> tuple[MarkovChain, ...] | BinaryChains:
-        """As `known_chains`."""
-
-    def decimated(self, step: int) -> ChainClass:
-        """As `decimated_class`, for more than one step."""
+ClassOfChains: TypeAlias = KnownChains | OddsRatioChains
+"""What is asked of a class of chains; each kind of class has its own bounds."""
 
 
 @singledispatch
@@ -276,7 +220,6 @@ def decimated_class(chains: ChainClass, step: int) -> ChainClass:
     return chains if step == 1 else class_of(chains).decimated(step)
 
 
-_LONGEST_INFORMED = 128
 _LEAST_SHARE = 1e-9
 _FINE = 4e-15  # of the search for an allowance, which then goes back by OUTWARD
 _ROUGH = 1e-3  # for chains of many states, where one loss takes long
@@ -322,7 +265,7 @@ class ChainAccountant:
     @property
     def sticky(self) -> bool:
         """True if all chains of the class have two states, a stationary start, and q + r < 1."""
-        return bool(self._class.sticky)
+        return self._class.sticky
 
     def loss(self, rate: ArrayLike, adversary: Adversary = "ignorant", length: int | None = None) -> ChainLoss:
         """The loss of a stream whose every tick has one rate >= 0, or (k, k) for each pair; `None`: an endless stream.
@@ -345,8 +288,8 @@ class ChainAccountant:
     def schedule_loss(self, rates: ArrayLike, adversary: Adversary = "ignorant") -> ChainLoss:
         """The loss of a stream that ends, tick by tick, with per-tick losses (n,) or (n, k, k).
 
-        Raises ChainClassError if a rate is negative, or `informed` was asked for more than 128 ticks (use `loss` with
-        the largest rate: it covers any schedule below).
+        An adversary who knows true states counts as one with any side information, or as in a stream of the largest
+        rates without end, whichever is less. Raises ChainClassError if a rate is negative, or following takes too long.
         """
         schedule = np.asarray(rates, dtype=np.float64)
         usable = np.all((schedule >= 0.0) & (schedule < np.inf))  # which what is no number is not, either
@@ -358,13 +301,15 @@ class ChainAccountant:
                 f"{len(matrices)} ticks are too many to follow one by one for {self.states} states and the {adversary} "
                 "adversary: use fewer states, or a stationary start and the bound of an endless stream"
             )
-        if adversary == "informed" and len(matrices) > _LONGEST_INFORMED:
-            raise ChainClassError(
-                f"at most {_LONGEST_INFORMED} ticks can be accounted for one by one with known states"
-            )
-        total, bound = self._class.tick_by_tick(matrices, adversary)
         # All states together cannot tell more than all their rates; nor does a bound that no float holds.
         everything = float(matrices.max(axis=(1, 2)).sum()) * (1.0 + OUTWARD)
+        knows = adversary == "informed"  # what true states tell is not followed from tick to tick
+        total, bound = self._class.tick_by_tick(matrices, "universal" if knows else adversary)
+        if knows and not self._class.changes:
+            with suppress(ChainClassError):
+                whole, name = self._class.endless(matrices.max(axis=0), adversary)
+                if whole < float(total.max()):
+                    total, bound = np.minimum(total, whole), "endless bound" if name == "exact" else name
         by_tick = np.asarray(np.fmin(total.max(axis=(1, 2)), everything))
         return ChainLoss(float(by_tick.max()), adversary, bound, self._class.words, len(matrices), by_tick)
 
@@ -382,9 +327,6 @@ class ChainAccountant:
                 found[rate] = min(self.loss(rate, adversary, length).epsilon, _NO_BOUND) - epsilon
             return found[rate]
 
-        guess = self._closed_form(epsilon, adversary, length) * (1.0 - OUTWARD)
-        if guess > 0.0 and excess(guess) <= 0.0:
-            return guess
         if self.states > EXACT_STATES:
             return self._rough(excess, epsilon, *self._quick(epsilon, adversary))
         low, high = self._bracket(excess, epsilon)
@@ -450,12 +392,6 @@ class ChainAccountant:
             raise ChainClassError("a rate must be a finite number >= 0, or such a number for each pair of states")
         others = self._class.secrets if values.ndim == 0 else 1.0 - np.eye(self.states)
         return closed(np.asarray(values * others))
-
-    def _closed_form(self, epsilon: float, adversary: Adversary, length: int | None) -> float:
-        """The allowance of two states that are positively correlated, to within rounding; 0 for all others."""
-        if adversary != "ignorant" or length is not None or not self._class.sticky:
-            return 0.0
-        return min(sticky_allowance(*way, epsilon) for q, r in self._class.sticky for way in ((q, r), (r, q)))
 
 
 def _not_none(rate: float, epsilon: float) -> None:

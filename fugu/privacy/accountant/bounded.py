@@ -19,7 +19,6 @@ from fugu.contract.chains import BinaryChains, BoundedChains, ChainClass
 from fugu.contract.guarantee import Adversary
 from fugu.contract.rounding import OUTWARD, UNIT, exp_up
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, odds_ratio_step
-from fugu.privacy.accountant.schedule import informed_losses
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 from fugu.privacy.quilts import corner_chains
 from fugu.privacy.sampling import decimated_bounded, decimated_interval
@@ -33,14 +32,12 @@ __all__ = [
     "odds_ratio_above",
     "odds_ratio_loss",
     "odds_ratio_losses",
-    "sticky_allowance",
 ]
 
 ODDS_RATIO_BOUND = "odds-ratio bound"
 ALTERNATING = "alternating bound"
 """Of readings that alternate (q + r > 1): symbols can reach it, a count cannot, because it cannot reward them."""
 _SHORT = 256
-_SHORT_INFORMED = 16
 _LARGEST_LOG = 700.0  # of an odds ratio that a float can hold
 _MOST_RATE = 5000.0
 
@@ -48,7 +45,8 @@ _MOST_RATE = 5000.0
 class OddsRatioChains:
     """Every chain, of any start and changing over time, whose steps have bounded odds ratios; see `ClassOfChains`."""
 
-    sticky: tuple[tuple[float, float], ...] = ()
+    sticky = False
+    """True if all chains have two states, a stationary start, and q + r < 1."""
 
     def __init__(self, chains: BoundedChains) -> None:
         self._chains: ChainClass = chains
@@ -73,7 +71,7 @@ class OddsRatioChains:
 
     def follows(self, length: int, adversary: Adversary) -> bool:
         """As `followed`."""
-        return followed(length, self.states, adversary)
+        return followed(length, self.states)
 
     def work(self, length: int, adversary: Adversary) -> int:
         """None that counts."""
@@ -112,7 +110,7 @@ class IntervalChains(OddsRatioChains):
         self.words = f"all stationary two-state chains with q in {list(chains.q)} and r in {list(chains.r)}"
         self._least, self._most = (Fraction(q) + Fraction(r) for q, r in zip(chains.q, chains.r, strict=True))
         self._point = chains.q[0] == chains.q[1] and chains.r[0] == chains.r[1]
-        self.sticky = ((chains.q[0], chains.r[0]),) if self._most < 1 else ()
+        self.sticky = self._most < 1
         logs = [abs(math.log((1 - q) / q) + math.log((1 - r) / r)) for q in chains.q for r in chains.r]
         self._odds_ratio = odds_ratio_above(max(logs))
 
@@ -124,17 +122,10 @@ class IntervalChains(OddsRatioChains):
         return epsilon, bound
 
     def tick_by_tick(self, rates: Floats, adversary: Adversary) -> tuple[Floats, str]:
-        """The worst corners; for informed adversaries and an interval, the odds ratio of its steps.
-
-        A stream that ends may lose most for a member inside (docs/proofs/randomised-response.md, "Worst corner").
-        """
+        """The worst corners, to those who know no state."""
         if adversary == "ignorant":
             return _losses(self._box, rates), self._name
-        universal, bound = super().tick_by_tick(rates, adversary)
-        if adversary == "universal" or self._most > 1 or not self._point:
-            return universal, bound
-        q, r = self._box.q[0], self._box.r[0]
-        return informed_losses(MarkovChain.stationary([[1 - q, q], [r, 1 - r]]), rates), "bridge recursion"
+        return super().tick_by_tick(rates, adversary)
 
     covered_start: Covered = "stationary"
     changes = False
@@ -171,9 +162,9 @@ class IntervalChains(OddsRatioChains):
         return ALTERNATING if self._least >= 1 else "corners"
 
 
-def followed(length: int, states: int, adversary: Adversary) -> bool:
+def followed(length: int, states: int) -> bool:
     """True if a stationary stream is so short that it loses much less than an endless one, tick by tick."""
-    return length <= (_SHORT_INFORMED if adversary == "informed" else _SHORT if states <= EXACT_STATES else 1)
+    return length <= (_SHORT if states <= EXACT_STATES else 1)
 
 
 def odds_ratio_above(log_odds: float) -> float:
@@ -234,16 +225,3 @@ def _image(log_u: float, q: float, r: float) -> float:
         return math.log1p(-q) - math.log(r)
     u = np.exp(log_u)
     return float(np.log(((1.0 - q) * u + q) / (r * u + 1.0 - r)))
-
-
-def sticky_allowance(q: float, r: float, epsilon: float) -> float:
-    """The largest rate, to within rounding, of an endless stream of a positively correlated two-state chain, one way.
-
-    It has Pr(1 after 0) = q and Pr(0 after 1) = r inside (0, 1), q + r < 1, and loses at most epsilon nats to an
-    adversary who knows no state.
-    """
-    e = math.exp(min(epsilon, 500.0))
-    b = r * e - q
-    root = math.sqrt(b * b + 4.0 * (1.0 - q) * (1.0 - r) * e)
-    u = 2.0 * e * (1.0 - q) / (b + root) if b > 0.0 else (root - b) / (2.0 * (1.0 - r))
-    return epsilon - 2.0 * math.log(u)

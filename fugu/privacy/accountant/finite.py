@@ -26,7 +26,7 @@ from fugu.privacy.accountant.bounded import (
 )
 from fugu.privacy.accountant.endless_leakage import EndlessLeakage, log_ratios
 from fugu.privacy.accountant.inner_maximum import EXACT_STATES, closed, ratio_order, step
-from fugu.privacy.accountant.schedule import informed_losses, losses, past_leakages
+from fugu.privacy.accountant.schedule import losses, past_leakages
 from fugu.privacy.accountant.walks import reversed_stationary
 from fugu.privacy.chain_class import ChainClassError, Chains, Covered, MarkovChain, Start
 from fugu.privacy.sampling import DecimationError, decimated_known
@@ -62,11 +62,10 @@ class KnownChains:
         return f"{count} chain{'s' * (count > 1)} of {self.states} states, started {' or '.join(sorted(starts))}"
 
     @property
-    def sticky(self) -> tuple[tuple[float, float], ...]:
-        """q and r of all members, if all have two states, a stationary start, and q + r < 1; else empty."""
+    def sticky(self) -> bool:
+        """True if all members have two states, a stationary start, and q + r < 1."""
         rates = [member.rates for member in self._members]
-        sticky = tuple(pair for pair in rates if pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1)
-        return sticky if len(sticky) == len(rates) else ()
+        return all(pair is not None and Fraction(pair[0]) + Fraction(pair[1]) < 1 for pair in rates)
 
     def endless(self, rate: Floats, adversary: Adversary) -> tuple[float, str]:
         """Epsilon and the name of its bound, the least of all, with the same rates (k, k) at every tick.
@@ -127,24 +126,18 @@ class KnownChains:
         every = odds_ratio_losses(self._odds_ratio, rates)
         if adversary == "universal":
             return every, ODDS_RATIO_BOUND
-        of = informed_losses if adversary == "informed" else losses
-        found = [(of(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
+        found = [(losses(member.chain, rates), _recursion_name(member.chain)) for member in self._members]
         worst = max(found, key=lambda each: float(each[0].max()))
         known = np.max([np.where(self.secrets > 0.0, total, 0.0) for total, _ in found], axis=0)
         return np.minimum(known, every), worst[1] if known.max() <= every.max() else ODDS_RATIO_BOUND
 
     def follows(self, length: int, adversary: Adversary) -> bool:
         """True if a stream of this length is worth following tick by tick."""
-        if adversary == "informed" and self.work(length, adversary) > MOST_WORK:
-            return False
-        if adversary != "informed" and not self._stationary:
-            return length <= _LONGEST_RECURSION
-        return followed(length, self.states, adversary)
+        return followed(length, self.states) if self._stationary else length <= _LONGEST_RECURSION
 
     def work(self, length: int, adversary: Adversary) -> int:
         """Steps times the fourth power of the states that following so many ticks takes."""
-        steps = {"informed": length**2 * self.states, "ignorant": length, "universal": 0}[adversary]
-        return steps * self.states**4 * len(self._members)
+        return length * self.states**4 * len(self._members) if adversary == "ignorant" else 0
 
     def quick(self, rate: Floats) -> float:
         """A bound on what an endless stream loses to those who know no state that is had at once; may be infinite."""

@@ -17,7 +17,7 @@ from fugu.privacy.accountant.inner_maximum import closed, ratio_order, step
 from fugu.privacy.accountant.walks import past_leakages_any, reversed_kernel, reversed_stationary
 from fugu.privacy.chain_class import TINY, MarkovChain, follow
 
-__all__ = ["informed_losses", "losses", "past_leakages", "rate_matrices"]
+__all__ = ["losses", "past_leakages", "rate_matrices"]
 
 _QUILT_STATES = 2  # up to here the recursion is exact, and quilts add nothing
 _MOST_QUILTS = 512
@@ -160,53 +160,6 @@ class _Powers:
                 self._tables.append(np.full_like(power, np.inf) if vague else log_ratios(power) + margin)
             self._stacked = np.array(self._tables)
         return self._stacked[:count]
-
-
-def informed_losses(chain: MarkovChain, rates: Floats) -> Floats:
-    """Losses (n, k, k) of every tick to an adversary who may know any states, or none.
-
-    A known state makes the rest of its side independent, whatever the initial distribution: from every tick and state
-    that may be known the bridge towards it is followed backward, and its mirror image forward.
-    """
-    supports = _supports(chain, len(rates))
-    future, past = _future_leakages(chain.transition, rates), past_leakages(chain, rates)
-    powers = _Powers(chain.transition)
-    every = [powers.power(distance) for distance in range(len(rates) + 1)]
-    backward = np.ascontiguousarray(chain.transition.T)
-    for end, possible in enumerate(supports):
-        for known in np.flatnonzero(possible):
-            towards = [(power[:, known], reach[:, known]) for power, reach in every]
-            away = [(power[known], reach[known]) for power, reach in every]
-            _follow(future, rates, range(end - 1, -1, -1), chain.transition, towards)
-            _follow(past, rates, range(end + 1, len(rates)), backward, away)
-    return _without_impossible(rates + future + past, supports)
-
-
-def _follow(leakages: Floats, rates: Floats, ticks: range, kernel: Floats, weights: list[tuple[Floats, Bools]]) -> None:
-    """Raise `leakages` by those of all ticks between this and a known state.
-
-    Entry s of `weights` is what s steps to the known state weigh, (k,), and from where it can be reached at all.
-    """
-    leakage = np.zeros(kernel.shape)
-    before: int | None = None
-    for distance, tick in enumerate(ticks):
-        (near, near_possible), (_, far_possible) = weights[distance], weights[distance + 1]
-        rows, columns = np.flatnonzero(far_possible), np.flatnonzero(near_possible)
-        if before is not None and len(rows):
-            inside = np.ix_(rows, columns)
-            bridge = kernel[inside] * near[columns]
-            bounds = (rates[before] + leakage)[np.ix_(columns, columns)]
-            if np.any((kernel[inside] > 0.0) & (bridge < TINY)):
-                found = np.full((len(rows), len(rows)), float(bounds.max()))
-            else:
-                bridge = np.ascontiguousarray(bridge / bridge.sum(axis=1, keepdims=True))
-                margin = 8.0 * (distance + 2.0) * (len(kernel) + 2.0) * UNIT
-                found = step(bridge, ratio_order(bridge), bounds) + margin
-            leakage = np.zeros(kernel.shape)
-            np.fill_diagonal(found, 0.0)
-            leakage[np.ix_(rows, rows)] = found
-        np.maximum(leakages[tick], leakage, out=leakages[tick])
-        before = tick
 
 
 def _same(pair: Floats) -> bool:
