@@ -122,7 +122,12 @@ def audit_ledger(
     readers = tuple(_reader_losses(accounts, found.told))
     problems = (*found.problems, *differing, *(_stream_problem(one) for one in streams if one.wrong))
     problems += tuple(_reader_problem(one) for one in readers if one.wrong)
-    believed = _believed(trusted, promises)
+    given, alone = "from what the auditor gave", "by the ledger alone"
+    believed = (
+        f"classes of chains, noise tables and windows: {given if trusted else alone}",
+        f"what audiences are promised: {alone if promises is None else given}",
+        f"which ticks were released, sums and noise: {alone}",
+    )
     return LedgerAudit(found.entries, found.accounts, streams, readers, problems, believed)
 
 
@@ -140,15 +145,6 @@ def _promise_problems(told: Iterable[Told], promises: Mapping[str, tuple[float, 
 def _as_promised(one: Told, promises: Mapping[str, tuple[float, str]]) -> Told:
     epsilon, adversary = promises.get(one.key.audience, (one.epsilon, one.adversary))
     return one._replace(epsilon=epsilon, adversary=adversary)
-
-
-def _believed(policies: TrustedPolicies, promises: Mapping[str, tuple[float, str]] | None) -> tuple[str, ...]:
-    given, alone = "from what the auditor gave", "by the ledger alone"
-    return (
-        f"classes of chains, noise tables and windows: {given if policies else alone}",
-        f"what audiences are promised: {alone if promises is None else given}",
-        f"which ticks were released, sums and noise: {alone}",
-    )
 
 
 def _excess(loss: StreamLoss) -> float:
@@ -178,6 +174,7 @@ def _stream_loss(told: Told) -> StreamLoss:
             return loss._replace(epsilon=told.epsilon if within else None, by="one release")
         classes, adversary = classes_of(told.chains), cast(Adversary, told.adversary)
         constant = max(_constant(one, told.mechanism, adversary, told.charge) for one in classes)
+        loss = loss._replace(epsilon=constant if math.isfinite(constant) else None)
     except (ValidationError, ChainClassError, ValueError):  # `verify` says so of the allowance
         return loss
     shape = _without_gaps(told.runs)
@@ -186,12 +183,12 @@ def _stream_loss(told: Told) -> StreamLoss:
         try:
             epsilon, tick = max(_by_tick(one, told.mechanism, adversary, shape, gaps=gaps) for one in classes)
         except ChainClassError:
-            return loss._replace(epsilon=_finite(constant))
+            return loss
         if epsilon <= constant:
             place = max(i for i, run in enumerate(shape) if run.first <= tick)
             tick += told.runs[place].first - shape[place].first
             return loss._replace(epsilon=epsilon, tick=tick, by="every tick")
-    return loss._replace(epsilon=_finite(constant))
+    return loss
 
 
 def _without_gaps(runs: Iterable[ChargedTicks]) -> tuple[ChargedTicks, ...]:
@@ -201,10 +198,6 @@ def _without_gaps(runs: Iterable[ChargedTicks]) -> tuple[ChargedTicks, ...]:
         first = shape[-1].last + 1 if shape else 0
         shape.append(ChargedTicks(first, first + run.last - run.first, run.charge))
     return tuple(shape)
-
-
-def _finite(epsilon: float) -> float | None:
-    return epsilon if math.isfinite(epsilon) else None
 
 
 @lru_cache(maxsize=1024)
@@ -290,9 +283,8 @@ def _joint(told: Sequence[Told], adversary: Adversary) -> float | None:
         for one in told:
             for chains in classes_of(one.chains):
                 by_class[chains].append(one)
-        return _finite(
-            max(joint_loss(chains, _joint_charge(several), adversary) for chains, several in by_class.items())
-        )
+        epsilon = max(joint_loss(chains, _joint_charge(several), adversary) for chains, several in by_class.items())
+        return epsilon if math.isfinite(epsilon) else None
     except (ValidationError, ChainClassError, ValueError):
         return None
 

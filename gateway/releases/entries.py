@@ -415,10 +415,7 @@ CREATE TABLE beginnings (
 
 KIND = Kind(LEDGER, _SCHEMA, LedgerError, wait_seconds=10.0)
 
-_ENTRY = (
-    *("number", "name", "audience", "stream", "time_us", "mechanism", "noise", "scale", "first", "last", "exclusive"),
-    *("basis", "reason", "state", "topic", "payload", "in_group", "question", "inputs", "inputs_digest"),
-)
+_ENTRY = (*Entry._fields, "in_group", "question", "inputs", "inputs_digest")
 _SHOWN = "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, reason, state, in_group"
 _PAGE = 500
 

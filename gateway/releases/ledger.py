@@ -50,10 +50,7 @@ from gateway.store.opening import is_there, open_engine
 
 __all__ = ["Ledger", "known_ledger", "ledger_beside"]
 
-_ENTRY = (
-    "number, name, audience, stream, time_us, mechanism, noise, scale, first, last, exclusive, basis, reason, state, "
-    "topic, payload"
-)
+_ENTRY = ", ".join(Entry._fields)
 
 
 def ledger_beside(store: Location) -> Location:
@@ -345,11 +342,6 @@ class Ledger:
         """The number of the newest entry, 0 if there is none."""
         return int(self._one("SELECT COALESCE(MAX(number), 0) FROM entries")[0])
 
-    def belong_to(self, store: str) -> None:
-        """Charge releases of the store of an identity."""
-        with self.transaction():
-            self._db.execute("UPDATE binding SET store=?", (store,))
-
     def begin(self, beginnings: Iterable[tuple[str, str, int]], identity: str, store: str) -> None:
         """Become another ledger, of a store, that refuses releases before a first tick of each device and stream."""
         with self.transaction():
@@ -463,17 +455,6 @@ class Ledger:
     def spent(self, key: Key, first: int, last: int) -> list[ChargedTicks]:
         """The charges of releases for ticks first..last; ticks between runs have 0. LedgerError if no account."""
         return clipped(self._near(self._account(key)[0], first, last), first, last)
-
-    def remaining(self, key: Key, first: int, last: int) -> int:
-        """The largest charge that a release over the ticks may still have. LedgerError if there is no such account."""
-        account, allowance, base, exclusive, _, shifted, _ = self._account(key)
-        _, others = self._beside(key)
-        if exclusive or any(one[3] for one in others):
-            return 0
-        near = clipped(self._near(account, first, last), first, last)
-        for other, *_, set_too, device in others:
-            near += self._runs_beside(other, first, last, None if shifted or set_too else 0, same=device == key.device)
-        return int(max(allowance - base - peak_of_sum(near), 0))
 
     def _account(self, key: Key) -> Any:
         if (row := self._find(key)) is None:

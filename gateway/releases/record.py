@@ -66,7 +66,7 @@ class ReleaseRecord:
         Raises LedgerError, one line that says what to do, if it is another's, another one or was restored.
         """
         if not self.entry and not ledger.newest:
-            ledger.belong_to(self.identity)
+            ledger.begin((), ledger.identity, self.identity)
             with self._store.transaction():
                 self._releases.bind(ledger.identity)
             return

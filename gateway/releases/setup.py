@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from fugu.mqtt import Broker, Link, LinkError
 from gateway.estimates.catalogue import Catalogue
 from gateway.location import Location
 from gateway.releases.config import ReleaseConfigError, check_reader, load_readers, load_releases
-from gateway.releases.entries import Allowance, Entry, LedgerError, State, Stream
+from gateway.releases.entries import Allowance, Entry, LedgerError, State
 from gateway.releases.jobs import Job, allowances, jobs, streams_together
 from gateway.releases.ledger import Ledger, ledger_beside
 from gateway.releases.maker import Maker, finish
@@ -31,21 +30,16 @@ __all__ = ["Releases", "open_releases", "release_now"]
 
 
 class Releases(NamedTuple):
-    """Ready to release, with allowances and streams that move together as the policies of this moment give them."""
+    """Ready to release, with allowances and streams that move together as the policies of this moment give them.
+
+    `renew` updates the ledger's accounts. FuguError if something cannot be accounted for; DatabaseError.
+    """
 
     ledger: Ledger
     maker: Maker
     record: ReleaseRecord
     jobs: list[Job]
-    renewed: Callable[[], list[Allowance]]
-    together: Callable[[], list[frozenset[Stream]]]
-    now_us: Callable[[], int]
-
-    def renew(self) -> None:
-        """Update the ledger's accounts. FuguError if something cannot be accounted for; DatabaseError."""
-        granted, together = self.renewed(), self.together()
-        self.ledger.charge_together(together, time_us=self.now_us())
-        self.ledger.set_allowances(granted, time_us=self.now_us())
+    renew: Callable[[], None]
 
 
 def open_releases(
@@ -79,14 +73,17 @@ def open_releases(
         opened.refuse_damage(ledger.name)
         record.bind(opened)
         maker = Maker(store, catalogue, opened, secrets.randbelow, now)
-        releases = Releases(
-            opened, maker, record, wanted, partial(renewed, opened), lambda: streams_together(catalogue), now
-        )
-        releases.renew()
+
+        def renew() -> None:
+            granted, together = renewed(opened), streams_together(catalogue)
+            opened.charge_together(together, time_us=now())
+            opened.set_allowances(granted, time_us=now())
+
+        renew()
     except BaseException:
         opened.close()
         raise
-    return releases
+    return Releases(opened, maker, record, wanted, renew)
 
 
 _ANSWER_SECONDS = 20.0

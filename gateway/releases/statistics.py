@@ -172,13 +172,8 @@ class SymbolCounter:
         seen = symbols != UNOBSERVED
         both = seen[1:] & seen[:-1]
         counts = self._counts(symbols, seen, both, table)
-        self.add_part(Part(table, int(seen.sum()), int(both.sum()), counts))
-
-    def add_part(self, part: Part) -> None:
-        """Add what was counted elsewhere, for the same query."""
-        table, ticks, steps, counts = part
-        before = self._parts.get(table, Part(table, 0, 0, np.zeros_like(counts)))
-        self._parts[table] = Part(table, before.ticks + ticks, before.steps + steps, before.counts + counts)
+        _, ticks, steps, before = self._parts.get(table, (table, 0, 0, np.zeros_like(counts)))
+        self._parts[table] = Part(table, ticks + int(seen.sum()), steps + int(both.sum()), before + counts)
 
     def _counts(self, symbols: Ints, seen: NDArray[np.bool_], both: NDArray[np.bool_], table: NoiseTable) -> Ints:
         m = table.symbols
@@ -195,16 +190,6 @@ class SymbolCounter:
     def parts(self) -> tuple[Part, ...]:
         """The counts, by table."""
         return tuple(self._parts.values())
-
-    @property
-    def ticks(self) -> int:
-        """Ticks that had a symbol."""
-        return sum(part.ticks for part in self.parts)
-
-    @property
-    def sensitivity(self) -> int:
-        """The most that the counts change with one symbol, added up."""
-        return sensitivity(self.parts)
 
 
 def sensitivity(parts: Iterable[Part]) -> int:

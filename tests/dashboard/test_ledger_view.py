@@ -61,7 +61,7 @@ def test_a_budget_is_what_is_charged_to_the_tick_that_was_charged_most(location:
         allow(ledger, "ring", audience="lab")
         reserve(ledger, release(0, 9, ALLOWED // 4))
         reserve(ledger, release(5, 14, ALLOWED // 4))
-        remaining = ledger.remaining(key(), 5, 9)
+        remaining = ledger.account(key()).remaining
     lab, public = LedgerView(location).budgets("watch")["budgets"]
     assert (public["audience"], public["stream"], public["epsilon"], public["adversary"]) == (
         *("public", "hr", 1.0),

@@ -42,7 +42,7 @@ def told(folder: Path, versions: tuple[Policy, ...]) -> int:
     ledger = Ledger(folder / "l.sqlite")
     ledger.set_allowances(allowances(CONFIG, jobs(CONFIG, known), known), time_us=1)
     for name in AUDIENCES:
-        free = ledger.remaining(Key("watch", "hr", name), 0, 19)
+        free = ledger.account(Key("watch", "hr", name)).remaining
         topic = f"fugu/2/home/release/{name}/of-{name}"
         release = Release(f"of-{name}", name, "hr", 0, 19, {"watch": free}, "chain", "discrete-laplace", "1", topic)
         ledger.reserve(release, lambda number: drawn(b"%d" % number), time_us=1)
