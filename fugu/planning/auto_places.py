@@ -33,7 +33,6 @@ from fugu.planning.grid_model import (
     GridModel,
     Traces,
     fit_grid,
-    place_columns,
     read_traces,
     resampled,
 )
@@ -47,7 +46,7 @@ from fugu.privacy.accountant.bounded import odds_ratio_loss
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.covering_class import Covered, CoveringChains, covering_class
 
-__all__ = ["PlacePlan", "asks_places", "place_policy", "plan_places", "read_places"]
+__all__ = ["PlacePlan", "place_policy", "plan_places", "read_places"]
 
 _SIDES, _PERIODS = (1, 2, 3), (1, 10, 60, 300)
 _FINEST, _COARSEST = 10.0, 100_000.0
@@ -107,12 +106,6 @@ class _Grid(NamedTuple):
     def metres(self, places: Floats) -> Floats:
         """(n, 2) the same of latitudes and longitudes."""
         return np.asarray(((places - self.model.origin) / self.model.step)[:, ::-1] * self.model.metres)
-
-
-def asks_places(file: Path, question: Question, column: str | None) -> bool:
-    """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
-    other = question.want or column or question.states or question.baseline or question.threshold is not None
-    return question.want == "place" or (not other and place_columns(file) is not None)
 
 
 def read_places(file: Path, period: float | None) -> tuple[Traces, float | None]:

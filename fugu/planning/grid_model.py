@@ -21,6 +21,7 @@ from fugu.chains import stationary_distribution
 from fugu.chains.arrays import Floats, Ints
 from fugu.host.csv_file import csv_rows
 from fugu.planning.errors import PlanningError
+from fugu.planning.question import Question
 from fugu.planning.recording import MOST_MISSING, column_missing, median_period, steps_inside
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "WARNING",
     "GridModel",
     "Traces",
+    "asks_places",
     "fit_cells",
     "fit_grid",
     "grid_document",
@@ -81,6 +83,12 @@ def place_columns(path: Path) -> tuple[str, str] | None:
     with csv_rows(path, PlanningError) as (columns, _):
         found = [next((one for one in columns if one.lower() in names), None) for names in (_LATITUDE, _LONGITUDE)]
     return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+
+
+def asks_places(file: Path, question: Question, column: str | None) -> bool:
+    """True if a question is about places: it says so, or asks for nothing else of a file that has them."""
+    other = question.want or column or question.states or question.baseline or question.threshold is not None
+    return question.want == "place" or (not other and place_columns(file) is not None)
 
 
 def read_traces(path: Path) -> Traces:

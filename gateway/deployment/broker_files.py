@@ -129,7 +129,7 @@ class BrokerFolder:
         free = known is not None and known.uncleared and role == "device" and not self.settings.mutual
         if known is not None and not (renew and known.role == role) and not free:
             what = "was removed" if known.role == "removed" else f"exists, as {known.role}"
-            hint = "; --renew gives it new credentials" if known.role == role and not renew else ""
+            hint = "; fugu deploy renew gives it new credentials" if known.role == role and not renew else ""
             raise DeploymentError(f"the account {name} {what}{hint}")
         return known
 
@@ -208,7 +208,7 @@ class BrokerFolder:
     def _authority(self, ca_key: Path | None) -> Authority:
         file = self.authority_key if ca_key is None else ca_key
         if not file.exists():
-            raise DeploymentError(f"the authority's key is not at {file}: say with --ca-key where it is")
+            raise DeploymentError(f"the authority's key is not at {file}: say with FUGU_CA_KEY where it is")
         from gateway.deployment.certificates import Authority  # nobody else waits for the certificates' library
 
         return Authority.load(self.authority_certificate.encode(), read_text(file, "the authority's key").encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import queue
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fugu.contract.errors import PolicyError, UsageError
+from fugu.contract.errors import PolicyError
 from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.host.files import write_public
@@ -25,7 +24,7 @@ from gateway.shards import numbered
 __all__ = ["clear_retained"]
 
 
-_SAFE_PATH = re.compile(r"/[A-Za-z0-9._/+-]*")
+_PROGRAMS = "/opt/fugu-edge/bin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,6 @@ class DeviceOptions:
     ceiling: float
     measurement_ceiling: float | None
     sensor: str
-    program: str
     in_place: bool
 
 
@@ -69,13 +67,6 @@ def read_policies(files: Sequence[Path], fleet: str, device: str) -> dict[str, A
     return policies
 
 
-def checked_program(text: str) -> str:
-    """An absolute path that can stand in a unit. UsageError if it is none."""
-    if not _SAFE_PATH.fullmatch(text):
-        raise UsageError(f"the program must be an absolute path without spaces or quotes, got {text[:80]!r}")
-    return text
-
-
 def write_device(folder: Path, broker: BrokerFolder, credentials: Credentials, options: DeviceOptions) -> None:
     """Fill a device's folder: agent.toml, the authority's certificate, credentials, policies, a unit."""
     write_public(folder / "ca.pem", broker.authority_certificate)
@@ -85,7 +76,7 @@ def write_device(folder: Path, broker: BrokerFolder, credentials: Credentials, o
     write_public(folder / "agent.toml", _agent_toml(broker, credentials.name, files, options))
     if not options.in_place:
         loaded = ["agent.toml", *(name for key, name in files.items() if key.endswith("_file"))]
-        fields = {"CREDENTIALS": _load(loaded, AGENT.config), "PROGRAM": options.program}
+        fields = {"CREDENTIALS": _load(loaded, AGENT.config), "PROGRAM": f"{_PROGRAMS}/fugu-agent"}
         write_public(folder / "fugu-agent.service", unit("fugu-agent.service", fields))
 
 
@@ -96,7 +87,6 @@ def write_gateway(
     rollout: Credentials | None,
     shards: Sequence[Credentials],
     *,
-    program: str,
     in_place: bool,
 ) -> None:
     """Fill a gateway's folder: gateway.toml, the authority's certificate, credentials, a folder for policies, units.
@@ -115,7 +105,10 @@ def write_gateway(
     if in_place:
         return
     shared = ["gateway.toml", "ca.pem"]
-    fields = {"CREDENTIALS": _load([*shared, *_files(own), *_files(operator)], GATEWAY.config), "PROGRAM": program}
+    fields = {
+        "CREDENTIALS": _load([*shared, *_files(own), *_files(operator)], GATEWAY.config),
+        "PROGRAM": f"{_PROGRAMS}/fugu",
+    }
     write_public(folder / "fugu-gateway.service", unit("fugu-gateway.service", fields))
     if not shards:
         return

@@ -122,7 +122,8 @@ def test_streams_that_remember_two_ticks(fugu: Fugu, recorded: Path, tmp_path: P
 def test_points(fugu: Fugu, tmp_path: Path, places: str, adversary: str) -> None:
     for start in STARTS.get(places, ROOMS):
         spec = tmp_path / "places.toml"
-        spec.write_text(MEASURED[places] + (f"\ninitial = {start}\n" if start else "\n"))
-        words = ("measure", "--spec", spec, "--adversary", adversary, *HEADER)
+        header = 'fleet = "home"\ndevice = "d"\nstream = "s"\nperiod = 60\n'
+        spec.write_text(header + MEASURED[places] + (f"\ninitial = {start}\n" if start else "\n"))
+        words = ("measure", "--spec", spec, "--adversary", adversary)
         whole = adversary != "universal" or places != "walk"  # impossible steps: the planner has no bound
         confirmed(fugu, *planned(fugu, tmp_path, *words), 3 if whole else 2)

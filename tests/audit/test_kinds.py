@@ -258,7 +258,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     (tmp_path / "room.csv").write_text("\n".join(rows) + "\n")
     (tmp_path / "place.toml").write_text(
         'grid = "2x2"\nepsilon = 1.0\ngraph = {complete = true}\nfleet = "home"\ndevice = "room"\n'
-        'stream = "place"\nperiod = 60\n'
+        'stream = "place"\nperiod = 60\nepoch = 1700000000\n'
     )
     named = ("--for", "home/room/s", *NAMED[2:])
     one = ("--threshold", ".5", "--states", "off,on", *named, "--epsilon", "1", "--period", "60")
@@ -276,7 +276,7 @@ def test_a_policy_of_every_kind_that_can_be_planned_is_attacked_as_a_whole(fugu:
     for name, more in (("odds", ()), ("known", known), ("counted", ("--window", "10m"))):
         fugu("plan", "joint", tmp_path / "room.model", "--epsilon", "1", *more, "-o", tmp_path / name, *NAMED)
     fugu("plan", "joint", tmp_path / "order.model", "--epsilon", "1", "-o", tmp_path / "order", *NAMED)
-    fugu("plan", "measure", "--spec", tmp_path / "place.toml", "-o", tmp_path / "place.json", "--epoch", "1700000000")
+    fugu("plan", "measure", "--spec", tmp_path / "place.toml", "-o", tmp_path / "place.json")
     planned_kinds = [[file] for file in sorted(tmp_path.glob("*.json"))]
     planned_kinds += [sorted((tmp_path / name).glob("*.json")) for name in ("odds", "known", "counted", "order")]
     assert [len(files) for files in planned_kinds] == [1] * 7 + [2, 2, 2, 1]

@@ -26,7 +26,7 @@ SIX: dict[str, Any] = {
     "graph": {"edges": [[1, 2], [3, 4], [3, 5], [4, 5]]},
     "epsilon": 1,
 }
-NAMES = ("--for", "home/phone-1/place", "--period", "60")
+HEADER: dict[str, Any] = {"fleet": "home", "device": "phone-1", "stream": "place", "period": 60}
 
 
 class Planner:
@@ -47,7 +47,7 @@ class Planner:
 
     def policy(self, spec: Any, *words: object) -> MeasurePolicy:
         file = self.folder / "policy.json"
-        done = self.run(spec, "-o", file, *words)
+        done = self.run({**HEADER, **spec}, "-o", file, *words)
         assert done.code == 0, done.err
         return MeasurePolicy.from_json(file.read_bytes())
 
@@ -168,7 +168,7 @@ def test_toml_and_json_say_the_same(fugu: Fugu, planner: Planner, tmp_path: Path
 
 @pytest.mark.long
 def test_a_grid_walks_at_random_by_default(planner: Planner) -> None:
-    policy = planner.policy({"grid": "3x2", "epsilon": 1, "graph": {"radius": 1}}, *NAMES)
+    policy = planner.policy({"grid": "3x2", "epsilon": 1, "graph": {"radius": 1}})
     assert policy.coordinates == ((0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1))
     assert [state for state, _ in policy.transition[1]] == [0, 1, 2, 4]
     assert {p for _, p in policy.transition[1]} == {0.25}
@@ -188,7 +188,7 @@ def test_a_grid_walks_at_random_by_default(planner: Planner) -> None:
 def test_every_kind_of_graph(planner: Planner, graph: Any, edges: int) -> None:
     spec = {"grid": "3x2", "epsilon": 1, "graph": graph}
     assert planner.document(spec, "--quick")["edges"] == edges
-    policy = planner.policy(spec, "--quick", *NAMES)
+    policy = planner.policy(spec, "--quick")
     assert sum(others.bit_count() for others in policy.measurement.neighbours) == 2 * edges
 
 
@@ -216,7 +216,7 @@ def test_sets_that_grow_from_a_known_start(planner: Planner) -> None:
     shown = planner.run(corner, "--quick").out
     assert "from tick 6 on  16 of 16 states" in shown
     assert "comes back for ever" in shown
-    policy = planner.policy(corner, *NAMES)
+    policy = planner.policy(corner)
     sets = ConstraintSets(policy.measurement).all()
     assert [table.constraint for table in policy.measure_tables] == [0, sets[6], *sets[1:6]]
     assert [table.first for table in policy.measure_tables] == [0, 6, 1, 2, 3, 4, 5]
@@ -321,8 +321,8 @@ def test_every_epsilon_of_a_plan_is_one_that_its_policys_check_derives(fugu: Fug
     ):
         file = planner.folder / "checked.json"
         for adversary in ("ignorant", "informed"):
-            words = (*NAMES, "--adversary", adversary, "-o", file)
-            planned = planner.document(spec, *words)
+            words = ("--adversary", adversary, "-o", file)
+            planned = planner.document({**HEADER, **spec}, *words)
             checked = fugu("check", "policy", file, "--json").json()
             for key in ("epsilon_stream", "adversary", "start", "epsilon_tick", "stretches"):
                 assert checked[key] == planned[key], key
@@ -350,7 +350,7 @@ def test_an_edited_epsilon_of_a_stream_is_not_verified(
 ) -> None:
     steps = [[0.95, 0.05], [0.5, 0.5]]
     spec = {"coordinates": [0, 1], "transition": steps, "graph": {"complete": True}, "epsilon": 0.5, "initial": start}
-    document = json.loads(planner.policy(spec, *NAMES).to_json())
+    document = json.loads(planner.policy(spec).to_json())
     file = planner.folder / "policy.json"
     assert fugu("check", "policy", file).code == 0
     document["initial"] = [0.5, 0.5]
@@ -368,7 +368,7 @@ def test_many_states_get_staircases(planner: Planner) -> None:
     assert document["rmse"]["optimal"] == {"raw": None, "released": None, "single": None, "estimate": None}
     assert document["rmse_missing"]["optimal"] == "left out by --quick"
     assert document["rmse"]["staircase"]["estimate"] < document["rmse"]["staircase"]["released"]
-    policy = planner.policy(spec, "--quick", *NAMES)
+    policy = planner.policy(spec, "--quick")
     assert all(isinstance(table.noise, StaircaseNoise) for table in policy.measure_tables)
     assert policy.stream_loss.epsilon is None
 
@@ -379,7 +379,7 @@ def test_too_much_for_a_device_is_planned_but_makes_no_policy(planner: Planner) 
     spec = {"coordinates": points, "transition": [[1 / 125] * 125] * 125, "graph": {"radius": 1}, "epsilon": 1}
     document = planner.document(spec, "--quick")
     assert document["rmse"]["staircase"]["estimate"] is None
-    done = planner.run(spec, "--quick", *NAMES, "-o", planner.folder / "p.json")
+    done = planner.run({**HEADER, **spec}, "--quick", "-o", planner.folder / "p.json")
     assert done.code == 1
     assert "no device can draw such noise" in done.err
     assert not (planner.folder / "p.json").exists()
@@ -391,7 +391,7 @@ def test_a_delta_set_is_an_example(planner: Planner) -> None:
     document = planner.document(spec, "--quick")
     assert document["delta_set"]["likely"] == [0, 1, 2, 3]
     assert document["possible"] == [0, 1, 2, 3, 4, 5]
-    policy = planner.policy(spec, *NAMES)
+    policy = planner.policy(spec)
     assert (policy.delta, policy.objective) == (0.05, "error")
     # any table that a device accepts may come, so the stream is accounted for with the promise itself: s1 has no edge,
     # and so counts with the factor; ticks are independent here
@@ -400,11 +400,9 @@ def test_a_delta_set_is_an_example(planner: Planner) -> None:
 
 @pytest.mark.long
 def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
-    header = {"fleet": "f", "device": "d", "stream": "s", "period": 2, "latency": 17, "valid_until": 2_000_000_000}
+    header = {"fleet": "f", "device": "d", "stream": "place", "period": 2, "latency": 17, "valid_until": 2_000_000_000}
     kind = {"kind": "thresholds", "edges": [1, 2, 3, 4, 5]}
-    policy = planner.policy(
-        {**SIX, **header, "discretiser": kind}, "--for", "f/d/place", "--epoch", "1700000000.5", "--version", 3
-    )
+    policy = planner.policy({**SIX, **header, "discretiser": kind, "epoch": 1_700_000_000.5, "version": 3})
     policy.verify(1.0)
     assert (policy.fleet, policy.stream, policy.version, policy.frame_ticks) == ("f", "place", 3, 8)
     assert (policy.clock.epoch_us, policy.clock.period_us) == (1_700_000_000_500_000, 2_000_000)
@@ -417,7 +415,7 @@ def test_a_policy_survives_the_check_of_a_device(planner: Planner) -> None:
 
 @pytest.mark.long
 def test_the_optimal_table_can_be_the_policys(planner: Planner) -> None:
-    policy = planner.policy({**SIX, "mechanism": "optimal"}, *NAMES)
+    policy = planner.policy({**SIX, "mechanism": "optimal"})
     assert len(policy.measure_tables[1].noise.points) <= 6
     categories = policy.discretiser.model_dump()["categories"]
     assert categories == {f"s{state}": state for state in range(6)}
@@ -439,7 +437,7 @@ def test_from_traces_to_a_policy_with_cells(fugu: Fugu, planner: Planner, tmp_pa
     assert document["names"] == model["names"]
     assert (document["unit"], document["resolution"]) == ("m", [model["resolution"]] * 2)
     assert "leaks" in document["notes"][-1]
-    policy = planner.policy(spec, "--quick", "--for", "home/phone-1/place")
+    policy = planner.policy(spec, "--quick")
     assert policy.clock.period_us == 60_000_000
     assert policy.discretiser.kind == "cells"
     device = Classifier(policy.discretiser.model_dump(mode="json"))
@@ -473,14 +471,14 @@ def test_a_chain_of_pairs_is_fitted_planned_and_checked(fugu: Fugu, planner: Pla
     document = planner.document(spec, "--quick")
     assert document["states"] == 8
     assert any("24 states; what is promised is about the 8" in note for note in document["notes"])
-    known = planner.policy({**spec, "initial": [1.0] + [0.0] * 23}, *NAMES[:6], "--quick")
+    known = planner.policy({**spec, "initial": [1.0] + [0.0] * 23}, "--quick")
     reach, states = ConstraintSets(known.measurement), {0}
     for tick in range(30):
         possible = {int(shows[state]) for state in states}
         assert {x for x in range(8) if reach.at(tick) >> x & 1} == possible
         states = {int(after) for state in states for after in np.flatnonzero(transition[state])}
     assert all(known.measurement.neighbours), "from any pair there are ways on"
-    policy = planner.policy(spec, *NAMES[:6], "--adversary", "ignorant")
+    policy = planner.policy(spec, "--adversary", "ignorant")
     assert (len(policy.shows), len(policy.coordinates), policy.stream_loss.start) == (24, 8, "stationary")
     checked = fugu("check", "policy", tmp_path / "policy.json", "--ceiling", "1")
     assert checked.code == 0, checked.err
@@ -505,7 +503,7 @@ def test_steps_that_change_make_other_sets_and_other_tables(planner: Planner, fu
     document = planner.document(spec, "--quick")
     assert document["epsilon_stream"] is None
     assert any("change 1 times in each cycle of 12" in note for note in document["notes"])
-    policy = planner.policy(spec, *NAMES)
+    policy = planner.policy(spec)
     reach, states = ConstraintSets(policy.measurement), {0, 1, 2, 3}
     seen = set()
     for tick in range(60):
@@ -652,17 +650,19 @@ def test_models_that_are_refused(planner: Planner, fugu: Fugu, tmp_path: Path) -
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("header", "adversary", "code", "message"),
     [
-        ((), 2, "a policy needs --for, --period, here or in the specification"),
-        ((*NAMES, "--for", "ho me/phone-1/place"), 1, "fleet: String should match pattern"),
-        ((*NAMES, "--period", "0"), 1, "epoch and period must be seconds from 0 to 253402300799"),
-        ((*NAMES, "--latency", "0"), 1, "epoch and period must be seconds from 0 to 253402300799, latency above 0"),
-        ((*NAMES, "--adversary", "kind"), 2, "adversary must be one of ignorant, informed, universal"),
+        ({}, "ignorant", 2, "a policy needs fleet, device, stream, period in "),
+        ({**HEADER, "fleet": "ho me"}, "ignorant", 1, "fleet: String should match pattern"),
+        ({**HEADER, "period": 0}, "ignorant", 1, "epoch and period must be seconds from 0 to 253402300799"),
+        ({**HEADER, "latency": 0}, "ignorant", 1, "epoch and period must be seconds from 0 to 253402300799, latency"),
+        (HEADER, "kind", 2, "adversary must be one of ignorant, informed, universal"),
     ],
 )
-def test_policies_that_cannot_be_written(planner: Planner, words: tuple[str, ...], code: int, message: str) -> None:
-    done = planner.run(SIX, "-o", planner.folder / "p.json", *words)
+def test_policies_that_cannot_be_written(
+    planner: Planner, header: dict[str, Any], adversary: str, code: int, message: str
+) -> None:
+    done = planner.run({**SIX, **header}, "-o", planner.folder / "p.json", "--adversary", adversary)
     assert (done.code, done.out) == (code, "")
     assert done.err.startswith(f"fugu: {message}")
     assert not (planner.folder / "p.json").exists()

@@ -44,10 +44,9 @@ def two_chains(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("mechanism", "more", "scale"),
     [
-        ("chain", ("--endless",), 3.336408922083244),
         ("chain", (), 3.336408922083244),
         ("auto", (), 3.336408922083244),
-        ("mqm-exact", ("--endless",), 12.839964231247),
+        ("mqm-exact", (), 12.839964231247),
         ("mqm-approx", ("--length", 100), 23.505955223167),
         ("group", ("--length", 100), 100.0),
         ("entry", (), 1.0),
@@ -266,7 +265,6 @@ def test_the_stretches_of_a_plan_follow_the_period(fugu: Fugu) -> None:
     ("words", "code", "reason"),
     [
         (("--q", 0.1), 2, "give --q and --r, or --model"),
-        (("--q", 0.1, "--r", 0.4, "--length", 5, "--endless"), 2, "not both"),
         (("--q", 0.1, "--r", 0.4, "--mechanism", "magic"), 2, "mechanism must be one of chain"),
         (("--q", 0.1, "--r", 0.4, "--query", "mean"), 2, "query must be one of count, histogram"),
         (("--q", 0.1, "--r", 0.4, "--mechanism", "group"), 1, "needs a length"),

@@ -14,6 +14,7 @@ import pytest
 from cryptography import x509
 
 from edge_agent.config import load
+from gateway.deployment.broker_files import open_broker
 from gateway.deployment.certificates import Authority
 from gateway.deployment.mosquitto import Account, access_list, new_password, password_line
 from gateway.deployment.units import DeploymentError
@@ -134,31 +135,37 @@ def test_each_command_says_when_what_it_made_ends(fugu: Fugu, tmp_path: Path, wo
     assert (f"client.pem: the certificate ends on {year}\n" in device.out) == bool(words)
 
 
-def test_the_broker_s_certificate_is_not_renewed_without_the_authority_s_key(fugu: Fugu, tmp_path: Path) -> None:
+def test_the_broker_s_certificate_is_not_renewed_without_the_authority_s_key(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker = deployed(fugu, tmp_path)
     before, away = (broker / "server.pem").read_bytes(), tmp_path / "stick.key"
     (tmp_path / "broker-offline" / "ca.key").rename(away)
     refused = fugu("deploy", "renew", "--broker", broker)
     assert (refused.code, refused.out) == (1, "")
-    assert refused.err.endswith("broker-offline/ca.key: say with --ca-key where it is\n")
+    assert refused.err.endswith("broker-offline/ca.key: say with FUGU_CA_KEY where it is\n")
     assert (broker / "server.pem").read_bytes() == before
-    assert fugu("deploy", "renew", "--broker", broker, "--ca-key", away).code == 0
+    monkeypatch.setenv("FUGU_CA_KEY", str(away))
+    assert fugu("deploy", "renew", "--broker", broker).code == 0
     assert (broker / "server.pem").read_bytes() != before
 
 
-def test_an_authority_s_key_that_is_away_is_asked_for_and_accepted(fugu: Fugu, tmp_path: Path) -> None:
+def test_an_authority_s_key_that_is_away_is_asked_for_and_accepted(
+    fugu: Fugu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     broker = deployed(fugu, tmp_path, "--mutual")
     away, device = tmp_path / "stick.key", ("deploy", "device", "--broker", broker, tmp_path / "ring")
     (tmp_path / "broker-offline" / "ca.key").rename(away)
     refused = fugu(*device, "--name", "ring")
     assert refused.code == 1
-    assert refused.err.endswith("broker-offline/ca.key: say with --ca-key where it is\n")
-    assert fugu(*device, "--name", "ring", "--ca-key", away).code == 0
+    assert refused.err.endswith("broker-offline/ca.key: say with FUGU_CA_KEY where it is\n")
+    monkeypatch.setenv("FUGU_CA_KEY", str(away))
+    assert fugu(*device, "--name", "ring").code == 0
     away.write_bytes(Authority.create("other", datetime.now(UTC), 1).pem().key)
-    other = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o", "--ca-key", away)
+    other = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o")
     assert (other.code, other.err) == (1, "fugu: the authority's key is not that of its certificate\n")
     away.write_text("no key")
-    other = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o", "--ca-key", away)
+    other = fugu("deploy", "operator", "--broker", broker, tmp_path / "o", "--name", "o")
     assert (other.code, other.err) == (1, "fugu: the authority's certificate or key is not PEM\n")
 
 
@@ -172,15 +179,19 @@ def test_an_account_exists_once_and_can_be_renewed(fugu: Fugu, tmp_path: Path) -
     broker = deployed(fugu, tmp_path)
     again = ("deploy", "device", "--broker", broker, tmp_path / "again", "--name", "watch")
     refused = fugu(*again)
-    assert refused.err == "fugu: the account watch exists, as device; --renew gives it new credentials\n"
+    assert refused.err == "fugu: the account watch exists, as device; fugu deploy renew gives it new credentials\n"
     before = (broker / "passwords").read_text()
-    assert fugu(*again, "--renew").code == 0
+    known = open_broker(broker).account("watch")
+    assert fugu("deploy", "renew", "watch", tmp_path / "anew", "--broker", broker).code == 0
+    assert open_broker(broker).account("watch") == known
+    assert (tmp_path / "anew" / "password").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "anew" / "broker.toml").exists()
     after = (broker / "passwords").read_text()
     assert sorted(line.partition(":")[0] for line in after.splitlines()) == sorted(
         line.partition(":")[0] for line in before.splitlines()
     )
     assert after != before
-    taken = fugu("deploy", "operator", "--broker", broker, tmp_path / "x", "--name", "watch", "--renew")
+    taken = fugu("deploy", "operator", "--broker", broker, tmp_path / "x", "--name", "watch")
     assert taken.err == "fugu: the account watch exists, as device\n"
 
 
@@ -243,8 +254,8 @@ def test_what_lies_under_the_name_of_an_account_that_is_no_device_is_denied() ->
             1,
             "ceiling",
         ),
-        (("device", "{new}", "--broker", "{broker}", "--name", "r", "--program", "/x y"), 2, "absolute path"),
-        (("gateway", "{new}", "--broker", "{broker}", "--program", "fugu"), 2, "absolute path"),
+        (("renew", "watch", "--broker", "{broker}"), 2, "name both, NAME and DIR"),
+        (("renew", "nobody", "{new}", "--broker", "{broker}"), 1, "no account nobody"),
         (("remove", "--broker", "{broker}", "nobody"), 1, "no account nobody"),
     ],
 )

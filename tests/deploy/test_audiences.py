@@ -197,7 +197,6 @@ def test_joining_is_refused_by_the_same_rule_and_leaving_gives_nothing_back(
         (("--audience", "town", "{promises}"), 1, "audience town is not configured"),
         (("--audience", "street", "{promises}", "--adversary", "universal"), 1, "its limit is 0.5 (universal"),
         (("--audience", "street", "{promises}", "--epsilon", "0"), 1, "above 0"),
-        (("--renew", "--audience", "street"), 2, "--renew needs --name"),
     ],
 )
 def test_an_account_whose_bound_cannot_be_computed_is_refused_in_one_line(

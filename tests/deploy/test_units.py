@@ -38,11 +38,13 @@ def units(request: pytest.FixtureRequest, fugu: Fugu, tmp_path: Path) -> list[Pa
         ("device", tmp_path / "watch", "--broker", broker, "--name", "watch"),
         ("gateway", tmp_path / "gateway", "--broker", broker, "--rollout", "--shards", SHARDS),
     ]
-    for command, program in zip(commands, ("", "fugu-agent", "fugu"), strict=True):
-        words = ("--program", PROGRAMS / program) if program else ()
-        assert fugu("deploy", *command, *words).code == 0
+    for command in commands:
+        assert fugu("deploy", *command).code == 0
     folders = ("broker", "watch", *["gateway"] * 3)
-    return [tmp_path / folder / name for folder, name in zip(folders, (*UNITS, *PARTS), strict=True)]
+    made = [tmp_path / folder / name for folder, name in zip(folders, (*UNITS, *PARTS), strict=True)]
+    for path in made:
+        path.write_text(path.read_text().replace("/opt/fugu-edge/bin", str(PROGRAMS)))
+    return made
 
 
 def test_systemd_finds_nothing_wrong_with_them(units: list[Path]) -> None:
@@ -158,13 +160,14 @@ def fleet_with_wrist(fleet: Shipped, folder: Path) -> Shipped:
     broker.add("device", "wrist", "--policy", folder / "policies" / "wrist.json", "--in-place")
     broker.add("subscriber", "site", "--audience", "site")
     (folder / "gateway").rmdir()
-    broker.add("gateway", "gateway", "--program", PROGRAMS / "fugu", "--shards", 2 if fleet.mutual else 1)
+    broker.add("gateway", "gateway", "--shards", 2 if fleet.mutual else 1)
     return broker
 
 
 def gateway_command(folder: Path) -> list[str]:
     """What systemd would run, with the folders of this test."""
     text = (folder / "gateway" / "fugu-gateway.service").read_text().replace("\\\n", " ")
+    text = text.replace("/opt/fugu-edge/bin", str(PROGRAMS))
     (folder / "state").mkdir()
     command = re.search(r"^ExecStart=(.*)$", text, re.MULTILINE)
     assert command is not None

@@ -9,8 +9,9 @@ import pytest
 
 from fugu.chains.arrays import Floats
 from fugu.places.composition import stream_loss, verify_stream
-from fugu.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
+from fugu.planning.auto_places import PlacePlan, place_policy, plan_places, read_places
 from fugu.planning.errors import PlanningError
+from fugu.planning.grid_model import asks_places
 from fugu.planning.question import Question
 
 STEP = np.array([0.0045, 0.0073])

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from fugu.cli.commands.arguments import number, positive
-from fugu.cli.commands.options import JsonOption, command
+from fugu.cli.commands.options import JsonOption, command, policy_in
 from fugu.cli.errors import CommandLineError
+from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import PolicyError
-from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 
 if TYPE_CHECKING:
     from fugu.planning.attacked import Trial
-    from fugu.planning.readings import Readings
 
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -60,7 +58,7 @@ def _attack(
     if (policy is None) == (threshold is None and not baseline):
         raise CommandLineError("give either --policy, or --threshold or --baseline")
     from fugu.cli.view.audit import show_trials, trial_document
-    from fugu.cli.view.terminal import answer, working
+    from fugu.planning.attacked import attack_classes, attack_policy, two_states
     from fugu.planning.readings import read_readings
 
     trials: list[Trial] = []
@@ -69,31 +67,14 @@ def _attack(
             told(file.name)
             readings = read_readings(file, column)
             if policy is not None:
-                trials += _by_policy(policy, readings, known)
+                made = policy_in(policy)
+                if not isinstance(made, Policy):
+                    raise PolicyError(f"{policy}: measured points are not attacked by this command")
+                trials += attack_policy(made, readings, known)
                 continue
             positive(epsilon, "epsilon")
-            trials += _by_states(readings, threshold, baseline or [], epsilon, known)
+            edge = None if threshold in (None, "mean") else number(str(threshold), "threshold")
+            for ticks in [*([None] if threshold is not None else []), *(baseline or [])]:
+                name, states = two_states(readings, ticks, edge)
+                trials += attack_classes(readings.source, name, states, readings.segments, epsilon, known)
     answer(as_json, lambda: {"trials": [trial_document(trial) for trial in trials]}, lambda: show_trials(trials))
-
-
-def _by_policy(file: Path, readings: Readings, known: int | None) -> Iterator[Trial]:
-    from fugu.planning.attacked import attack_policy
-
-    try:
-        policy = read_policy(file.read_bytes())
-    except PolicyError as error:
-        raise PolicyError(f"{file}: {error}") from None
-    if not isinstance(policy, Policy):
-        raise PolicyError(f"{file}: measured points are not attacked by this command")
-    return attack_policy(policy, readings, known)
-
-
-def _by_states(
-    readings: Readings, threshold: str | None, baselines: list[int], epsilon: float, known: int | None
-) -> Iterator[Trial]:
-    from fugu.planning.attacked import attack_classes, two_states
-
-    edge = None if threshold in (None, "mean") else number(str(threshold), "threshold")
-    for ticks in [*([None] if threshold is not None else []), *baselines]:
-        name, states = two_states(readings, ticks, edge)
-        yield from attack_classes(readings.source, name, states, readings.segments, epsilon, known)

@@ -15,7 +15,7 @@ from fugu.audit.device import device_tests
 from fugu.cli.commands.arguments import positive
 from fugu.cli.commands.fleet_keys import EnrolmentsOption, PassphraseFiles, at_hand, owners
 from fugu.cli.commands.ledger import LedgerOption, ledger_location
-from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, store_of
+from fugu.cli.commands.options import BrokerOption, JsonOption, command, command_group, policy_in, store_of
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError, CommandLineError
 from fugu.cli.view.audit import (
@@ -29,7 +29,6 @@ from fugu.cli.view.audit import (
 )
 from fugu.cli.view.terminal import answer, working
 from fugu.contract.errors import PolicyError
-from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 from fugu.host.files import write_public
 from fugu.mqtt.probe import listen
@@ -136,7 +135,7 @@ def device(
     if not 0.0 < false_alarms < 1.0:
         raise CommandError(f"false alarms are a probability inside (0, 1), got {false_alarms:g}")
     period_us = round(positive(period, "period") * 1e6)
-    policy = _policy(file)
+    policy = policy_in(file)
     tested: list[Tested] = []
     problem, pieces, at = "", parts(policy), broker_of(broker)
     for piece in pieces:
@@ -204,7 +203,7 @@ def stream(
         raise CommandLineError("give either --recording or --live")
     if truth is not None and recording is None and live is None:
         raise CommandLineError("what was read is of use beside --recording or --live")
-    policies = [_policy(one) for one in (file, *(beside or ()))]
+    policies = [policy_in(one) for one in (file, *(beside or ()))]
     config = load_releases(releases) if releases is not None else None
     list_ = listed(access) if access is not None else None
     told = planned_audiences(policies, config) if list_ is None else audiences(list_, policies, config)
@@ -225,13 +224,6 @@ def stream(
         found = found._replace(findings=(*not_listed(list_, at.username or "", messages or ()), *found.findings))
     answer(as_json, lambda: stream_document(found), lambda: show_stream(found))
     return 1 if found.findings else 0
-
-
-def _policy(file: Path) -> AnyPolicy:
-    try:
-        return read_policy(file.read_bytes())
-    except PolicyError as error:
-        raise PolicyError(f"{file}: {error}") from None
 
 
 @command(app, "ledger")

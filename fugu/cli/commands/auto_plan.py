@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 import numpy as np
 import typer
@@ -16,22 +15,26 @@ import typer
 from fugu.cli.commands import arguments
 from fugu.cli.commands.plan_options import AutoOptions
 from fugu.cli.errors import NOTHING, CommandError, CommandLineError
-from fugu.cli.view.auto_plan import auto_document, percent, place_document, show_auto, show_places
-from fugu.cli.view.plan_page import place_page, plan_page
-from fugu.cli.view.terminal import say, working
+from fugu.cli.view.auto_plan import auto_document, percent, show_auto
+from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.errors import FuguError
 from fugu.planning.auto import AutoPlan, agent_configuration, auto_policy, place_configuration, plan_auto
-from fugu.planning.auto_places import PlacePlan, asks_places, place_policy, plan_places, read_places
 from fugu.planning.errors import TooShortError
+from fugu.planning.grid_model import asks_places
 from fugu.planning.question import Question, Want
 from fugu.planning.readings import joined, read_readings
+
+if TYPE_CHECKING:
+    from fugu.contract.measure_policy import MeasurePolicy
+    from fugu.contract.policies import AnyPolicy
+    from fugu.planning.auto_places import PlacePlan
 
 __all__ = ["plan_recordings"]
 
 _WANTS: tuple[Want, ...] = get_args(Want)
 _POLICY, _AGENT, _PAGE = "policy.json", "agent.toml", "plan.html"
 
-_Planner = Callable[..., AutoPlan | PlacePlan]
+_Planner = Callable[..., "AutoPlan | PlacePlan"]
 """Of a recording: from a question, randomness and, if anybody looks, where progress is told."""
 
 _BASELINE, _EPSILON = 50, 4.0
@@ -62,46 +65,51 @@ def plan_recordings(
     with working("planning", measured=True) as progress:
         planner: _Planner
         if places:
+            from fugu.planning.auto_places import place_policy, plan_places, read_places
+
             planner = partial(plan_places, *read_places(file, period))
         else:
-            planner = partial(
-                plan_auto, joined([read_readings(one, options.column, options.time, period) for one in files])
-            )
+            readings = joined([read_readings(one, options.column, options.time, period) for one in files])
+            planner = partial(plan_auto, readings)
         try:
             plan = planner(question, rng, progress=progress)
         except TooShortError as error:
             found = _too_short(error, _offers(planner, _shorter(error.baseline_ticks, options), files))
         else:
             offers = () if plan.recommended.kind != "none" else _offers(planner, _others(plan, options), files)
-            found = _of_readings(plan, file, offers) if isinstance(plan, AutoPlan) else _of_places(plan, file, offers)
+            if isinstance(plan, AutoPlan):
+                found = _of_readings(plan, file, offers)
+            else:
+                found = _of_places(plan, None if plan.recommended.kind == "none" else place_policy(plan), file, offers)
+    texts = {} if output is None else found.texts()
     if output is not None:
         output.mkdir(parents=True, exist_ok=True)
-        for name, text in found.texts.items():
+        for name, text in texts.items():
             (output / name).write_text(text, encoding="utf-8")
-        for name in {_POLICY, _AGENT, _PAGE} - found.texts.keys():
+        for name in {_POLICY, _AGENT, _PAGE} - texts.keys():
             (output / name).unlink(missing_ok=True)  # of the plan that is overwritten
-    if as_json:
-        print(json.dumps(found.document | {"offers": found.offers}, indent=2))
-    else:
+
+    def show() -> None:
         found.show()
         for offer in found.offers:
             print(offer)
-    if _AGENT not in found.texts:
+        if found.useful and output is not None:
+            say(f"written: {', '.join(str(output / name) for name in texts)}")
+            say(found.replayed)
+
+    answer(as_json, lambda: found.document() | {"offers": found.offers}, show, indent=2)
+    if not found.useful:
         raise typer.Exit(NOTHING)
-    if as_json:
-        return
-    if output is not None:
-        say(f"written: {', '.join(str(output / name) for name in found.texts)}")
-        say(found.replayed)
 
 
 class _Found(NamedTuple):
     """A plan as files by name, as an object for JSON, how it is printed, and what may be asked instead."""
 
-    texts: dict[str, str]
-    document: dict[str, Any]
+    texts: Callable[[], dict[str, str]]
+    document: Callable[[], dict[str, Any]]
     show: Callable[[], None]
     offers: tuple[str, ...]
+    useful: bool = False
     replayed: str = _HELD_BACK
 
 
@@ -142,25 +150,38 @@ def _shorter(baseline_ticks: int, options: AutoOptions) -> Iterator[AutoOptions]
 
 
 def _of_readings(plan: AutoPlan, file: Path, offers: tuple[str, ...]) -> _Found:
-    policy, texts = None, {_PAGE: plan_page(plan)}
-    if plan.recommended.kind != "none":
-        policy = auto_policy(plan)
-        texts |= {_POLICY: policy.to_json(), _AGENT: agent_configuration(plan, policy, file, _POLICY)}
+    policy = None if plan.recommended.kind == "none" else auto_policy(plan)
+
+    def texts() -> dict[str, str]:
+        from fugu.cli.view.plan_page import plan_page
+
+        configuration = {} if policy is None else {_AGENT: agent_configuration(plan, policy, file, _POLICY)}
+        return _texts(plan_page(plan), policy, configuration)
+
     replayed = _STDIN if plan.readings.rows is None else _HELD_BACK
-    return _Found(texts, auto_document(plan, policy), lambda: show_auto(plan, policy), offers, replayed)
+    shown = partial(auto_document, plan, policy), partial(show_auto, plan, policy)
+    return _Found(texts, *shown, offers, policy is not None, replayed)
 
 
-def _of_places(plan: PlacePlan, file: Path, offers: tuple[str, ...]) -> _Found:
-    policy, texts = None, {_PAGE: place_page(plan)}
-    if plan.recommended.kind != "none":
-        policy = place_policy(plan)
-        texts |= {_POLICY: policy.to_json(), _AGENT: place_configuration(plan, policy, file, _POLICY)}
-    return _Found(texts, place_document(plan, policy), lambda: show_places(plan, policy), offers)
+def _of_places(plan: PlacePlan, policy: MeasurePolicy | None, file: Path, offers: tuple[str, ...]) -> _Found:
+    from fugu.cli.view.place_plan import place_document, place_page, show_places
+
+    def texts() -> dict[str, str]:
+        configuration = {} if policy is None else {_AGENT: place_configuration(plan, policy, file, _POLICY)}
+        return _texts(place_page(plan), policy, configuration)
+
+    shown = partial(place_document, plan, policy), partial(show_places, plan, policy)
+    return _Found(texts, *shown, offers, policy is not None)
+
+
+def _texts(page: str, policy: AnyPolicy | None, configuration: dict[str, str]) -> dict[str, str]:
+    """What is written, by the names of files."""
+    return {_PAGE: page, **({} if policy is None else {_POLICY: policy.to_json()}), **configuration}
 
 
 def _too_short(error: TooShortError, offers: tuple[str, ...]) -> _Found:
     document = {"recommended": {"kind": "none"}, "candidates": [], "verdict": [str(error)]}
-    return _Found({}, document, lambda: print(error), offers)
+    return _Found(dict, lambda: document, lambda: print(error), offers)
 
 
 def _question(options: AutoOptions) -> Question:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -43,36 +43,27 @@ PoliciesOption = Annotated[
 ]
 AccountArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the account.")]
 app = command_group("Write a broker, and folders for those who use it.")
-ANEW = "once the broker has started anew"
+_CA_KEY = "FUGU_CA_KEY"
+_ANEW = "once the broker has started anew"
 
 
-@dataclass(frozen=True, slots=True)
-class AddOptions:
-    """Where an account is added, and where the folder goes that connects with it.
-
-    Attributes:
-        ca_key (FILE): With mutual TLS: the authority's key, if not in DIR-offline.
-        renew: Replace the credentials of an account that exists.
-    """
-
-    out: OutOption
-    broker: BrokerFolderOption
-    ca_key: Path | None = None
-    renew: bool = False
-
-    def add(self, opened: BrokerFolder, account: Account) -> Credentials:
-        """Add an account to the broker."""
-        return opened.add(account, datetime.now(UTC), ca_key=self.ca_key, renew=self.renew)
-
-    def add_client(self, opened: BrokerFolder, account: Account) -> None:
-        """Add an account that needs nothing beside its credentials, and write its folder."""
-        new_folder(self.out)
-        credentials = self.add(opened, account)
-        folders.write_client(self.out, opened, credentials)
-        report(self.out, opened, f"{account.name}, role {account.role}", None)
+def _add(opened: BrokerFolder, account: Account, *, renew: bool = False) -> Credentials:
+    """Make an account, or give one new credentials; the authority's key may be where the environment says."""
+    return opened.add(account, datetime.now(UTC), ca_key=_ca_key(), renew=renew)
 
 
-def show_ends(files: list[Path]) -> None:
+def _ca_key() -> Path | None:
+    return Path(os.environ[_CA_KEY]) if os.environ.get(_CA_KEY) else None
+
+
+def _add_client(out: Path, opened: BrokerFolder, account: Account, *, renew: bool = False) -> None:
+    """Add an account that needs nothing beside its credentials, and write its folder."""
+    new_folder(out)
+    folders.write_client(out, opened, _add(opened, account, renew=renew))
+    _report(out, opened, f"{account.name}, role {account.role}", None)
+
+
+def _show_ends(files: list[Path]) -> None:
     """Say when certificates end."""
     for file in files:
         try:
@@ -83,10 +74,10 @@ def show_ends(files: list[Path]) -> None:
         print(f"{file}: the certificate ends on {end:%Y-%m-%d}")
 
 
-def report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
+def _report(out: Path, broker: BrokerFolder, what: str, place: str | None) -> None:
     """Say what was written, how to connect with it, and that the broker must learn of it."""
     print(f"{out}: {what}" + ("" if place is None else f"; install it as {place}"))
-    show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
+    _show_ends([*out.glob("*client.pem"), broker.path / "server.pem"])
     (file,) = out.glob("*.toml")
     print(f"commands connect so: --broker {file}")
     print(f"the broker knows it once {broker.path} is installed anew and it has started again, or had a SIGHUP")
@@ -97,8 +88,9 @@ _SITE = "site"
 
 @command(app, "subscriber")
 def subscriber(
+    out: OutOption,
     *,
-    adding: AddOptions,
+    broker: BrokerFolderOption,
     audience: list[str] | None = None,
     name: str | None = None,
     releases: ReleasesOption = None,
@@ -126,12 +118,7 @@ def subscriber(
     """
     from gateway.deployment.readers import new_reader
 
-    opened = open_broker(adding.broker)
-    if adding.renew:
-        if name is None or audience is not None or epsilon is not None or adversary is not None:
-            raise CommandLineError("--renew needs --name, and changes neither audiences nor limits: see join and leave")
-        adding.add_client(opened, opened.account(name))
-        return
+    opened = open_broker(broker)
     wanted = tuple(audience or ())
     if not wanted:
         raise CommandLineError("say with --audience what it may read; site reads symbols too")
@@ -140,7 +127,7 @@ def subscriber(
     if _SITE in wanted:
         if set(wanted) != {_SITE}:
             raise CommandLineError("an account of the site reads all releases: it belongs to no other audience")
-        adding.add_client(opened, Account(name=name, role="site"))
+        _add_client(out, opened, Account(name=name, role="site"))
         return
     with working("adding up what it may be told"):
         account, bounds = new_reader(
@@ -150,7 +137,7 @@ def subscriber(
             epsilon=None if epsilon is None else arguments.positive(epsilon, "epsilon"),
             adversary=None if adversary is None else arguments.adversary(adversary),
         )
-    adding.add_client(opened, account)
+    _add_client(out, opened, account)
     _show_bounds(account, bounds)
 
 
@@ -200,7 +187,7 @@ def leave(name: AccountArgument, *, broker: BrokerFolderOption, audience: str) -
 
     opened = open_broker(broker)
     opened.change(left(opened.account(name), audience))
-    print(f"{name} reads no more releases for {audience}, {ANEW}; what it was told counts")
+    print(f"{name} reads no more releases for {audience}, {_ANEW}; what it was told counts")
 
 
 def _promises(releases: Path | None, policies: Path | None, broker: BrokerFolder) -> Promises:
@@ -267,40 +254,49 @@ def broker(
     place = "run it there: mosquitto -c mosquitto.conf" if in_place else f"install it as {BROKER.config}"
     print(f"{out}: a broker for fleet {fleet} at {made.address}; {place}")
     print(f"{made.authority_key}: the authority's key; move it to a disk that is kept offline")
-    show_ends([out / "server.pem", out / "ca.pem"])
+    _show_ends([out / "server.pem", out / "ca.pem"])
 
 
 @command(app, "renew")
-def renew(*, broker: BrokerFolderOption, ca_key: Path | None = None) -> None:
-    """Renew the broker's certificate.
+def renew(name: str | None = None, out: Path | None = None, *, broker: BrokerFolderOption) -> None:
+    """Renew the broker's certificate, or the credentials of an account.
 
-    Its clients need nothing new.
+    For the broker's certificate its clients need nothing new. Of an account the folder has new credentials and how to
+    connect with them, to be copied over those that are in use; nothing else about it changes. The authority's key is
+    in DIR-offline, or where the environment variable FUGU_CA_KEY says.
 
     \b
     examples:
       fugu deploy renew --broker broker
-      fugu deploy renew --broker broker --ca-key /media/stick/ca.key
+      fugu deploy renew watch watch-2 --broker broker
+      FUGU_CA_KEY=/media/stick/ca.key fugu deploy renew --broker broker
 
     Args:
-        ca_key (FILE): The authority's key, if not in DIR-offline.
+        name ([NAME]): The account (default: the broker itself).
+        out ([DIR]): Folder for an account's new credentials; it must be new or empty.
     """
     opened = open_broker(broker)
-    opened.renew(datetime.now(UTC), ca_key=ca_key)
-    print(f"{broker}: the certificate of the broker at {opened.address} is new, {ANEW}")
-    show_ends([broker / "server.pem", broker / "ca.pem"])
+    if (name is None) != (out is None):
+        raise CommandLineError("an account is renewed into a folder: name both, NAME and DIR")
+    if name is not None and out is not None:
+        _add_client(out, opened, opened.account(name), renew=True)
+        return
+    opened.renew(datetime.now(UTC), ca_key=_ca_key())
+    print(f"{broker}: the certificate of the broker at {opened.address} is new, {_ANEW}")
+    _show_ends([broker / "server.pem", broker / "ca.pem"])
 
 
 @command(app, "device")
 def device(
+    out: OutOption,
     *,
-    adding: AddOptions,
+    broker: BrokerFolderOption,
     name: str,
     policy: list[Path] | None = None,
     stream: list[str] | None = None,
     ceiling: float = 1,
     measurement_ceiling: float | None = None,
     sensor: str = "stdin",
-    program: str = "/opt/fugu-edge/bin/fugu-agent",
     in_place: InPlaceOption = False,
 ) -> None:
     """Add a device: its account, and the folder for it.
@@ -319,24 +315,22 @@ def device(
         ceiling (E): Largest epsilon of a stream that its owner accepts.
         measurement_ceiling (E): Largest epsilon of one released point (default: none may be).
         sensor (SENSOR): stdin, or a Python function, package.module:function.
-        program (PATH): Where fugu-agent is installed on the device.
     """
-    opened = open_broker(adding.broker)
+    opened = open_broker(broker)
     check_name(name, "device")
     options = folders.DeviceOptions(
         policies=folders.read_policies(policy or [], opened.settings.fleet, name),
         ceiling=arguments.positive(ceiling, "ceiling"),
         measurement_ceiling=None if measurement_ceiling is None else arguments.positive(measurement_ceiling, "ceiling"),
         sensor=sensor,
-        program=folders.checked_program(program),
         in_place=in_place,
     )
     folders.check_ceilings(options)
-    new_folder(adding.out)
+    new_folder(out)
     streams = _streams(options.policies.values(), stream)
-    credentials = adding.add(opened, Account(name=name, role="device", streams=streams))
-    folders.write_device(adding.out, opened, credentials, options)
-    report(adding.out, opened, "a device", None if in_place else AGENT.config)
+    credentials = _add(opened, Account(name=name, role="device", streams=streams))
+    folders.write_device(out, opened, credentials, options)
+    _report(out, opened, "a device", None if in_place else AGENT.config)
     if sensor == "stdin" and not in_place:
         warn("a service has no standard input, and ends at once: name a function with --sensor, or edit agent.toml")
     if not opened.account(name).streams:
@@ -369,17 +363,18 @@ def streams(
         raise CommandLineError(f"the account {name} is no device, but {account.role}")
     policies = folders.read_policies(policy or [], opened.settings.fleet, name)
     opened.change(account.with_streams(_streams(policies.values(), stream)))
-    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {ANEW}")
+    print(f"{name} may publish {', '.join(opened.account(name).streams) or 'no stream'}, {_ANEW}")
 
 
 @command(app, "gateway")
 def gateway(
+    out: OutOption,
     *,
-    adding: AddOptions,
+    broker: BrokerFolderOption,
     name: str = "gateway",
     rollout: bool = False,
     shards: int = 1,
-    program: str = "/opt/fugu-edge/bin/fugu",
+    renew: bool = False,
     in_place: InPlaceOption = False,
 ) -> None:
     """Add the gateway: its account, and its folder.
@@ -395,24 +390,23 @@ def gateway(
         name: Name of its account; every program that connects needs its own.
         rollout: Add an account NAME-rollout of the operators' role, for rollouts.
         shards (N 1..): Add accounts NAME-0, ... and units for so many shards, if not 1.
-        program (PATH): Where fugu is installed on the gateway.
+        renew: Replace the credentials of accounts that exist, as for more shards than there were.
     """
-    program = folders.checked_program(program)
-    opened = open_broker(adding.broker)
+    opened = open_broker(broker)
     roles: dict[str, Role] = {name: "gateway"}
     roles |= {f"{name}-{index}": "shard" for index in range(shards if shards > 1 else 0)}
     roles |= {f"{name}-rollout": "operator"} if rollout else {}
     for one, role in roles.items():
-        opened.check_free(one, role, renew=adding.renew)
-    new_folder(adding.out)
-    made = [adding.add(opened, Account(name=one, role=role)) for one, role in roles.items()]
+        opened.check_free(one, role, renew=renew)
+    new_folder(out)
+    made = [_add(opened, Account(name=one, role=role), renew=renew) for one, role in roles.items()]
     credentials, sender = made.pop(0), made.pop() if rollout else None
-    folders.write_gateway(adding.out, opened, credentials, sender, made, program=program, in_place=in_place)
-    report(adding.out, opened, "the gateway", None if in_place else GATEWAY.config)
+    folders.write_gateway(out, opened, credentials, sender, made, in_place=in_place)
+    _report(out, opened, "the gateway", None if in_place else GATEWAY.config)
 
 
 @command(app, "operator")
-def operator(*, adding: AddOptions, name: str = "operator") -> None:
+def operator(out: OutOption, *, broker: BrokerFolderOption, name: str = "operator") -> None:
     """Add an operator, who may send policies to devices.
 
     Operators read what devices report. Nobody else may do either.
@@ -424,13 +418,13 @@ def operator(*, adding: AddOptions, name: str = "operator") -> None:
     Args:
         name: Name of the account; every person needs an own one.
     """
-    opened = open_broker(adding.broker)
+    opened = open_broker(broker)
     check_name(name, "account")
-    adding.add_client(opened, Account(name=name, role="operator"))
+    _add_client(out, opened, Account(name=name, role="operator"))
 
 
 @command(app, "home-assistant")
-def home_assistant(*, adding: AddOptions, name: str = "home-assistant") -> None:
+def home_assistant(out: OutOption, *, broker: BrokerFolderOption, name: str = "home-assistant") -> None:
     """Add Home Assistant.
 
     It reads what a site reads and is JSON; and the gateway may tell it of devices.
@@ -442,9 +436,9 @@ def home_assistant(*, adding: AddOptions, name: str = "home-assistant") -> None:
     Args:
         name: Name of the account.
     """
-    opened = open_broker(adding.broker)
+    opened = open_broker(broker)
     check_name(name, "account")
-    adding.add_client(opened, Account(name=name, role="home-assistant"))
+    _add_client(out, opened, Account(name=name, role="home-assistant"))
 
 
 @command(app, "remove")
@@ -466,7 +460,7 @@ def remove(name: AccountArgument, *, broker: BrokerFolderOption, operator: Path 
     at = None if operator is None else broker_of(str(operator))
     if not (at is not None and opened.uncleared(name)):
         opened.remove(name)
-        print(f"{name} may do nothing any more, {ANEW}")
+        print(f"{name} may do nothing any more, {_ANEW}")
     if (gone := opened.uncleared(name)) is None:
         return
     if at is None:

@@ -9,15 +9,13 @@ import typer
 
 from firmware_sim.build import BOARDS, Burnt, build, enrolled
 from fugu.cli.commands.arguments import one_of, positive, stream_units
-from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group
+from fugu.cli.commands.options import BrokerOption, JsonOption, UnitOption, command, command_group, policy_in
 from fugu.cli.connection import broker_of
 from fugu.cli.errors import CommandError
 from fugu.cli.simulation import simulate
 from fugu.cli.view.firmware import image_document, show_image, show_simulation, simulation_document
 from fugu.cli.view.terminal import answer, working
-from fugu.contract.errors import PolicyError
 from fugu.contract.fleet_documents import read_enrolment
-from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.contract.policy import Policy
 
 app = command_group("Images for microcontrollers.")
@@ -54,7 +52,7 @@ def build_image(
         ceiling (E): Largest epsilon it accepts.
         secret_file: 32 random bytes or more, for an RP2040 or RP2350: what its randomness rests on.
     """
-    policies = [_read(file) for file in files]
+    policies = [policy_in(file) for file in files]
     at = broker_of(broker)
     if at.cert_file is not None:
         raise CommandError("a board has no client certificate: give it an account with a password")
@@ -107,7 +105,7 @@ def simulate_boards(
         seed: Of the faults, and of the readings.
         broker: auto, mosquitto or embedded.
     """
-    policy = _read(file)
+    policy = policy_in(file)
     if not isinstance(policy, Policy) or policy.table is None:
         raise CommandError("the simulation takes a policy with symbols")
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,10 +121,3 @@ def simulate_boards(
         )
     answer(as_json, lambda: simulation_document(result), lambda: show_simulation(result))
     return 0 if result.sound else 1
-
-
-def _read(file: Path) -> AnyPolicy:
-    try:
-        return read_policy(file.read_bytes())
-    except PolicyError as error:
-        raise PolicyError(f"{file}: {error}") from None

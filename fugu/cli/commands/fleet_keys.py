@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from fugu.cli.view.fleet import changes_document, show_changes
 from fugu.cli.view.terminal import answer, say, show_table, working
 from fugu.contract.errors import FuguError
 from fugu.contract.fleet_documents import Address, Enrolment, PolicyDocument, RootDocument, read_enrolment
+from gateway.fleet.documents import changes
 from gateway.fleet.entries import KeyStoreError
 from gateway.fleet.keys import (
     ROLES,
@@ -154,18 +154,25 @@ def _asked(prompt: str) -> str:
 
 
 def dry_run_of(
-    registry: Registry, document: PolicyDocument, as_json: bool, devices: set[str] | None = None, **more: object
+    registry: Registry,
+    document: PolicyDocument,
+    as_json: bool,
+    devices: set[str] | None = None,
+    before: Callable[[], None] = lambda: None,
+    **more: object,
 ) -> None:
-    """Show what would change on devices, those that a document is for if none are named, with more for JSON."""
-    from gateway.fleet.documents import changes
+    """Show what would change on devices, those that a document is for if none are named.
 
+    `before` shows what comes before it; for JSON there is more.
+    """
     with working("what would change"):
         found = changes(registry, document, devices)
-    answer(
-        as_json,
-        lambda: {**changes_document(found, document.version), **more},
-        lambda: show_changes(found, document.version),
-    )
+
+    def show() -> None:
+        before()
+        show_changes(found, document.version)
+
+    answer(as_json, lambda: {**changes_document(found, document.version), **more}, show)
 
 
 app = command_group("The keys that a fleet trusts.")
@@ -225,10 +232,7 @@ def show(keys: KeysOption, as_json: JsonOption = False) -> None:
       fugu fleet keys show --keys keys --keys /media/offline/keys --json
     """
     document = root_in(keys).document
-    if as_json:
-        print(json.dumps(_document(document, keys)))
-    else:
-        _show(document, keys)
+    answer(as_json, lambda: _document(document, keys), lambda: _show(document, keys))
 
 
 @command(app, "rotate")
@@ -266,15 +270,16 @@ def rotate(
     chosen = one_of(role, "--role", ROLES)
     fresh = passphrases.new() if new_passphrase_file is None else new_passphrase(new_passphrase_file)
     root, made = rotate_root(keys, chosen, key, passphrases, fresh, count=count, threshold=threshold)
-    if as_json:
-        print(json.dumps({**_document(root.document, keys), "new": [str(path) for path in made]}))
-        return
-    _show(root.document, keys)
-    say(f"{keys[0] / ROOT_FILE}: root version {root.document.version}")
-    every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
-    say(f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]")
-    if chosen == "policy":
-        say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
+
+    def show() -> None:
+        _show(root.document, keys)
+        say(f"{keys[0] / ROOT_FILE}: root version {root.document.version}")
+        every = ", ".join(f'"{keys[0]}/root-{n + 1}.envelope"' for n in range(root.document.version))
+        say(f"Devices get it from the gateway, whose file needs all of them below [signed]: roots = [{every}]")
+        if chosen == "policy":
+            say("Documents that only the old keys have signed are refused from now on: sign what is in force again.")
+
+    answer(as_json, lambda: {**_document(root.document, keys), "new": [str(path) for path in made]}, show)
 
 
 def _document(document: RootDocument, folders: list[Path]) -> dict[str, Any]:

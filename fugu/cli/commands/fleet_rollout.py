@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import closing
 from dataclasses import dataclass
@@ -203,20 +202,24 @@ def _opened(path: Path, root: Root) -> Signed:
 
 def _show_signed(signed: Signed, path: Path, as_json: bool) -> None:
     document, streams = signed.document, promises(signed.document)
-    if as_json:
-        fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
-        counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
-        print(json.dumps({**fields, **counts, "streams": [one._asdict() for one in streams]}))
-        return
-    rows = [
-        (one.stream, one.kind, f"{one.epsilon:g}" + (" each point" if one.kind == "measured" else ""), one.adversary)
-        for one in streams
-    ]
-    show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
-    say("Epsilon is for single ticks; the dry run of a push, and 'fugu check policy', show it for an hour and a night.")
-    say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
-    if not signed.complete:
-        say("others add theirs with: fugu fleet sign --add-to", style="bold")
+    fields = {"file": str(path), "version": document.version, "to": str(document.to), "complete": signed.complete}
+    counts = {"signatures": signed.signatures, "needed": signed.needed, "digest": signed.envelope.digest}
+
+    def show() -> None:
+        of_points = {"measured": " each point"}
+        rows = [
+            (one.stream, one.kind, f"{one.epsilon:g}{of_points.get(one.kind, '')}", one.adversary) for one in streams
+        ]
+        show_table(f"Version {document.version} for {document.to}", ("stream", "", "epsilon", "adversary"), rows)
+        say(
+            "Epsilon is for single ticks; the dry run of a push, and 'fugu check policy', show it for an hour and "
+            "a night."
+        )
+        say(f"{path}: {signed.signatures} of the {signed.needed} signatures that it takes")
+        if not signed.complete:
+            say("others add theirs with: fugu fleet sign --add-to", style="bold")
+
+    answer(as_json, lambda: {**fields, **counts, "streams": [one._asdict() for one in streams]}, show)
 
 
 app = command_group("A document in stages, to some devices first.")
@@ -387,9 +390,8 @@ def _dry_run(registry: Registry, plan: RolloutPlan, signed: Signed | None, as_js
         document = document_in(registry, plan.version)
     groups = {device.name: device.groups for device in registry.devices()}
     stages = stages_of(plan, groups, target_of(document.to))
-    if not as_json:
-        show_plan(plan, stages)
-    dry_run_of(registry, document, as_json, {name for stage in stages for name in stage}, stages=stages)
+    names = {name for stage in stages for name in stage}
+    dry_run_of(registry, document, as_json, names, lambda: show_plan(plan, stages), stages=stages)
 
 
 def _show(registry: Registry, number: int, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from fugu.cli.commands.options import (
     place_of,
     store_of,
 )
+from fugu.cli.view.gateway import history_json, show_history_line, show_status
 from fugu.cli.view.terminal import answer, say, working
 from fugu.contract.frames import MAX_TICK
 
@@ -109,7 +111,6 @@ def status(store: str, *, as_json: JsonOption = False) -> int:
     Args:
         store (FILE|URL): The store of the gateway that runs, or its gateway.toml.
     """
-    from fugu.cli.view.gateway import show_status
     from gateway.health import asked
 
     found = asked(store_of(store))
@@ -166,12 +167,11 @@ def history(
         store (FILE|URL): The gateway's store; its gateway may be running.
         as_json (--json): One JSON object a line.
     """
-    from fugu.cli.view.gateway import history_json, history_line
     from gateway.estimates.history import estimates_between
 
     place = place_of(store)
     for row in estimates_between(place.store, device, stream, first, last, place.lag):
-        print(history_json(row) if as_json else history_line(row))
+        answer(as_json, partial(history_json, row), partial(show_history_line, row))
 
 
 @command(app, "forget")

@@ -152,8 +152,5 @@ def _learn(
         model = learn_class(chosen, tasks=tasks, told=told)
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    if as_json:
-        print(model.to_json(), end="")
-    else:
-        show_learned(model)
+    answer(as_json, model.to_json, lambda: show_learned(model))
     return 1 if model.chains is None else 0

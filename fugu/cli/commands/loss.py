@@ -26,7 +26,7 @@ def stream(
         rho0 (P): Pr(symbol 1 | state 0), read exactly.
         rho1 (P): Pr(symbol 0 | state 1), read exactly.
     """
-    from fugu.cli.commands.loss_work import stream_loss
+    from fugu.cli.commands.plan_work import stream_loss
 
     stream_loss(rho0, rho1, chains, adversary, as_json=as_json)
 
@@ -53,6 +53,6 @@ def windows(
         release (FIRST:LENGTH:SCALE[:QUERY]): A window's first tick (from 1) and its ticks, the Laplace scale of every
             number, count or histogram (default: count). Several may be given.
     """
-    from fugu.cli.commands.loss_work import window_loss
+    from fugu.cli.commands.plan_work import window_loss
 
     window_loss(release, chains, start, as_json=as_json)

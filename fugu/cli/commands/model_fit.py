@@ -10,7 +10,7 @@ import numpy as np
 
 from fugu.cli.commands.arguments import StateRules, baseline_ticks, positive, state_edge
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.model import show_class, show_grid, show_joint_model, show_model
+from fugu.cli.view.model import show_grid, show_joint_model, show_model
 from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.planning.grid_model import (
     WARNING,
@@ -79,10 +79,7 @@ def fit_streams(
                 model = attack_streams(model, joint, segments, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    if as_json:
-        print(model.to_json(), end="")
-    else:
-        show_joint_model(model, recording.left_out)
+    answer(as_json, model.to_json, lambda: show_joint_model(model, recording.left_out))
     warn(model.warning)
 
 
@@ -194,11 +191,7 @@ def _fit_chain(
             model = attack_model(model, *decimated, wanted, np.random.default_rng(_SEED))
     if output is not None:
         output.write_text(model.to_json(), encoding="utf-8")
-    if as_json:
-        print(model.to_json(), end="")
-    else:
-        show_model(model, confidence, recording.missing)
-        show_class(model)
+    answer(as_json, model.to_json, lambda: show_model(model, confidence, recording.missing))
     warn(model.warning)
 
 
@@ -232,10 +225,14 @@ def fit_places(
         document = grid_document(model, traces) if order == 1 else order_two_document(model, traces)
     if output is not None:
         output.write_text(json.dumps(document) + "\n", encoding="utf-8")
-    answer(as_json, lambda: document, lambda: show_grid(model, traces))
-    if order == 2 and not as_json:
-        pairs, count = len(document["shows"]), len(document["names"])
-        say(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells.")
-    if output is not None and not as_json:
-        say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
+
+    def show() -> None:
+        show_grid(model, traces)
+        if order == 2:
+            pairs, count = len(document["shows"]), len(document["names"])
+            say(f"Order 2: {pairs} pairs of a cell before and a cell now that come back, of {count} cells.")
+        if output is not None:
+            say(f'chain written to {output}; plan with it by: transition = "{output.name}"')
+
+    answer(as_json, lambda: document, show)
     warn(WARNING)

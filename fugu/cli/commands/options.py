@@ -14,6 +14,8 @@ import typer
 
 from fugu.cli.commands.arguments import one_of
 from fugu.cli.connection import BROKER_HELP
+from fugu.contract.errors import PolicyError
+from fugu.contract.policies import AnyPolicy, read_policy
 from fugu.host.process import LOG_FORMATS, log_to_stderr
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ __all__ = [
     "command_group",
     "gateway_of",
     "place_of",
+    "policy_in",
     "store_of",
 ]
 
@@ -77,6 +80,19 @@ class LogOptions:
             FuguError: there is no such format.
         """
         log_to_stderr(one_of(self.log_format, "log-format", LOG_FORMATS), verbose=self.verbose)
+
+
+def policy_in(file: Path) -> AnyPolicy:
+    """Read the policy in a file.
+
+    Raises:
+        PolicyError: it is none; names the file.
+        OSError: it cannot be read.
+    """
+    try:
+        return read_policy(file.read_bytes())
+    except PolicyError as error:
+        raise PolicyError(f"{file}: {error}") from None
 
 
 def store_of(text: str) -> Location:

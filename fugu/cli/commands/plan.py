@@ -6,12 +6,12 @@ from pathlib import Path
 
 from fugu.cli.commands.options import JsonOption, command, command_group
 from fugu.cli.commands.plan_options import (
+    AdversaryOption,
     AutoOptions,
     ChainOptions,
     DiscretiserOptions,
     HeaderOptions,
     JointOptions,
-    MeasureOptions,
     OutputOption,
     StreamOptions,
     WindowOptions,
@@ -142,8 +142,11 @@ def joint(
 
 @command(app, "measure")
 def measure(
-    options: MeasureOptions,
-    header: HeaderOptions,
+    *,
+    spec: Path,
+    adversary: AdversaryOption = "ignorant",
+    quick: bool = False,
+    svg: Path | None = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -168,12 +171,16 @@ def measure(
     examples:
       fugu plan measure --spec place.toml
       fugu plan measure --spec place.toml --json --quick
-      fugu plan measure --spec place.toml --svg place.svg -o policy.json \\
-          --for home/phone-1/place --period 60
-    """
-    from fugu.cli.commands.plan_work import plan_measure
+      fugu plan measure --spec place.toml --svg place.svg -o policy.json
 
-    plan_measure(options, header, output=output, as_json=as_json)
+    Args:
+        spec (FILE): Specification, in TOML or JSON; its keys are below.
+        quick: Leave out what is slow for many states: optimal table, stream's epsilon.
+        svg (FILE): Draw states, policy graph and hull.
+    """
+    from fugu.cli.commands.measure_work import plan_measure
+
+    plan_measure(spec, adversary, quick=quick, svg=svg, output=output, as_json=as_json)
 
 
 @command(app, "network")
@@ -200,6 +207,6 @@ def network(file: Path, *, epsilon: float | None = None, as_json: JsonOption = F
         file (FILE): The network, in TOML or JSON; its keys are below.
         epsilon (E): Instead of the file's.
     """
-    from fugu.cli.commands.plan_work import plan_network_file
+    from fugu.cli.commands.measure_work import plan_network_file
 
     plan_network_file(file, epsilon, as_json=as_json)

@@ -17,7 +17,6 @@ __all__ = [
     "DiscretiserOptions",
     "HeaderOptions",
     "JointOptions",
-    "MeasureOptions",
     "OutputOption",
     "StartOption",
     "StreamOptions",
@@ -51,8 +50,6 @@ SegmentsOption = Annotated[
 ]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write a policy.")]
 _EpsilonOption = Annotated[float, typer.Option(help="The most that may be lost about one reading, in nats.")]
-_QOption = Annotated[str | None, typer.Option("--q", metavar="Q", help="Pr(state 0 -> 1), as NUMBER or LOW:HIGH.")]
-_ROption = Annotated[str | None, typer.Option("--r", metavar="R", help="Pr(state 1 -> 0), as NUMBER or LOW:HIGH.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +57,15 @@ class ChainOptions:
     """A class of chains: intervals of q and r, or a file.
 
     Attributes:
+        q (Q): Pr(state 0 -> 1), as NUMBER or LOW:HIGH.
+        r (R): Pr(state 1 -> 0), as NUMBER or LOW:HIGH.
         model (FILE): Instead of Q and R: a file of 'fugu plan model', which stands for the class that it found; or
             JSON with "transition" and "initial" (a list, "stationary" or "any"), or "chains": a list of such, taken as
             they are.
     """
 
-    q: _QOption = None
-    r: _ROption = None
+    q: str | None = None
+    r: str | None = None
     model: Path | None = None
 
 
@@ -97,8 +96,7 @@ class WindowOptions:
         symbols (SHARE): With --window: share of what epsilon allows for a symbol every tick.
         mechanism: chain, mqm-exact, mqm-approx, wasserstein, group, entry or auto (default: compare all). With
             --window chain (the default), mqm-exact or mqm-approx.
-        length (T 1..): Ticks of the only window that will ever be released.
-        endless: Windows one after another for ever, under one epsilon (the default).
+        length (T 1..): Ticks of the only window that will ever be released (default: windows without end).
         query: count (ticks in some states), histogram (ticks in each state) or, with --window, clipped:N (a count, N
             at most).
         count (STATE[,STATE...]): States that a count counts, from 0 (default: the last of two; without --window any:
@@ -112,7 +110,6 @@ class WindowOptions:
     symbols: float | None = None
     mechanism: str | None = None
     length: int | None = None
-    endless: bool = False
     query: str = "count"
     count: str | None = None
     adversary: str | None = None
@@ -143,40 +140,18 @@ class JointOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureOptions:
-    """What measurements are planned for, and how.
-
-    Attributes:
-        spec (FILE): Specification, in TOML or JSON; its keys are below.
-        period (SECONDS): Policy: length of a tick.
-        quick: Leave out what is slow for many states: optimal table, stream's epsilon.
-        svg (FILE): Draw states, policy graph and hull.
-    """
-
-    spec: Path
-    period: float | None = None
-    adversary: AdversaryOption = "ignorant"
-    quick: bool = False
-    svg: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class HeaderOptions:
     """What every policy says of itself.
 
     Attributes:
         whose (--for FLEET/DEVICE/STREAM): Policy: the stream that it is for.
-        latency (SECONDS): Policy: how long a frame of symbols or points gathers (default: 60).
-        version: Policy: its version (default: 1).
-        epoch (UNIX): Policy: time of tick 0 (default: now, to the second).
-        valid_until (UNIX): Policy: when it expires.
+        latency (SECONDS): Policy: how long a frame of symbols gathers.
+        epoch (UNIX): Policy: time of tick 0 (default: now, to the second); as in the policy that it takes the place of.
     """
 
     whose: str | None = None
-    latency: float | None = None
-    version: int | None = None
+    latency: float = 60.0
     epoch: float | None = None
-    valid_until: int | None = None
 
     def names(self, example: str) -> list[str | None]:
         """Split what a policy is for; `None` for each name if it is not given.

@@ -1,10 +1,10 @@
-"""The work of `fugu plan`, but for `plan auto`: files to a plan, a plan to terminal or JSON."""
+"""The work of `fugu plan stream`, `window` and `joint`, and of `fugu check loss` and `windows`: chains to noise."""
 
 from __future__ import annotations
 
-import json
 import re
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,18 +14,10 @@ from fugu.cli.commands.plan_options import (
     DiscretiserOptions,
     HeaderOptions,
     JointOptions,
-    MeasureOptions,
     StreamOptions,
     WindowOptions,
 )
 from fugu.cli.errors import CommandError, CommandLineError
-from fugu.cli.view.measure_plan import (
-    draw_measure_plan,
-    measure_document,
-    network_document,
-    show_measure_plan,
-    show_network_plan,
-)
 from fugu.cli.view.policy import missing_sentence
 from fugu.cli.view.stream_plan import (
     joint_document,
@@ -35,46 +27,31 @@ from fugu.cli.view.stream_plan import (
     show_noise,
     show_plan,
     show_streams,
+    show_together,
     streams_document,
+    together_document,
 )
 from fugu.cli.view.terminal import answer, say, warn, working
 from fugu.contract.discretisers import Discretiser, Thresholds, remembers
 from fugu.contract.frames import WINDOW_NAME_PATTERN
+from fugu.contract.policy import Policy
 from fugu.contract.windows import EACH, WINDOW_QUERIES, Composing, window_query
 from fugu.planning.chain_source import ChainSource, bare_chains, file_source, fitted_segment, interval_source
-from fugu.planning.measure_planner import MeasurePlan, make_measure_plan
-from fugu.planning.measure_spec import read_spec
-from fugu.planning.network_plan import plan_network, read_network
 from fugu.planning.planner import Request, make_plan
-from fugu.planning.policy_builder import (
-    LATENCY_SECONDS,
-    MeasureHeader,
-    PolicyHeader,
-    build_measure_policy,
-    build_policy,
-    build_window_policy,
-    missing_fields,
-    thresholds,
-)
+from fugu.planning.policy_builder import PolicyHeader, build_policy, build_window_policy, thresholds
 from fugu.planning.streams_plan import StreamsPlan, StreamsRequest, plan_streams, stream_discretiser, stream_policies
 from fugu.planning.window_plan import WantedWindow, compare_noise, joint_plan, plan_noise
 from fugu.privacy.accountant import Chains
+from fugu.privacy.accountant.accountant import covered_start
 from fugu.privacy.chain_class import Start
 from fugu.privacy.chain_model import ModelError
 from fugu.privacy.joint_model import JointModel
 from fugu.privacy.randomised_response import Objective, stream_states
+from fugu.privacy.utility import real_loss
 from fugu.privacy.window_mechanisms import MECHANISMS, Mechanism, WindowRequest
+from fugu.privacy.window_releases import WindowRelease, lost_together
 
-__all__ = [
-    "chain_source",
-    "chosen_start",
-    "declared_chains",
-    "plan_joint",
-    "plan_measure",
-    "plan_network_file",
-    "plan_stream",
-    "plan_window",
-]
+__all__ = ["plan_joint", "plan_stream", "plan_window", "stream_loss", "window_loss"]
 
 
 _LONGEST = 1 << 31
@@ -105,21 +82,16 @@ def declared_chains(options: ChainOptions) -> tuple[Chains, float | None, tuple[
         The class, the seconds from tick to tick if they are known, how the class came about, and what must be heeded.
         Errors as `chain_source`.
     """
-    if options.model is not None and options.q is None and options.r is None:
-        bare = bare_chains(options.model)
-        if bare is not None:
-            what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
-            return bare, None, (f"class of chains: {what} of {options.model}, taken as it is",), ()
+    model = options.model if options.q is None and options.r is None else None
+    if model is not None and (bare := bare_chains(model)) is not None:
+        what = "the chain" if len(bare) == 1 else f"the {len(bare)} chains"
+        return bare, None, (f"class of chains: {what} of {model}, taken as it is",), ()
     source = chain_source(options)
     return source.chains, source.period_seconds, source.notes, source.warnings
 
 
 def chosen_start(text: str | None) -> Start | None:
-    """Read --start.
-
-    Raises:
-        CommandLineError: there is none of that name.
-    """
+    """Read --start; a `CommandLineError` if there is none of that name."""
     return None if text is None else arguments.one_of(text, "start", _STARTS)
 
 
@@ -163,22 +135,15 @@ def policy_header(
         missing = ", ".join(name for name, value in wanted.items() if value is None)
         raise CommandLineError(f"a policy needs {missing} (try '{command} --help')")
     return PolicyHeader(
-        fleet=fleet,
-        device=device,
-        stream=stream,
-        discretiser=discretiser,
-        period_seconds=period,
-        latency_seconds=latency_seconds(options),
-        version=1 if options.version is None else options.version,
+        fleet,
+        device,
+        stream,
+        discretiser,
+        period,
+        arguments.positive(options.latency, "latency"),
         epoch=options.epoch,
-        valid_until=options.valid_until,
         missing_share=source.missing_share,
     )
-
-
-def latency_seconds(options: HeaderOptions) -> float:
-    """How long a frame may gather, in seconds; a `CommandError` for no such time."""
-    return LATENCY_SECONDS if options.latency is None else arguments.positive(options.latency, "latency")
 
 
 def chosen_discretiser(options: DiscretiserOptions, source: ChainSource) -> Discretiser | None:
@@ -224,30 +189,10 @@ def plan_stream(
     """
     source = chain_source(chains)
     made = chosen_discretiser(discretiser, source)
-    request = _request(options, source, longer_periods=made is None or not remembers(made))
-    about = None
-    if output is not None:
-        about = policy_header("fugu plan stream", header, made, source, request.period_seconds)
-    with working("planning a stream"):
-        plan = make_plan(request)
-        policy = None if about is None else build_policy(plan, about)
-    if output is not None and policy is not None:
-        output.write_text(policy.to_json(), encoding="utf-8")
-    if as_json:
-        print(json.dumps(plan_document(plan, source, made), indent=2))
-    else:
-        show_plan(plan, source, made)
-        if policy is not None:
-            say(f"policy written to {output}: {missing_sentence(policy)}")
-    for warning in source.warnings:
-        warn(warning)
-
-
-def _request(options: StreamOptions, source: ChainSource, *, longer_periods: bool) -> Request:
     objectives: tuple[Objective, ...] = get_args(Objective)
     if not 1 <= options.every <= _LARGEST_EVERY:
         raise CommandError(f"every must be from 1 to {_LARGEST_EVERY}, got {options.every}")
-    return Request(
+    request = Request(
         chains=source.chains,
         transition=source.transition,
         epsilon=arguments.positive(options.epsilon, "epsilon"),
@@ -255,8 +200,42 @@ def _request(options: StreamOptions, source: ChainSource, *, longer_periods: boo
         objective=arguments.one_of(options.objective, "objective", objectives),
         every=options.every,
         period_seconds=arguments.period(options.period, source.period_seconds),
-        longer_periods=longer_periods,
+        longer_periods=made is None or not remembers(made),
     )
+    about = None
+    if output is not None:
+        about = policy_header("fugu plan stream", header, made, source, request.period_seconds)
+    with working("planning a stream"):
+        plan = make_plan(request)
+        policies = {} if output is None or about is None else {output: build_policy(plan, about)}
+    _tell(
+        as_json,
+        lambda: plan_document(plan, source, made),
+        lambda: show_plan(plan, source, made),
+        policies,
+        source.warnings,
+    )
+
+
+def _tell(
+    as_json: bool,
+    document: Callable[[], object],
+    show: Callable[[], None],
+    policies: Mapping[Path, Policy],
+    warnings: Iterable[str],
+) -> None:
+    """Write policies, print a plan and where they are, and warn."""
+    for file, policy in policies.items():
+        file.write_text(policy.to_json(), encoding="utf-8")
+
+    def show_all() -> None:
+        show()
+        for file, policy in policies.items():
+            say(f"policy written to {file}: {missing_sentence(policy)}")
+
+    answer(as_json, document, show_all, indent=2)
+    for warning in warnings:
+        warn(warning)
 
 
 _SLOW_STATES = 6
@@ -281,12 +260,10 @@ def plan_window(
     """
     if options.window:
         _plan_policy(options, chains, header, discretiser, output=output, as_json=as_json)
-        return
-    if output is not None or options.symbols is not None:
+    elif output is not None or options.symbols is not None:
         raise CommandLineError("a policy needs --window, with the ticks of a window")
-    if options.endless and options.length is not None:
-        raise CommandLineError("give either --length or --endless, not both")
-    _plan_noise(options, chains, as_json=as_json)
+    else:
+        _plan_noise(options, chains, as_json=as_json)
 
 
 def _plan_policy(
@@ -299,8 +276,8 @@ def _plan_policy(
     as_json: bool,
 ) -> None:
     """Windows that a device releases for ever, and symbols beside them, under one epsilon."""
-    if options.length is not None or options.endless:
-        raise CommandLineError("--window plans for a policy, without --length and --endless")
+    if options.length is not None:
+        raise CommandLineError("--window plans for a policy, whose windows never end: without --length")
     if options.segments is not None:
         raise CommandLineError("--segments compares noise: a policy cannot hold it, so plan without --window")
     mechanism = _composing(options)
@@ -312,17 +289,17 @@ def _plan_policy(
     with working("planning windows"):
         adversary, start = arguments.adversary(options.adversary or "informed"), chosen_start(options.start)
         plan = joint_plan(source.chains, epsilon, adversary, wanted, options.symbols, start=start, mechanism=mechanism)
+    policies = {}
     if output is not None:
-        policy = build_window_policy(plan, policy_header("fugu plan window", header, made, source, period))
-        output.write_text(policy.to_json(), encoding="utf-8")
-    if as_json:
-        print(json.dumps({**joint_document(plan, period, made), "notes": source.notes}, indent=2))
-    else:
-        show_joint(plan, period, source.notes, made)
-        if output is not None:
-            say(f"policy written to {output}: {missing_sentence(policy)}")
-    for warning in source.warnings:
-        warn(warning)
+        about = policy_header("fugu plan window", header, made, source, period)
+        policies[output] = build_window_policy(plan, about)
+    _tell(
+        as_json,
+        lambda: {**joint_document(plan, period, made), "notes": source.notes},
+        lambda: show_joint(plan, period, source.notes, made),
+        policies,
+        source.warnings,
+    )
 
 
 def _composing(options: WindowOptions) -> Composing:
@@ -409,14 +386,13 @@ def _plan_noise(options: WindowOptions, given: ChainOptions, *, as_json: bool) -
         with working(f"planning windows: noise of {name}"):
             best = plan_noise(request, None if name == "auto" else name, period_us)
         found = (best,)
-    if as_json:
+
+    def document() -> dict[str, object]:
         every = [noise_document(request, each) for each in found]
         compared = {} if refused is None else {"mechanisms": every, "refused": refused}
-        print(json.dumps({**noise_document(request, best), "notes": notes, **compared}, indent=2))
-    else:
-        show_noise(request, notes, found, best, refused)
-    for warning in warnings:
-        warn(warning)
+        return {**noise_document(request, best), "notes": notes, **compared}
+
+    _tell(as_json, document, lambda: show_noise(request, notes, found, best, refused), {}, warnings)
 
 
 def _states(options: WindowOptions) -> tuple[int, ...]:
@@ -441,18 +417,12 @@ def plan_joint(file: Path, options: JointOptions, header: HeaderOptions, *, outp
     request = _streams_request(model, options, devices)
     with working("planning streams"):
         plan = plan_streams(request)
-    policies = () if output is None else stream_policies(plan, _headers(plan, header, fleet, devices))
+    policies = {}
     if output is not None:
+        made = stream_policies(plan, _headers(plan, header, fleet, devices))
         output.mkdir(parents=True, exist_ok=True)
-        for policy in policies:
-            (output / f"{policy.device}-{policy.stream}.json").write_text(policy.to_json(), encoding="utf-8")
-    if as_json:
-        print(json.dumps(streams_document(plan), indent=2))
-    else:
-        show_streams(plan)
-        for policy in policies:
-            say(f"policy written to {output}/{policy.device}-{policy.stream}.json: {missing_sentence(policy)}")
-    warn(model.warning)
+        policies = {output / f"{policy.device}-{policy.stream}.json": policy for policy in made}
+    _tell(as_json, lambda: streams_document(plan), lambda: show_streams(plan), policies, [model.warning])
 
 
 def _devices(device: str | None, model: JointModel) -> list[str]:
@@ -490,81 +460,68 @@ def _headers(plan: StreamsPlan, header: HeaderOptions, fleet: str | None, device
     if fleet is None:
         raise CommandLineError("policies need --for (try 'fugu plan joint --help')")
     epoch = float(round(time.time())) if header.epoch is None else header.epoch
+    latency = arguments.positive(header.latency, "latency")
     return [
         PolicyHeader(
-            fleet=fleet,
-            device=device,
-            stream=one.name,
-            discretiser=stream_discretiser(one),
-            period_seconds=plan.request.period_seconds,
-            latency_seconds=latency_seconds(header),
-            version=1 if header.version is None else header.version,
+            fleet,
+            device,
+            one.name,
+            stream_discretiser(one),
+            plan.request.period_seconds,
+            latency,
             epoch=epoch,
-            valid_until=header.valid_until,
             missing_share=one.missing_share if one.missing_state is None else None,
         )
         for device, one in zip(devices, plan.request.model.streams, strict=True)
     ]
 
 
-_SLOW_PLACES = 64
+def stream_loss(rho0: str, rho1: str, chains: ChainOptions, adversary: str, *, as_json: bool) -> None:
+    """Print the real epsilon of a stream of randomised bits; errors as `window_loss`."""
+    notion = arguments.adversary(adversary)
+    flips = arguments.exact_probability(rho0, "rho0"), arguments.exact_probability(rho1, "rho1")
+    source = chain_source(chains)
+    loss = real_loss(source.chains, *flips, notion)
+
+    def show() -> None:
+        for note in source.notes:
+            print(note)
+        print(f"epsilon {loss.epsilon:.10g} ({loss.adversary} adversary; {loss.bound})")
+        print(f"  state 0 rather than 1: {loss.epsilon_01:.10g}")
+        print(f"  state 1 rather than 0: {loss.epsilon_10:.10g}")
+
+    answer(as_json, lambda: {**loss._asdict(), "rho0": float(flips[0]), "rho1": float(flips[1])}, show)
 
 
-def plan_measure(options: MeasureOptions, header: HeaderOptions, *, output: Path | None, as_json: bool) -> None:
-    """Plan a measurement, print the plan, and write its policy and its picture if files are named.
+def window_loss(texts: list[str], chains: ChainOptions, start: str | None, *, as_json: bool) -> None:
+    """Print what releases lose together.
 
     Raises:
-        FuguError: something cannot be read, or there is no such plan.
-        OSError: a file cannot be read or written.
+        FuguError: something cannot be read or is out of range.
+        OSError: a file cannot be read.
     """
-    wanted = read_spec(options.spec)
-    if wanted.states > _SLOW_PLACES and not options.quick:
-        warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
-    seconds = wanted.header.get("period") if options.period is None else options.period
-    if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
-        seconds = None  # a policy needs one, and will say so
-    notion = arguments.adversary(options.adversary)
-    with working(f"planning a measurement of {wanted.states} states"):
-        plan = make_measure_plan(wanted, notion, quick=options.quick, period=seconds)
-    if output is not None:
-        fleet, device, stream = header.names("home/phone/place")
-        given = MeasureHeader(
-            fleet=fleet,
-            device=device,
-            stream=stream,
-            period=options.period,
-            latency=header.latency,
-            version=header.version,
-            epoch=header.epoch,
-            valid_until=header.valid_until,
+    made = [_release(text) for text in texts]
+    declared, _, notes, warnings = declared_chains(chains)
+    request = WindowRequest(declared, 1.0, None, "count", "ignorant", start=chosen_start(start))
+    covered = covered_start(request.accounted)
+    with working("adding up"):
+        rows = lost_together(request, made)
+    document = {**together_document(made, covered, rows), "notes": notes}
+    _tell(as_json, lambda: document, lambda: show_together(made, covered, rows, notes), {}, warnings)
+
+
+def _release(text: str) -> WindowRelease:
+    parts = text.split(":")
+    if not 3 <= len(parts) <= 4:
+        raise CommandLineError(f"a release is FIRST:LENGTH:SCALE[:QUERY], got {text!r:.60}")
+    ticks = [arguments.number(part, name) for part, name in zip(parts, ("first tick", "length"), strict=False)]
+    if any(not 1.0 <= tick < 1e6 or tick != int(tick) for tick in ticks):
+        raise CommandLineError(
+            f"the first tick and the length of a release are whole numbers from 1 on, got {text!r:.60}"
         )
-        _write_policy(plan, given, output)
-    if options.svg is not None:
-        options.svg.write_text(draw_measure_plan(plan), encoding="utf-8")
-    answer(as_json, lambda: measure_document(plan), lambda: show_measure_plan(plan), indent=2)
-    for written, what in ((output, "policy"), (options.svg, "picture")):
-        if written is not None and not as_json:
-            say(f"{what} written to {written}")
-
-
-def _write_policy(plan: MeasurePlan, header: MeasureHeader, output: Path) -> None:
-    if missing := missing_fields(plan.spec, header):
-        names = ", ".join(dict.fromkeys("--period" if name == "period" else "--for" for name in missing))
-        raise CommandLineError(f"a policy needs {names}, here or in the specification (try 'fugu plan measure --help')")
-    output.write_text(build_measure_policy(plan, header).to_json(), encoding="utf-8")
-
-
-def plan_network_file(file: Path, epsilon: float | None, *, as_json: bool) -> None:
-    """Plan one release over a network, and print what each mechanism needs.
-
-    Raises:
-        FuguError: the file cannot be used, or nothing in it is a secret.
-        OSError: it cannot be read.
-    """
-    spec = read_network(file, None if epsilon is None else arguments.positive(epsilon, "epsilon"))
-    with working("planning a release over a network"):
-        plan = plan_network(spec)
-    if as_json:
-        print(json.dumps(network_document(spec, plan), indent=2))
-    else:
-        show_network_plan(spec, plan)
+    return WindowRelease(
+        first=int(ticks[0]),
+        length=int(ticks[1]),
+        scale=arguments.positive(arguments.number(parts[2], "scale"), "scale"),
+        query=arguments.one_of(parts[3], "query", tuple(WINDOW_QUERIES)) if len(parts) == 4 else "count",
+    )

@@ -8,13 +8,12 @@ from pathlib import Path
 import typer
 
 from fugu.cli.commands.arguments import positive
-from fugu.cli.commands.options import JsonOption, command, command_group
+from fugu.cli.commands.options import JsonOption, command, command_group, policy_in
 from fugu.cli.errors import NOTHING
 from fugu.cli.view.policy import measure_policy_document, policy_document, show_measure_policy, show_policy
 from fugu.cli.view.terminal import answer, working
-from fugu.contract.errors import PolicyError, UsageError
+from fugu.contract.errors import UsageError
 from fugu.contract.measure_policy import MeasurePolicy
-from fugu.contract.policies import read_policy
 from fugu.contract.policy import Policy
 from fugu.contract.stretches import Stretch
 
@@ -45,10 +44,7 @@ def check(
         recording (FILE): Somebody's readings: are they in the policy's class?
     """
     accepted = math.inf if ceiling is None else positive(ceiling, "ceiling")
-    try:
-        policy = read_policy(file.read_bytes())
-    except PolicyError as error:
-        raise PolicyError(f"{file}: {error}") from None
+    policy = policy_in(file)
     if not isinstance(policy, Policy):
         with working("checking every table"):
             policy.verify(accepted)

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fugu.cli.view.terminal import say, show_table, warn
-from fugu.planning.chain_source import learned_words
-from fugu.privacy.learned_class import LearnedModel
 
 if TYPE_CHECKING:
+    from fugu.privacy.learned_class import LearnedModel
     from gateway.estimates.history import Row
 
 
-__all__ = ["history_json", "history_line", "show_learned", "show_rows", "show_status"]
+__all__ = ["history_json", "show_history_line", "show_learned", "show_rows", "show_status"]
 
 
 _MOST_DEVICES = 30
@@ -74,16 +73,17 @@ def history_json(row: Row) -> str:
     return json.dumps({"kind": kind, **row._asdict()}, separators=(",", ":"))
 
 
-def history_line(row: Row) -> str:
-    """The same for people."""
+def show_history_line(row: Row) -> None:
+    """Print the same for people."""
     from gateway.estimates.history import StateRow
 
     where = f"{row.device}/{row.stream} tick {row.tick}"
     if isinstance(row, StateRow):
         probabilities = " ".join(f"{p:.4f}" for p in row.probabilities)
-        return f"{where}: most likely state {row.most_likely}, probabilities {probabilities}"
+        print(f"{where}: most likely state {row.most_likely}, probabilities {probabilities}")
+        return
     later = f", {row.lag} ticks later" if row.lag else ""
-    return f"{where}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}"
+    print(f"{where}{later}: measurement {_numbers(row.mean)}, covariance {_numbers(row.covariance)}")
 
 
 def _numbers(values: Sequence[float]) -> str:
@@ -97,6 +97,8 @@ def show_rows(folder: Path, rows: Mapping[str, int]) -> None:
 
 def show_learned(model: LearnedModel) -> None:
     """Print a learned class: its chain, and what makes it wide."""
+    from fugu.planning.chain_source import learned_words
+
     labels, k = model.discretiser.states, range(model.states)
     rows = [
         (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.audit.model_watch import WatchedStream
 
 
-__all__ = ["show_class", "show_grid", "show_joint_model", "show_model", "show_watched"]
+__all__ = ["show_grid", "show_joint_model", "show_model", "show_watched"]
 
 
 _NOTABLE = 0.01
@@ -27,7 +27,7 @@ _MOST_CELLS = 6
 
 
 def show_model(model: ChainModel, confidence: float, missing: int) -> None:
-    """Print a chain: estimates with intervals, a test of its order, how long states last.
+    """Print a chain: estimates with intervals, a test of its order, how long states last; and its class.
 
     Args:
         model: the chain.
@@ -62,9 +62,10 @@ def show_model(model: ChainModel, confidence: float, missing: int) -> None:
         "fits pairs)",
     )
     _sojourns(model)
+    _show_class(model)
 
 
-def show_class(model: ChainModel) -> None:
+def _show_class(model: ChainModel) -> None:
     """Print the class that covers the recording, and what attackers reached."""
     show_stretches(model.stretches, model.regimes)
     if model.attacked is not None:

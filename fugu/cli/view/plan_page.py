@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 
-from fugu.cli.view.auto_plan import answer_words, percent, place_verdict, place_words, verdict
+from fugu.cli.view.auto_plan import answer_words, percent, verdict
 from fugu.planning.auto import AutoPlan, Curve, Told
-from fugu.planning.auto_places import PlacePlan
 from fugu.planning.candidates import Candidate
 from fugu.svg import points, svg
 
-__all__ = ["Axis", "frame", "place_page", "plan_page"]
+__all__ = ["Axis", "colours", "errors", "frame", "page", "plan_page"]
 
 
 class Axis:
@@ -102,7 +100,7 @@ def plan_page(plan: AutoPlan) -> str:
     if plan.curves:
         parts += [
             "<h2>How far off answers are, by epsilon</h2>",
-            _errors(plan.curves, plan.question.epsilon, plan.recommended),
+            errors(plan.curves, plan.question.epsilon, plan.recommended),
             _keys(plan),
         ]
     if plan.told is not None:
@@ -113,33 +111,11 @@ def plan_page(plan: AutoPlan) -> str:
             f'<span class="key" style="color:{_TOLD}"></span>released, with what 95 % of answers are within. '
             "From the part of the recording that was held back, with simulated noise.</p>",
         ]
-    return _page(plan.readings.source, verdict(plan), parts)
+    return page(plan.readings.source, verdict(plan), parts)
 
 
-def place_page(plan: PlacePlan) -> str:
-    """The page of a plan for places as HTML: errors as shares of what always guessing gives."""
-    parts: list[str] = []
-    curves = [
-        Curve(
-            replace(one, expected_error=one.expected_error / one.guess_error),
-            tuple((e, off / one.guess_error) for e, off in curve),
-        )
-        for one, curve in zip(plan.candidates, plan.curves, strict=True)
-        if one.guess_error
-    ]
-    if curves:
-        parts += [
-            "<h2>How far off answers are, by epsilon: 100 % is always guessing</h2>",
-            _errors(curves, plan.question.epsilon, plan.recommended),
-        ]
-        words = [f"{place_words(plan, one.candidate)}: {percent(one.candidate.expected_error)}" for one in curves]
-        colours = zip(_colours(curves), words, strict=True)
-        rows = (f'<li><span class="key dash" style="color:{x}"></span>{escape(told)}</li>' for x, told in colours)
-        parts.append(f"<ul>{''.join(rows)}</ul>")
-    return _page(plan.traces.source, place_verdict(plan), parts)
-
-
-def _page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
+def page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
+    """A page with this headline, sentences and parts."""
     first, *more = sentences
     head = [
         '<!doctype html><html lang="en"><meta charset="utf-8">',
@@ -151,7 +127,7 @@ def _page(source: str, sentences: Sequence[str], parts: Sequence[str]) -> str:
     return "\n".join([*head, *parts, "</html>"]) + "\n"
 
 
-def _colours(curves: Sequence[Curve]) -> list[str]:
+def colours(curves: Sequence[Curve]) -> list[str]:
     """One for each curve: windows the darker the longer, symbols apart."""
     found = []
     for kind, palette in (("windows", _WINDOWS), ("symbols", _SYMBOLS), ("points", _WINDOWS)):
@@ -160,7 +136,7 @@ def _colours(curves: Sequence[Curve]) -> list[str]:
     return [colour for _, colour in sorted(found)]
 
 
-def _errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
+def errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
     """Error against epsilon, both on logarithmic axes, of every candidate."""
     height, bottom = 330, 296
     xs = Axis([*(e for curve in curves for e, _ in curve.points), epsilon], True, _LEFT, _WIDTH - _RIGHT)
@@ -169,7 +145,7 @@ def _errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
     parts = [*frame(xs, ys, "epsilon", percent)]
     at = xs.place(epsilon)
     parts.append(f'<path d="M{at:.1f} 14V{bottom}" stroke="#222" stroke-dasharray="4 3"/>')
-    for curve, colour in zip(curves, _colours(curves), strict=True):
+    for curve, colour in zip(curves, colours(curves), strict=True):
         line = points((xs.place(e), ys.place(error)) for e, error in curve.points)
         wide = 3.5 if curve.candidate.same_release(chosen) else 1.6
         dash = "" if curve.candidate.kind == "windows" else ' stroke-dasharray="6 3"'
@@ -182,7 +158,7 @@ def _errors(curves: Sequence[Curve], epsilon: float, chosen: Candidate) -> str:
 
 def _keys(plan: AutoPlan) -> str:
     rows = []
-    for curve, colour in zip(plan.curves, _colours(plan.curves), strict=True):
+    for curve, colour in zip(plan.curves, colours(plan.curves), strict=True):
         one = curve.candidate
         words = f"{answer_words(plan, one)}: {percent(one.expected_error)}; always guessing {percent(one.guess_error)}"
         kind = "key" if one.kind == "windows" else "key dash"

@@ -280,7 +280,7 @@ def show_noise(
     if request.segments is not None:
         say(SEGMENTS)
     elif request.length is not None:
-        say("with --endless, not --length, chain and quilts compose, and a device's policy takes their scale.")
+        say("without --length chain and quilts compose, and a device's policy takes their scale.")
     elif best.planned.device is None:
         say("no policy can declare these chains with their start: a device cannot check this noise.")
 

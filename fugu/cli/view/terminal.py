@@ -76,9 +76,10 @@ def say(text: str, style: str = "") -> None:
 def answer(
     as_json: bool, document: Callable[[], object], show: Callable[[], None], *, indent: int | None = None
 ) -> None:
-    """Print what was found: one object for machines, or what `show` prints for people."""
+    """Print what was found: one object for machines (or its text), or what `show` prints for people."""
     if as_json:
-        print(json.dumps(document(), indent=indent))
+        told = document()
+        print(told.rstrip("\n") if isinstance(told, str) else json.dumps(told, indent=indent))
     else:
         show()
 

@@ -1,0 +1,70 @@
+"""The work of `fugu plan measure` and `fugu plan network`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fugu.cli.commands import arguments
+from fugu.cli.errors import CommandLineError
+from fugu.cli.view.measure_plan import (
+    draw_measure_plan,
+    measure_document,
+    network_document,
+    show_measure_plan,
+    show_network_plan,
+)
+from fugu.cli.view.terminal import answer, say, warn, working
+from fugu.planning.measure_planner import make_measure_plan
+from fugu.planning.measure_spec import read_spec
+from fugu.planning.network_plan import plan_network, read_network
+from fugu.planning.policy_builder import MeasureHeader, build_measure_policy, missing_fields
+
+__all__ = ["plan_measure", "plan_network_file"]
+
+_SLOW_PLACES = 64
+
+
+def plan_measure(
+    file: Path, adversary: str, *, quick: bool, svg: Path | None, output: Path | None, as_json: bool
+) -> None:
+    """Plan a measurement, print the plan, and write its policy and its picture if files are named.
+
+    Raises:
+        FuguError: something cannot be read, or there is no such plan.
+        OSError: a file cannot be read or written.
+    """
+    wanted = read_spec(file)
+    if wanted.states > _SLOW_PLACES and not quick:
+        warn(f"the optimal table and the stream's epsilon for {wanted.states} states take minutes; --quick omits them")
+    seconds = wanted.header.get("period")
+    if not isinstance(seconds, int | float) or not 0.0 < seconds < 2**42:
+        seconds = None  # a policy needs one, and will say so
+    with working(f"planning a measurement of {wanted.states} states"):
+        plan = make_measure_plan(wanted, arguments.adversary(adversary), quick=quick, period=seconds)
+    if output is not None:
+        if missing := missing_fields(wanted, MeasureHeader()):
+            raise CommandLineError(f"a policy needs {', '.join(missing)} in {file} (try 'fugu plan measure --help')")
+        output.write_text(build_measure_policy(plan, MeasureHeader()).to_json(), encoding="utf-8")
+    if svg is not None:
+        svg.write_text(draw_measure_plan(plan), encoding="utf-8")
+
+    def show() -> None:
+        show_measure_plan(plan)
+        for written, what in ((output, "policy"), (svg, "picture")):
+            if written is not None:
+                say(f"{what} written to {written}")
+
+    answer(as_json, lambda: measure_document(plan), show, indent=2)
+
+
+def plan_network_file(file: Path, epsilon: float | None, *, as_json: bool) -> None:
+    """Plan one release over a network, and print what each mechanism needs.
+
+    Raises:
+        FuguError: the file cannot be used, or nothing in it is a secret.
+        OSError: it cannot be read.
+    """
+    spec = read_network(file, None if epsilon is None else arguments.positive(epsilon, "epsilon"))
+    with working("planning a release over a network"):
+        plan = plan_network(spec)
+    answer(as_json, lambda: network_document(spec, plan), lambda: show_network_plan(spec, plan), indent=2)
