@@ -35,7 +35,6 @@ __all__ = [
     "Decoded",
     "Filtered",
     "backward_messages",
-    "condition",
     "filter_beliefs",
     "fixed_lag_marginals",
     "posterior_marginals",
@@ -165,22 +164,6 @@ def predict(belief: ArrayLike, transition: ArrayLike, ticks: int = 1) -> Floats:
         raise ValueError(f"cannot predict {ticks} ticks ahead; ticks must be at least 0")
     later = distribution @ np.linalg.matrix_power(matrix, ticks)
     return np.asarray(later / later.sum(axis=-1, keepdims=True), dtype=np.float64)
-
-
-def condition(belief: ArrayLike, likelihood: ArrayLike) -> tuple[Floats, float]:
-    """Condition a belief (k,) on the `likelihood` (k,) of an observation; also Pr(observation) under `belief`.
-
-    Raises ValueError if shapes differ, or the observation has probability zero.
-    """
-    distribution = check_distribution(belief, "belief")
-    weights = np.asarray(likelihood, dtype=np.float64)
-    if distribution.ndim != 1 or weights.shape != distribution.shape:
-        raise ValueError(f"belief {distribution.shape} and likelihood {weights.shape} must be vectors of one length")
-    joint = distribution * weights
-    evidence = float(joint.sum())
-    if not evidence > 0.0:
-        raise ValueError("the observation has probability zero under this belief")
-    return joint / evidence, evidence
 
 
 class _Given(NamedTuple):

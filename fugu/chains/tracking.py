@@ -19,7 +19,7 @@ from fugu.chains.arrays import Bools, Floats, Ints
 from fugu.chains.kernel import kernel
 from fugu.chains.messages import LIFT, TINY
 
-__all__ = ["Followed", "Seen", "Transition", "advance", "fixed_lag", "follow", "reached", "smoothed"]
+__all__ = ["Followed", "Seen", "Transition", "advance", "fixed_lag", "follow"]
 
 
 _BLOCK = 512
@@ -185,33 +185,6 @@ def _by_links(distributions: Floats, starts: Ints, others: Ints, values: Floats,
             for link in range(starts[state], starts[state + 1]):
                 mass += distributions[device, others[link]] * values[link]
             out[device, state] = mass
-
-
-@kernel
-def _reach(sets: Ints, starts: Ints, others: Ints, out: Ints) -> None:
-    """Set each state's row of `out` (N, words) to the union of its predecessors' rows of `sets`."""
-    for state in range(out.shape[0]):
-        out[state] = 0
-        for link in range(starts[state], starts[state + 1]):
-            for word in range(out.shape[1]):
-                out[state, word] |= sets[others[link], word]
-
-
-def reached(sets: Bools, transition: Transition | ArrayLike) -> Bools:
-    """The states that can follow from some of a set, for many sets (devices, N): a bit for each, not a probability."""
-    matrix = transition.forward.matrix if isinstance(transition, Transition) else np.asarray(transition)
-    devices, count = sets.shape
-    before, after = np.nonzero(matrix > 0)
-    order = np.argsort(after, kind="stable")
-    starts = np.searchsorted(after[order], np.arange(count + 1))
-    words = -(-devices // 64)
-    packed = np.zeros((count, 8 * words), dtype=np.uint8)
-    bits = np.packbits(sets.T, axis=1)
-    packed[:, : bits.shape[1]] = bits
-    out = np.empty((count, words), dtype=np.int64)
-    _reach(packed.view(np.int64), starts, before[order], out)
-    found = np.unpackbits(out.view(np.uint8), axis=1, count=devices)
-    return np.ascontiguousarray(found.T).view(np.bool_)
 
 
 _HIGH = LIFT**9
@@ -382,27 +355,6 @@ def follow(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Se
         _, logs[tick] = advance(beliefs[tick - 1], step, one, beliefs[tick])
     counted = ~np.isnan(logs)
     return Followed(beliefs, np.where(counted, logs, 0.0), counted)
-
-
-def backward(steps: Sequence[Transition], seen: Sequence[Seen]) -> Floats:
-    """The backward pass: (n, devices, N), each proportional to the probability of the later points, and at most 1.
-
-    A point that no state can release after what follows counts as none.
-    """
-    messages = np.ones((len(seen), len(seen[0].which), seen[0].rows.shape[1]))
-    work, logs = np.empty_like(messages[0]), np.empty(messages.shape[1])
-    for tick in range(len(steps) - 1, -1, -1):
-        _back(messages[tick + 1], steps[tick], seen[tick + 1], work, logs, messages[tick])
-    return messages
-
-
-def smoothed(distributions: Floats, steps: Sequence[Transition], seen: Sequence[Seen]) -> Floats:
-    """The distributions (n, devices, N) of each tick given everything released at any; arguments as for `follow`."""
-    found = follow(distributions, steps, seen)
-    messages = backward(steps, _counted(seen, found))
-    for belief, message in zip(found.beliefs, messages, strict=True):
-        _combine(belief, message)
-    return found.beliefs
 
 
 def fixed_lag(

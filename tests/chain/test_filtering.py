@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from fugu.chains import condition, filter_beliefs, predict
+from fugu.chains import filter_beliefs, predict
 from tests.support import naive
 from tests.support.chain_cases import LONG, bounded, medium_cases, random_case, small_cases, sticky_case
 
@@ -114,16 +114,6 @@ def test_predict_is_as_many_single_ticks():
     np.testing.assert_array_equal(predict(case.initial, case.transition, 0), case.initial)
     far = predict(np.eye(4), case.transition, 10**9)
     np.testing.assert_allclose(far, np.broadcast_to(far[0], (4, 4)), atol=1e-12)
-
-
-def test_condition_is_the_rule_of_bayes():
-    belief, evidence = condition([0.25, 0.75], [0.8, 0.4])
-    np.testing.assert_allclose(belief, [0.4, 0.6], atol=1e-15)
-    assert evidence == pytest.approx(0.5)
-    with pytest.raises(ValueError, match="probability zero"):
-        condition([1.0, 0.0], [0.0, 1.0])
-    with pytest.raises(ValueError, match="one length"):
-        condition([1.0, 0.0], [0.5, 0.5, 0.5])
 
 
 def test_negative_times_are_refused():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fugu.chains.arrays import Floats
-from fugu.chains.tracking import Seen, Transition, advance, backward, fixed_lag, follow, reached, smoothed
+from fugu.chains.tracking import Seen, Transition, advance, fixed_lag, follow
 
 
 class Case(NamedTuple):
@@ -81,7 +81,6 @@ CASES = [(1, 4, 2, 0), (2, 6, 3, 1), (3, 5, 2, 2), (3, 5, 2, 3), (4, 4, 2, 4)]
 def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, int, int]) -> None:
     one = case(*shape)
     found = follow(one.distributions, one.steps, one.seen)
-    whole = smoothed(one.distributions, one.steps, one.seen)
     last = len(one.seen) - 1
     for device in range(len(one.distributions)):
         counted = counting(one, device)
@@ -92,8 +91,6 @@ def test_every_distribution_is_what_all_paths_add_up_to(shape: tuple[int, int, i
             assert fixed_lag(found, one.steps, one.seen, lag)[:, device] == close
             if lag == 0:
                 assert found.beliefs[:, device] == close
-            if lag >= last:
-                assert whole[:, device] == close
         before = 1.0
         for tick in range(last + 1):
             total = sum(path_weights(one, device, tick, {t for t in counted if t <= tick}).values())
@@ -116,7 +113,7 @@ def test_states_that_nothing_follows_are_ruled_out_by_going_on() -> None:
     matrix = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 0.0], [0.0, 0.3, 0.7]])
     one = Case(np.array([[0.2, 0.5, 0.3]]), [matrix] * 3, [Seen.nothing(1, 3)] * 4)
     found = follow(one.distributions, one.steps, one.seen)
-    assert smoothed(one.distributions, one.steps, one.seen)[:, 0] == pytest.approx(by_paths(one, 0, 9), abs=1e-12)
+    assert fixed_lag(found, one.steps, one.seen, 9)[:, 0] == pytest.approx(by_paths(one, 0, 9), abs=1e-12)
     assert found.beliefs[:, 0] == pytest.approx(by_paths(one, 0, 0), abs=1e-12)
     ended = Transition.of([[0.0, 1.0], [0.0, 0.0]])
     with pytest.raises(ValueError, match="no state is possible for device 1"):
@@ -169,30 +166,6 @@ def test_every_form_of_a_matrix_carries_distributions_alike(devices: int) -> Non
         assert back == pytest.approx(distributions @ matrix.T, abs=1e-13)
         kinds.add((len(transition.forward.weights) > 0, len(transition.forward.values) > 0))
     assert len(kinds) == 3, "some form was never used"
-
-
-def test_the_backward_pass_says_how_likely_the_rest_is() -> None:
-    one = case(3, 4, 2, 5, zeros=0.0)
-    messages = backward(one.steps, one.seen)
-    for device in range(2):
-        expected = np.ones(3)
-        for tick in range(2, -1, -1):
-            row = one.seen[tick + 1].which[device]
-            expected = one.matrices[tick] @ (expected * (one.seen[tick + 1].rows[row] if row >= 0 else 1.0))
-            ratio = messages[tick, device] / expected
-            assert ratio == pytest.approx(np.full(3, ratio[0]), rel=1e-12)
-
-
-@pytest.mark.parametrize("devices", [1, 63, 64, 65, 200])
-def test_reachable_sets_of_many_devices(devices: int) -> None:
-    generator = np.random.default_rng(devices)
-    matrix = generator.random((9, 9)) * (generator.random((9, 9)) < 0.3) * 1e-300
-    sets = generator.random((devices, 9)) < 0.3
-    for given in (matrix, Transition.of(matrix)):
-        found = reached(sets, given)
-        assert found.dtype == np.bool_
-        for device in range(devices):
-            assert np.array_equal(found[device], (matrix[sets[device]] > 0.0).any(axis=0))
 
 
 def test_wrong_shapes_are_refused() -> None:
