@@ -46,14 +46,12 @@ class Contradictions(Part):
         link: Link,
         monitor: Monitor,
         stopping: Stopping | None,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self._fleet = fleet
         self._conflicts = store.conflicts
         self._link = link
         self._monitor = monitor
         self._stopping = stopping
-        self._wall = wall
         stops = self._conflicts.stops()
         self._known = {device: version for device, (version, _) in stops.items()}
         self._stops = {device: version for device, (version, over) in stops.items() if not over}
@@ -66,7 +64,7 @@ class Contradictions(Part):
 
     def found(self, device: str, sequence: str, frame: AnyFrame) -> None:
         """Take a frame that contradicts a stored one, within the transaction in which that was seen."""
-        self._conflicts.note(device, sequence, frame.first, int(self._wall()))
+        self._conflicts.note(device, sequence, frame.first, int(time.time()))
         self._monitor.note(AlarmCode.CONFLICT, *_words(device, sequence, frame.first))
         if self._stopping is None or device not in self._stopping.in_force():
             return  # it would not believe a stop

@@ -16,9 +16,10 @@ import re
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple, Self
 
@@ -142,10 +143,9 @@ class Retention(Part):
         removals: list[_Removal] = []
         left, after = _MOST_ROWS, self._after
         for sequence in sequences:
-            for frames in self._kinds(sequence):
-                if (removal := self._aged(frames, sequence, left)) is not None:
-                    removals.append(removal)
-                    left -= removal.many
+            if (removal := self._aged(self._kind(sequence), sequence, left)) is not None:
+                removals.append(removal)
+                left -= removal.many
             if left == 0:  # there may be more of it
                 break
             after = sequence.number
@@ -162,10 +162,10 @@ class Retention(Part):
             self._recorder.removed(sequence.device, sequence.name, begin)
             self._counters["frames_removed"] += many
 
-    def _kinds(self, sequence: Sequence) -> tuple[Frames, ...]:
+    def _kind(self, sequence: Sequence) -> Frames:
         if sequence.window:
-            return (WINDOWS,)
-        return (POINTS,) if self._catalogue.is_measured(sequence.device, sequence.stream) else (SYMBOLS,)
+            return WINDOWS
+        return POINTS if self._catalogue.is_measured(sequence.device, sequence.stream) else SYMBOLS
 
     def _aged(self, frames: Frames, sequence: Sequence, most: int) -> _Removal | None:
         aged, number = self._store.aged, sequence.number
@@ -174,14 +174,10 @@ class Retention(Part):
         if self._newest_us is None or not most:
             return None
         before_us = min(self._newest_us, self._now_us()) - self._ages[frames] * _HOUR_US
-        needed = self._needed.get((sequence.device, sequence.stream))
-
-        def removable(one: Aged) -> bool:
-            return self._ends_us(sequence, one) <= before_us and (needed is None or self._last(sequence, one) < needed)
-
+        removable = partial(self._removable, sequence, before_us)
         if not any(removable(one) for one in aged.oldest(frames, number, 1)):
             if frames is SYMBOLS:
-                self._trim(sequence, before_us - _HOUR_US, needed)
+                self._trim(sequence, partial(self._removable, sequence, before_us - _HOUR_US))
             return None
         rests_on = aged.needed(frames, number, self._lag) if frames is POINTS else None
         found = [*takewhile(removable, aged.oldest(frames, number, most))]
@@ -192,21 +188,23 @@ class Retention(Part):
         begin = last.key + 1 if frames is WINDOWS else last.last + 1
         return _Removal(frames, sequence, last.key, begin, len(found))
 
-    def _trim(self, sequence: Sequence, before_us: int, needed: int | None) -> None:
-        """Cut off of a stream's first chunk the symbols of before a time, if it begins with such."""
+    def _removable(self, sequence: Sequence, before_us: int, one: Aged) -> bool:
+        needed = self._needed.get((sequence.device, sequence.stream))
+        return self._ends_us(sequence, one) <= before_us and (needed is None or self._last(sequence, one) < needed)
+
+    def _trim(self, sequence: Sequence, removable: Callable[[Aged], bool]) -> None:
+        """Cut off of a stream's first chunk the symbols that are removable, if it begins with such."""
         chunk = next(self._store.symbols.chunks(sequence.number, -1), None)
         if chunk is None:
             return
+
+        def stays(version: int, tick: int) -> bool:
+            return not removable(Aged(tick, tick, version))
+
         for version, _, offset, ticks, _ in chunk.runs:
-
-            def removable(tick: int, version: int = version) -> bool:
-                one = Aged(tick, tick, version)
-                old = self._ends_us(sequence, one) <= before_us
-                return old and (needed is None or self._last(sequence, one) < needed)
-
             run = range(chunk.first + offset, chunk.first + offset + ticks)
-            if not removable(run[-1]):
-                first = run[bisect_left(run, True, key=lambda tick: not removable(tick))]
+            if (at := bisect_left(run, True, key=partial(stays, version))) < ticks:
+                first = run[at]
                 break
         else:
             return
@@ -239,26 +237,24 @@ def forget_device(location: Location, device: str, ledger: Location | None = Non
         LedgerError: the store's releases were charged to a ledger that is not there, or is another one.
     """
     charged = _ledger(location, ledger)
-    with closing(Store(location, create=False, lease=Lease())) as store:
-        try:
-            with store.new_generation():
-                forgotten = store.aged.forget(device)
-            if forgotten is None:
-                raise StoreError(f"store {location.name} has nothing of a device {device}")
-            store.rewrite()
-        except DatabaseError as error:
-            raise StoreError(
-                f"cannot erase all of {device} from the store {location.name}: {error}; do it again"
-            ) from None
+    with closing(Store(location, create=False, lease=Lease())) as store, _erasing(device, f"store {location.name}"):
+        with store.new_generation():
+            forgotten = store.aged.forget(device)
+        if forgotten is None:
+            raise StoreError(f"store {location.name} has nothing of a device {device}")
+        store.rewrite()
     if charged is not None:
-        with closing(Ledger(charged, create=False)) as opened:
-            try:
-                opened.forget(device, time_us=time.time_ns() // 1000)
-            except DatabaseError as error:
-                raise StoreError(
-                    f"cannot erase all of {device} from the ledger {charged.name}: {error}; do it again"
-                ) from None
+        with closing(Ledger(charged, create=False)) as opened, _erasing(device, f"ledger {charged.name}"):
+            opened.forget(device, time_us=time.time_ns() // 1000)
     return forgotten
+
+
+@contextmanager
+def _erasing(device: str, what: str) -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError as error:
+        raise StoreError(f"cannot erase all of {device} from the {what}: {error}; do it again") from None
 
 
 def _ledger(store: Location, ledger: Location | None) -> Location | None:

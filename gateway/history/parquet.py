@@ -9,7 +9,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime
+from datetime import date, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from gateway.history.tables import TABLES, UNDATED
 
 __all__ = ["ExportedHistory", "ParquetFolder", "parquet_folder"]
 
+_EPOCH = date(1970, 1, 1)
 _GROUP_ROWS = 1 << 18
 _PART_ROWS = 1 << 25
 _OPEN = 3
@@ -84,7 +85,7 @@ class ParquetFolder:
         days = _numbers(batch, "time") // DAY_US
         edges = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
         for low, high in pairwise(edges):
-            self._part(table, _date(int(days[low]))).add(batch.slice(low, high - low))
+            self._part(table, str(_EPOCH + timedelta(int(days[low])))).add(batch.slice(low, high - low))
 
     def close(self) -> None:
         """Finish all files; a table without rows gets a file that says so."""
@@ -151,10 +152,6 @@ class _Part:
             self._waiting, self._waiting_rows = [], 0
 
 
-def _date(day: int) -> str:
-    return datetime.fromtimestamp(day * 86_400, UTC).date().isoformat()
-
-
 def _sync(path: Path) -> None:
     number = os.open(path, os.O_RDONLY)
     try:
@@ -163,7 +160,6 @@ def _sync(path: Path) -> None:
         os.close(number)
 
 
-_EPOCH = date(1970, 1, 1)
 _ROWS = 1 << 18
 _NAMES = ("device", "stream")
 _COLUMNS = (*_NAMES, "time", "tick", "policy_version", "symbol")

@@ -165,10 +165,13 @@ class Arrivals(NamedTuple):
     def of(cls, streams: Streams, received: Iterable[Received]) -> Arrivals:
         """Frames one by one."""
         some = list(received)
-        symbols = [(streams.slot(one.device, one.stream), one.frame) for one in some if _has_symbols(one)]
-        rows = [(0, frame) for _, frame in symbols if isinstance(frame, SymbolFrame)]
-        slots = np.array([slot for slot, _ in symbols], dtype=np.int64)
-        return cls(slots, Columns.of(rows), [one for one in some if not _has_symbols(one)])
+        rows = [(streams.slot(device, stream), one) for device, stream, one in some if isinstance(one, SymbolFrame)]
+        slots = np.array([slot for slot, _ in rows], dtype=np.int64)
+        return cls(
+            slots,
+            Columns.of((0, frame) for _, frame in rows),
+            [one for one in some if not isinstance(one.frame, SymbolFrame)],
+        )
 
     @property
     def frames(self) -> int:
@@ -195,7 +198,3 @@ class Arrivals(NamedTuple):
             yield Heard(device, stream, version, tick, shift)
         for device, stream, frame in self.others:
             yield Heard(device, stream, frame.policy_version, frame.last, frame.shift)
-
-
-def _has_symbols(one: Received) -> bool:
-    return isinstance(one.frame, SymbolFrame)

@@ -251,18 +251,8 @@ def _row(condition: Condition, member: Member) -> dict[str, Any]:
 
 PAGE_ENTRIES = 50
 _ENTRY = (
-    "number",
-    "name",
-    "audience",
-    "stream",
-    "time",
-    "mechanism",
-    "noise",
-    "scale",
-    "first",
-    "last",
-    "reason",
-    "state",
+    *("number", "name", "audience", "stream", "time", "mechanism", "noise", "scale"),
+    *("first", "last", "reason", "state"),
 )
 _FRESH_SECONDS = 1.0
 """For so long an answer stands for all who ask the same."""

@@ -117,7 +117,8 @@ def test_another_history_of_the_server_is_not_gone_on_with(store: Store, server:
     """A standby may have taken over that lacks what was called durable last."""
     database = store._db
     assert isinstance(database, postgresql.PostgresDatabase)
-    database._identity = database._identity._replace(timeline=2)
+    system, _, *where = database._identity
+    database._identity = system, 2, *where
     break_connections(server)
     with pytest.raises(AwayError):
         store.policy_documents()
